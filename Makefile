@@ -1,0 +1,41 @@
+# Every target makes its own environment in .venv from a bare python3 (>= 3.11).
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+# One BLAS thread per process: the tests run one process per core, and small batched matrices gain nothing from more.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help setup demo test lint bench docs clean
+help:
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## the environment, with everything the tests use
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "curvedp needs Python 3.11 or newer; set PYTHON=python3.11 (or later)")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+demo: $(STAMP)  ## private Fréchet means of real covariance descriptors, with certificate, plots and report
+	$(BIN)/curvedp demo
+
+test: $(STAMP)  ## all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(STAMP)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## speed ratios against peers and floors, each measured in one run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)  ## the documentation site, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv site build dist

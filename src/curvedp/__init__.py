@@ -1,0 +1,3 @@
+"""Differential privacy on curved spaces."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,44 @@
+"""Every exception that curvedp raises on purpose. Each names the value, shows it, and says what to do."""
+
+__all__ = [
+    "BudgetExceeded",
+    "CurvedpError",
+    "EnvelopeViolation",
+    "LedgerCorrupted",
+    "NotIntegrable",
+    "ParameterError",
+    "UnattainableGuarantee",
+    "VerificationFailed",
+]
+
+
+class CurvedpError(Exception):
+    """Base of all errors below, so that one `except` catches what curvedp refuses."""
+
+
+class ParameterError(CurvedpError, ValueError):
+    """A public parameter (a radius, a scale, a shape) is not usable. Never raised because of the data's values."""
+
+
+class NotIntegrable(ParameterError):
+    """The noise law asked for does not exist: its density has infinite mass."""
+
+
+class UnattainableGuarantee(CurvedpError, ValueError):
+    """No scale of this mechanism meets the guarantee asked for; the message gives the floor and the alternative."""
+
+
+class EnvelopeViolation(CurvedpError, RuntimeError):
+    """A rejection sampler's envelope lay below its target: the sample would not follow the stated law."""
+
+
+class BudgetExceeded(CurvedpError):
+    """Spending this would pass the ledger's budget. Nothing was spent."""
+
+
+class LedgerCorrupted(CurvedpError):
+    """The ledger's hash chain does not hold, so what has been spent is unknown. Nothing can be spent."""
+
+
+class VerificationFailed(CurvedpError):
+    """A certificate claims something that could not be recomputed."""

@@ -1,0 +1,1 @@
+"""Where points live: manifolds with exact, batched, array-library-agnostic kernels."""

@@ -1,0 +1,105 @@
+"""What a manifold is here: one set with one metric, as a frozen value with batched Array-API kernels.
+
+Kernels take the point first, broadcast over leading axes, run on any array library (`array_namespace`), never
+validate, and use no randomness. A subclass states its constants and closed forms; what follows from them is here.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from array_api_compat import array_namespace
+
+__all__ = ["Array", "Manifold"]
+
+Array = Any  # an array of any Array-API library; there is no common static type
+
+
+class Manifold(ABC):
+    """One set with one Riemannian metric. Subclasses are frozen dataclasses: stateless, hashable, comparable."""
+
+    # ---- constants -------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Dimension of the manifold."""
+
+    @property
+    @abstractmethod
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of one point; every array ends with these axes."""
+
+    @property
+    @abstractmethod
+    def origin(self) -> Array:
+        """A public reference point (NumPy float64)."""
+
+    @property
+    @abstractmethod
+    def curvature_bounds(self) -> tuple[float, float]:
+        """Lower and upper bound on the sectional curvatures."""
+
+    @property
+    @abstractmethod
+    def injectivity_radius(self) -> float:
+        """Radius up to which `log` inverts `exp`; inf on Hadamard manifolds."""
+
+    @property
+    @abstractmethod
+    def convexity_radius(self) -> float:
+        """Geodesic balls of a smaller radius are strongly convex; inf on Hadamard manifolds."""
+
+    @property
+    @abstractmethod
+    def is_homogeneous(self) -> bool:
+        """Whether isometries carry any point to any other: normalising constants do not depend on the footpoint."""
+
+    # ---- kernels ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def exp(self, p: Array, v: Array) -> Array:
+        """The point reached from p after unit time with velocity v."""
+
+    @abstractmethod
+    def log(self, p: Array, q: Array) -> Array:
+        """The shortest velocity that carries p to q."""
+
+    @abstractmethod
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        """Riemannian inner product of two tangent vectors at p."""
+
+    @abstractmethod
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """v moved from p to q by an isometry (parallel along the shortest geodesic, unless the class says otherwise)."""
+
+    @abstractmethod
+    def project(self, x: Array) -> Array:
+        """A point of the manifold near the ambient x."""
+
+    @abstractmethod
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """The tangent vector at p nearest to the ambient x."""
+
+    @abstractmethod
+    def residual(self, p: Array) -> Array:
+        """How far p is from satisfying the manifold's equations; 0 on the manifold."""
+
+    @abstractmethod
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Linear isometry from R^dim (last axis of z) to the tangent space at p."""
+
+    @abstractmethod
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Inverse of `from_coordinates`."""
+
+    def norm(self, p: Array, v: Array) -> Array:
+        """Riemannian length of v."""
+        square = self.inner(p, v, v)
+        xp = array_namespace(square)
+        # A negative square is round-off of a zero one; the inner where keeps reverse-mode gradients finite at 0.
+        safe = xp.where(square > 0, square, xp.ones_like(square))
+        return xp.where(square > 0, xp.sqrt(safe), xp.zeros_like(square))
+
+    def dist(self, p: Array, q: Array) -> Array:
+        """Riemannian distance."""
+        return self.norm(p, self.log(p, q))
