@@ -1,0 +1,138 @@
+"""Rounding that errs on the private side, and root searches that return the private side of the root."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.errors import ParameterError
+
+__all__ = ["bracket", "down", "private_side", "smallest_float", "two_prod", "two_sum", "up"]
+
+Array = NDArray[np.float64]
+
+
+def up(x: Any, relative: float = 0.0) -> Any:
+    """The next float above x·(1 + relative), away from zero for x > 0 and towards zero for x < 0: never below the truth.
+
+    Use it on a result whose relative rounding error is known to be at most `relative`.
+
+    >>> up(1.0) > 1.0
+    True
+    """
+    value = np.asarray(x, dtype=np.float64)
+    out = np.nextafter(value + np.abs(value) * relative, np.inf)
+    return out if out.ndim else float(out)
+
+
+def down(x: Any, relative: float = 0.0) -> Any:
+    """The next float below x·(1 − relative): never above the truth.
+
+    >>> down(1.0) < 1.0
+    True
+    """
+    value = np.asarray(x, dtype=np.float64)
+    out = np.nextafter(value - np.abs(value) * relative, -np.inf)
+    return out if out.ndim else float(out)
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """s + e = a + b exactly, s the rounded sum (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
+    """p + e = a·b exactly, p the rounded product (Dekker, Veltkamp splitting); for |a|, |b| below 1e140."""
+    p = a * b
+    ca, cb = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1
+    ah, bh = ca - (ca - a), cb - (cb - b)
+    al, bl = a - ah, b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
+    """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at.
+
+    `holds` takes and returns arrays, is false then true as its argument grows, and true at `high`; 0 <= low <= high.
+    Bits of non-negative floats order like the floats, so bisecting the bits ends at neighbours after 64 steps, whatever
+    the scale. Where `holds(low)` is true the answer is `low`. Rounding inside `holds` cannot move the answer to the
+    unsafe side, because the answer is a point at which it was seen to hold.
+
+    >>> float(smallest_float(lambda x: x * x >= 2.0, np.array(0.0), np.array(2.0)))
+    1.4142135623730951
+    """
+    low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
+    at_low = holds(low)
+    lo, hi = np.array(low).view(np.int64), np.array(high).view(np.int64)
+    for _ in range(64):
+        if not np.any(hi - lo > 1):
+            break
+        mid = lo + (hi - lo) // 2
+        true = holds(mid.view(np.float64))
+        lo, hi = np.where(true, lo, mid), np.where(true, mid, hi)
+    return np.where(at_low, low, hi.view(np.float64))
+
+
+def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
+    """x in [low, high] with excess(x) <= 0 as evaluated, at most `relative`·x above a point where it was > 0.
+
+    `excess` falls as x grows: excess(low) > 0 >= excess(high). Secant steps (Illinois) where they shrink the bracket,
+    bisection where they do not; what is returned has always been evaluated, so it is on the private side. If excess(low)
+    is already <= 0, the answer is low. NaN from `excess` raises: it must never count as private.
+
+    >>> private_side(lambda x: 2.0 - x * x, 1.0, 2.0) >= math.sqrt(2)
+    True
+    """
+    f_low = _number(excess, low)
+    if f_low <= 0:
+        return low
+    f_high = _number(excess, high)
+    if f_high > 0:
+        raise ParameterError(f"no root: excess({high:g})={f_high:g} is still above 0")
+    g_low, g_high, width = f_low, f_high, high - low
+    while high - low > relative * abs(high) and math.nextafter(low, high) < high:
+        x = high - g_high * (high - low) / (g_high - g_low) if math.isfinite(g_low) and g_high < g_low else math.nan
+        # Keep off the ends by the tolerance, so that a one-sided secant closes the bracket from its other side.
+        pad = 0.25 * relative * abs(high)
+        x = min(max(x, low + pad), high - pad)
+        if not (low < x < high) or high - low > 0.5 * width:
+            x = low + 0.5 * (high - low)
+        width = high - low
+        fx = _number(excess, x)
+        if fx > 0:
+            low, g_low, g_high = x, fx, g_high / 2
+        else:
+            high, g_high, g_low = x, fx, g_low / 2
+    return high
+
+
+def bracket(
+    excess: Callable[[float], float], start: float, *, factor: float = 2.0, limit: float = 1e300
+) -> tuple[float, float]:
+    """(low, high) around the root of a falling `excess`, by growing or shrinking a positive start geometrically.
+
+    Ends at `limit` or 1/`limit`: then low = 0 or high = inf says that there is no root on that side.
+    """
+    x = start
+    if _number(excess, x) > 0:
+        while x < limit:
+            x, last = x * factor, x
+            if _number(excess, x) <= 0:
+                return last, x
+        return x, math.inf
+    while x > 1 / limit:
+        x, last = x / factor, x
+        if _number(excess, x) > 0:
+            return x, last
+    return 0.0, x
+
+
+def _number(f: Callable[[float], float], x: float) -> float:
+    value = float(f(x))
+    if math.isnan(value):
+        raise ArithmeticError(f"the function searched gave NaN at {x!r}")
+    return value
