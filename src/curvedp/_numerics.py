@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from curvedp.errors import ParameterError
 
@@ -15,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def up(x: Any, relative: float = 0.0) -> Any:
-    """The next float above x·(1 + relative), away from zero for x > 0 and towards zero for x < 0: never below the truth.
+    """The next float above x + |x|·relative: never below the truth.
 
     Use it on a result whose relative rounding error is known to be at most `relative`.
 
@@ -78,36 +79,31 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
 
 
 def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
-    """x in [low, high] with excess(x) <= 0 as evaluated, at most `relative`·x above a point where it was > 0.
+    """x in [low, high] with excess(x) <= 0 as evaluated, at most about `relative`·x above a point where it was > 0.
 
-    `excess` falls as x grows: excess(low) > 0 >= excess(high). Secant steps (Illinois) where they shrink the bracket,
-    bisection where they do not; what is returned has always been evaluated, so it is on the private side. If excess(low)
-    is already <= 0, the answer is low. NaN from `excess` raises: it must never count as private.
+    `excess` falls as x grows: excess(low) > 0 >= excess(high). Brent's method brackets the root; the end returned is
+    the one that was evaluated on the private side, never the estimate of the root itself. If excess(low) is already
+    <= 0, the answer is low. NaN from `excess` raises: it must never count as private.
 
     >>> private_side(lambda x: 2.0 - x * x, 1.0, 2.0) >= math.sqrt(2)
     True
     """
-    f_low = _number(excess, low)
-    if f_low <= 0:
+    best = high
+
+    def seen(x: float) -> float:
+        nonlocal best
+        value = _number(excess, x)
+        if value <= 0:
+            best = min(best, x)
+        # Brent's interpolation needs finite values; only signs matter to the bracket.
+        return min(max(value, -1e300), 1e300)
+
+    if seen(low) <= 0:
         return low
-    f_high = _number(excess, high)
-    if f_high > 0:
-        raise ParameterError(f"no root: excess({high:g})={f_high:g} is still above 0")
-    g_low, g_high, width = f_low, f_high, high - low
-    while high - low > relative * abs(high) and math.nextafter(low, high) < high:
-        x = high - g_high * (high - low) / (g_high - g_low) if math.isfinite(g_low) and g_high < g_low else math.nan
-        # Keep off the ends by the tolerance, so that a one-sided secant closes the bracket from its other side.
-        pad = 0.25 * relative * abs(high)
-        x = min(max(x, low + pad), high - pad)
-        if not (low < x < high) or high - low > 0.5 * width:
-            x = low + 0.5 * (high - low)
-        width = high - low
-        fx = _number(excess, x)
-        if fx > 0:
-            low, g_low, g_high = x, fx, g_high / 2
-        else:
-            high, g_high, g_low = x, fx, g_low / 2
-    return high
+    if seen(high) > 0:
+        raise ParameterError(f"no root: excess({high:g}) is still above 0")
+    brentq(seen, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500)
+    return best
 
 
 def bracket(
