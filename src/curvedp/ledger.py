@@ -1,0 +1,284 @@
+"""The privacy budget of one data set, on disk.
+
+The whole state is a SQLite file: copies, pickles, threads, forks and other processes of a `Ledger` all spend from the
+same budget. Amounts are exact rationals, so no rounding ever admits one release too many. Entries are chained by
+SHA-256: a changed, removed or reordered entry is detected before anything more is spent. What a chain cannot detect is
+the whole file being put back to an older copy; note `head` elsewhere if that is a threat.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from math import inf, isqrt, nextafter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, convert, guarantee_from_dict
+
+__all__ = ["Entry", "Ledger"]
+
+Cost = tuple[Fraction, ...]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    number INTEGER PRIMARY KEY,
+    body TEXT NOT NULL,
+    hash TEXT NOT NULL
+) STRICT
+"""
+
+
+class Entry(NamedTuple):
+    """One line of the ledger."""
+
+    number: int
+    label: str
+    guarantee: Guarantee
+    partition: str | None
+    group: str | None
+    time: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A budget that cannot be overspent.
+
+    `Ledger(path, budget=GDP(2.0))` makes the file, or opens it and checks that the budget is the same;
+    `Ledger(path)` opens an existing one. Everything is composed in the budget's own definition: a guarantee in another
+    one is converted first, never to a weaker statement.
+
+    Guarantees
+    - `spend` either commits the whole entry to disk before it returns, or raises and spends nothing;
+    - the composition of all entries never exceeds the budget, exactly (rational arithmetic);
+    - a broken chain raises `LedgerCorrupted` before anything is spent.
+
+    >>> import tempfile, os
+    >>> ledger = Ledger(os.path.join(tempfile.mkdtemp(), "study.ledger"), budget=GDP(1.0))
+    >>> _ = ledger.spend(GDP(0.6), "mean tensor")
+    >>> round(ledger.remaining.mu, 12)
+    0.8
+    """
+
+    path: Path
+    budget: Guarantee
+
+    def __init__(self, path: str | os.PathLike[str], budget: Guarantee | None = None) -> None:
+        object.__setattr__(self, "path", Path(path).absolute())
+        if budget is None and not self.path.exists():
+            raise ParameterError(f"there is no ledger at {path}; give a budget, e.g. GDP(1.0), to start one")
+        if budget is not None:
+            _definition(budget)  # refuses what cannot be a budget before a file is made
+            if not self.path.parent.is_dir():
+                raise ParameterError(f"the folder of the ledger, {self.path.parent}, does not exist")
+        with self._transaction() as connection:
+            connection.execute(_SCHEMA)
+            bodies = _verified_bodies(connection)
+            if not bodies:
+                if budget is None:
+                    raise ParameterError(f"{path} is an empty ledger; give a budget to start it")
+                _append(connection, {"budget": budget.to_dict()})
+                stored = budget
+            else:
+                stored = guarantee_from_dict(bodies[0]["budget"])
+        if budget is not None and budget != stored:
+            raise ParameterError(f"{path} was started with budget {stored}, not {budget}; open it without a budget")
+        object.__setattr__(self, "budget", stored)
+
+    def spend(
+        self, guarantee: Guarantee, label: str, *, partition: str | None = None, group: str | None = None
+    ) -> Entry:
+        """Charge one release, BEFORE it is sampled; raises `BudgetExceeded` (and spends nothing) if it does not fit.
+
+        Releases on disjoint groups of records cost only the dearest group: give all of them the same `partition` and
+        each its `group`. This is sound when a record's group is public and fixed, so that replacing a record keeps it in
+        its group.
+        """
+        if not label or not isinstance(label, str):
+            raise ParameterError(f"label={label!r} must be a non-empty text that says what is released")
+        if (partition is None) != (group is None):
+            raise ParameterError("partition and group go together: parallel composition needs both")
+        definition = _definition(self.budget)
+        if guarantee.adjacency != self.budget.adjacency:
+            raise ParameterError(
+                f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
+            )
+        charged = guarantee if type(guarantee) is type(self.budget) else convert(guarantee, type(self.budget))
+        definition.cost(charged)  # e.g. a Rényi guarantee of another order is refused here
+        body: dict[str, Any] = {
+            "label": label,
+            "guarantee": charged.to_dict(),
+            "partition": partition,
+            "group": group,
+            "time": datetime.now(UTC).isoformat(),  # for people; no decision reads it
+        }
+        with self._transaction() as connection:
+            bodies = _verified_bodies(connection)
+            if _exceeds(self._total([*bodies[1:], body]), definition.cost(self.budget)):
+                left = self._left(self._total(bodies[1:]))
+                raise BudgetExceeded(f"{charged} for {label!r} does not fit: {left} of {self.budget} remains")
+            number = _append(connection, body)
+        return _entry(number, body)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What has been charged, oldest first."""
+        return [_entry(number, body) for number, body in enumerate(self._bodies()) if number > 0]
+
+    @property
+    def spent(self) -> Guarantee:
+        """The composition of all entries in the budget's definition, rounded up."""
+        return _definition(self.budget).guarantee(self._total(self._bodies()[1:]), True)
+
+    @property
+    def remaining(self) -> Guarantee:
+        """What can still be spent in one entry outside any partition, rounded down."""
+        return self._left(self._total(self._bodies()[1:]))
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry: noted elsewhere, it proves later that no entry was taken back."""
+        with self._transaction() as connection:
+            _verified_bodies(connection)
+            return str(connection.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()[0])
+
+    def _bodies(self) -> list[dict[str, Any]]:
+        with self._transaction() as connection:
+            return _verified_bodies(connection)
+
+    def _left(self, total: Cost) -> Guarantee:
+        definition = _definition(self.budget)
+        budget = definition.cost(self.budget)
+        return definition.guarantee(tuple(b - t for b, t in zip(budget, total, strict=True)), False)
+
+    def _total(self, bodies: list[dict[str, Any]]) -> Cost:
+        """Sequential entries add up; of a partition only its dearest group counts, component by component."""
+        definition = _definition(self.budget)
+        zero = tuple(Fraction(0) for _ in definition.cost(self.budget))
+        groups: dict[tuple[str | None, str | None], Cost] = {}
+        for body in bodies:
+            key = (body["partition"], body["group"])
+            groups[key] = _add(groups.get(key, zero), definition.cost(guarantee_from_dict(body["guarantee"])))
+        total = groups.pop((None, None), zero)
+        for name in {partition for partition, _ in groups}:
+            members = [cost for (partition, _), cost in groups.items() if partition == name]
+            total = _add(total, tuple(max(component) for component in zip(*members, strict=True)))
+        return total
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One exclusive, durable transaction on a connection of its own: nothing is shared with a fork or a thread."""
+        try:
+            connection = sqlite3.connect(self.path, timeout=120, isolation_level=None)
+        except sqlite3.Error as error:
+            raise CurvedpError(f"cannot open the ledger {self.path}: {error}. Nothing was spent") from error
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:  # locked, full disk, read-only: the transaction rolls back
+            raise CurvedpError(f"cannot write the ledger {self.path}: {error}. Nothing was spent") from error
+        except sqlite3.DatabaseError as error:
+            raise LedgerCorrupted(f"{self.path} is not a readable ledger: {error}") from error
+        finally:
+            connection.close()  # rolls back what was not committed
+
+
+class _Definition(NamedTuple):
+    """How guarantees of one definition add up: an additive cost, and the way back (rounded up or down)."""
+
+    cost: Callable[[Any], Cost]
+    guarantee: Callable[[Cost, bool], Guarantee]
+
+
+def _definition(budget: Guarantee) -> _Definition:
+    adjacency = budget.adjacency
+
+    def renyi_cost(guarantee: RenyiDP) -> Cost:
+        if guarantee.order != budget.order:  # type: ignore[attr-defined]  # budget is a RenyiDP where this is used
+            raise ParameterError(f"the ledger counts Rényi order {budget.order}, not {guarantee.order}")  # type: ignore[attr-defined]  # as above
+        return (Fraction(guarantee.eps),)
+
+    table: dict[type, _Definition] = {
+        PureDP: _Definition(lambda g: (Fraction(g.eps),), lambda c, up: PureDP(_float(c[0], up), adjacency=adjacency)),
+        ApproxDP: _Definition(
+            lambda g: (Fraction(g.eps), Fraction(g.delta0)),
+            lambda c, up: ApproxDP(_float(c[0], up), _float(c[1], up), adjacency=adjacency),
+        ),
+        ZCDP: _Definition(lambda g: (Fraction(g.rho),), lambda c, up: ZCDP(_float(c[0], up), adjacency=adjacency)),
+        RenyiDP: _Definition(
+            renyi_cost,
+            lambda c, up: RenyiDP(budget.order, _float(c[0], up), adjacency=adjacency),  # type: ignore[attr-defined]  # as above
+        ),
+        GDP: _Definition(lambda g: (Fraction(g.mu) ** 2,), lambda c, up: GDP(_root(c[0], up), adjacency=adjacency)),
+        RaoDP: _Definition(
+            lambda g: (Fraction(g.theta) ** 2,), lambda c, up: RaoDP(_root(c[0], up), adjacency=adjacency)
+        ),
+    }
+    try:
+        return table[type(budget)]
+    except KeyError:
+        names = ", ".join(sorted(kind.__name__ for kind in table))
+        raise ParameterError(f"a budget must be one of {names}, not {budget!r}") from None
+
+
+def _add(left: Cost, right: Cost) -> Cost:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def _exceeds(cost: Cost, budget: Cost) -> bool:
+    return any(c > b for c, b in zip(cost, budget, strict=True))
+
+
+def _float(exact: Fraction, up: bool) -> float:
+    """The float next to an exact value, not below it (up) or not above it."""
+    near = float(exact)
+    if up:
+        return near if Fraction(near) >= exact else nextafter(near, inf)
+    return near if Fraction(near) <= exact else nextafter(near, -inf)
+
+
+def _root(square: Fraction, up: bool) -> float:
+    """The float next to the square root of an exact value, not below it (up) or not above it."""
+    scale = 1 << 400  # far more bits than a float has, so the integer root decides the last one
+    floor = isqrt(square.numerator * scale**2 // square.denominator)
+    root = _float(Fraction(floor, scale), up=False)
+    return root if not up or Fraction(root) ** 2 >= square else nextafter(root, inf)
+
+
+def _verified_bodies(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Every entry's body, after checking that numbers are consecutive and each hash covers all before it."""
+    bodies, previous = [], ""
+    for number, (stored, body, digest) in enumerate(
+        connection.execute("SELECT number, body, hash FROM entries ORDER BY number")
+    ):
+        if stored != number or digest != _chain(previous, number, body):
+            raise LedgerCorrupted(f"entry {number} of the ledger was changed or removed; what was spent is unknown")
+        previous = digest
+        bodies.append(json.loads(body))
+    return bodies
+
+
+def _append(connection: sqlite3.Connection, body: dict[str, Any]) -> int:
+    last = connection.execute("SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+    number, previous = (last[0] + 1, last[1]) if last else (0, "")
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, _chain(previous, number, text)))
+    return number
+
+
+def _chain(previous: str, number: int, body: str) -> str:
+    return hashlib.sha256(f"{previous}\n{number}\n{body}".encode()).hexdigest()
+
+
+def _entry(number: int, body: dict[str, Any]) -> Entry:
+    guarantee = guarantee_from_dict(body["guarantee"])
+    return Entry(number, body["label"], guarantee, body["partition"], body["group"], body["time"])

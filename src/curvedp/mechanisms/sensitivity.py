@@ -1,0 +1,138 @@
+"""How far the Fréchet mean can move when one record of n is replaced, all records in a public ball.
+
+`docs/sensitivity.md` has the theorem and its proof; the names below follow it. Everything is public: the bound depends
+on the manifold, the ball's radius and n, never on the data.
+"""
+
+from functools import lru_cache
+from math import inf, isfinite, nextafter, pi, sin, sqrt, tan
+from typing import Literal
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+
+__all__ = ["frechet_mean_sensitivity", "mean_chart_sensitivity", "mean_gradient_sensitivity"]
+
+# The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, below
+# 5e-6 relative wherever h >= 0.1. This margin covers it with room.
+_GRID_MARGIN = 1e-5
+_LEAST_HESSIAN = 0.1
+
+
+def frechet_mean_sensitivity(
+    manifold: Manifold, radius: float, n: int, bound: Literal["tight", "reimherr"] = "tight"
+) -> float:
+    """Largest distance between the Fréchet means of two data sets that differ in one of n records, in a ball of `radius`.
+
+    `bound="tight"` is our theorem: 2r/n where curvature is <= 0, and where it is at most κ > 0 a factor that is
+    tan(s)/s for s = r√κ up to a fraction of a percent (s < π/4). `bound="reimherr"` is the published one,
+    (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath & Soto 2021, Theorem 2), which needs s < π/4.
+
+    Guarantees
+    - never below the true supremum over adjacent data sets (attacked in `tests/mechanisms/test_sensitivity.py`);
+    - never above 2r, the diameter of the ball, and decreasing in n.
+
+    >>> from curvedp.geometry import Sphere
+    >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10), 4)
+    0.1686
+    >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
+    1.0197
+    """
+    s, upper = _normalised_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    if bound == "tight":
+        factor = _tight_factor(s, in_chart=False) if upper > 0 else 1.0
+    elif bound == "reimherr":
+        factor = _reimherr_factor(s) if upper > 0 else 1.0
+    else:
+        raise ParameterError(f"bound={bound!r} must be 'tight' or 'reimherr'")
+    return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
+
+
+def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
+    """Largest distance between the two means' coordinates in the normal chart at the ball's centre.
+
+    Where curvature is <= 0 the logarithm does not stretch, and this is the sensitivity itself. Otherwise the stretch
+    a/sin a at distance a from the centre enters the supremum, which is less than the product of the two suprema.
+    """
+    s, upper = _normalised_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    factor = _tight_factor(s, in_chart=True) if upper > 0 else 1.0
+    return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
+
+
+def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
+    """Largest change, over the whole ball, of the gradient of ½·mean d²(x, xᵢ) when one record is replaced.
+
+    At distance a from the centre it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a.
+    """
+    s, upper = _normalised_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    stretch = float(_spread(s, np.array([s]))[0]) / s * (1 + _GRID_MARGIN) if upper > 0 else 1.0
+    return nextafter(2 * radius * stretch / n, inf)
+
+
+def _normalised_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
+    """(r√κ, κ) after the preconditions: a strongly convex ball in which the mean is unique (Afsari 2011, Theorem 2.1)."""
+    radius = _validate.positive("radius", radius)
+    # A curve has no sectional curvature: means on it behave as on a line.
+    upper = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
+    if not isfinite(upper):
+        raise ParameterError(
+            f"no sensitivity of the Fréchet mean is known on {manifold!r}, whose curvature has no upper bound; "
+            "use a flat or affine-invariant metric"
+        )
+    limit = manifold.injectivity_radius / 2
+    if upper > 0:
+        limit = min(limit, pi / (2 * sqrt(upper)))
+    if not radius < limit:
+        raise ParameterError(
+            f"radius={radius!r} must be < {limit:.6g} on {manifold!r}: in a larger ball the Fréchet mean need not be "
+            "unique; choose a smaller public ball (records outside are moved onto it)"
+        )
+    return radius * sqrt(max(upper, 0.0)), upper
+
+
+def _reimherr_factor(s: float) -> float:
+    if not s < pi / 4:
+        raise ParameterError(f"the published bound needs radius·√κ={s:.6g} < π/4; use bound='tight'")
+    h = 2 * s / tan(2 * s)
+    return (2 - h) / h
+
+
+@lru_cache(maxsize=256)
+def _tight_factor(s: float, in_chart: bool) -> float:
+    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the centre (curvature scaled to 1)."""
+    a = np.linspace(0.0, s, 513)
+    reach = s + a
+    # k = (1 - x·cot x)/x²: how fast the Hessian of ½d² falls with d², so that 1 - k·d² is its chord.
+    k = (1 - reach / np.tan(reach)) / reach**2 if s > 1e-3 else np.full_like(a, 0.34)
+    # While reach < π/2 every ½d² is convex on the way to the centre, so the centre's value s² exceeds the minimum by λa².
+    lam = np.where(reach < pi / 2, 1 - s * s * k, 0.0)
+    h = 1 - (s * s - lam * a * a) * k
+    if not h.min() >= _LEAST_HESSIAN:
+        raise ParameterError(
+            f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
+        )
+    ratio = _spread(s, a) / s / h
+    if in_chart:
+        ratio = ratio / np.sinc(a / pi)
+        return float(ratio.max()) * (1 + _GRID_MARGIN)
+    chord = (2 * s / sin(2 * s)) / (0.75 + 0.25 * 2 * s / tan(2 * s))  # the simpler bound of the same page
+    return min(float(ratio.max()) * (1 + _GRID_MARGIN), chord)
+
+
+def _spread(s: float, a: np.ndarray) -> np.ndarray:
+    """R(a): the largest ‖log_x y - log_x m₀‖ over d(y, m₀) = s on the unit sphere, with d(x, m₀) = a."""
+    a = a[:, None]
+    angle = np.linspace(0.0, pi, 257)  # at m₀, from x to y
+    half = np.sqrt(np.sin((s - a) / 2) ** 2 + np.sin(s) * np.sin(a) * np.sin(angle / 2) ** 2)
+    distance = 2 * np.arcsin(half)  # haversine form: no cancellation when x is near y
+    stretch = 1 / np.sinc(distance / pi)
+    across = stretch * np.sin(s) * np.sin(angle)
+    along = stretch * (np.sin(a) * np.cos(s) - np.cos(a) * np.sin(s) * np.cos(angle)) - a
+    spread: np.ndarray = np.hypot(across, along).max(axis=1)
+    return spread
