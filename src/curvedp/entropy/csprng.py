@@ -1,0 +1,264 @@
+"""Where every random bit comes from: the operating system's entropy, stretched by AES-256 in counter mode.
+
+`SecureSource` is what releases use; it has no seed. `GeneratorSource` wraps a NumPy generator for tests and
+simulation; certificates record its `name`, so that a simulated release cannot pass for a private one.
+"""
+
+import ctypes
+import math
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy.special import ndtri
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+
+__all__ = ["GeneratorSource", "SecureSource", "Source"]
+
+_KEY_BYTES = 32
+_BLOCK_BYTES = 16
+_EPOCH_BYTES = 1 << 14  # keystream per key; see SecureSource.switching_distance
+# AES is a permutation, so the 2^10 blocks of one epoch are distinct, and uniform blocks need not be: the total
+# variation between the two is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006, Lemma 1).
+_EPOCH_DISTANCE = math.ldexp((_EPOCH_BYTES // _BLOCK_BYTES) ** 2, -129)
+
+
+class Source(ABC):
+    """Uniform random bits, and the float variates made from them.
+
+    Exact samplers use `bits` and `words` only. `uniform` and `normal` are the float path: good enough for simulation
+    and noisy optimisation, never for a value whose last bits are printed.
+    """
+
+    #: recorded in certificates
+    name: str
+    #: whether an adversary who has seen any number of outputs still cannot predict the next
+    is_cryptographic: bool
+
+    @abstractmethod
+    def random_bytes(self, n: int) -> bytes:
+        """n uniform bytes."""
+
+    @property
+    def switching_distance(self) -> float:
+        """Total variation, since this source was made, between its bits and ideal ones, in the ideal-cipher model."""
+        return 0.0
+
+    def child(self) -> "Source":
+        """Where the later bits of one real number come from; a replayable source gives each real its own stream."""
+        return self
+
+    def bits(self, n: int) -> int:
+        """A uniform integer in [0, 2^n)."""
+        n = _validate.integer("n", n, 0)
+        size = (n + 7) // 8
+        return int.from_bytes(self.random_bytes(size), "little") >> (8 * size - n)
+
+    def words(self, size: int | tuple[int, ...]) -> np.ndarray:
+        """Uniform 64-bit words."""
+        shape = size if isinstance(size, tuple) else (size,)
+        count = math.prod(shape)
+        return np.frombuffer(self.random_bytes(8 * count), dtype="<u8").astype(np.uint64, copy=False).reshape(shape)
+
+    def uniform(self, size: int | tuple[int, ...], *, full_precision: bool = False) -> np.ndarray:
+        """Doubles in (0, 1), never 0 or 1.
+
+        By default midpoints of 2^52 equal cells, so that u and 1 - u have the same law. With `full_precision`, a real
+        uniform rounded to 53 significant bits however small it is (down to 2^-1000): the left tail keeps its digits.
+        """
+        cells = (self.words(size) >> np.uint64(12)).astype(np.float64)
+        if not full_precision:
+            return (cells + 0.5) * 2.0**-52
+        # A real uniform has k leading zero bits with probability 2^-(k+1); its next 52 bits are uniform.
+        mantissa = 1.0 + (cells + 0.5) * 2.0**-52
+        return np.asarray(np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape)).clip(max=1 - 2.0**-53))
+
+    def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
+        zeros = np.zeros(shape, dtype=np.int64)
+        open_ = np.ones(shape, dtype=bool)  # runs of zeros that may go on
+        while open_.any() and zeros.max() < 960:
+            word = self.words(int(open_.sum()))
+            # Clear all but the highest set bit before the exact conversion: rounding 2^53 - 1 up would cost a bit.
+            high, low = (word >> np.uint64(32)).astype(np.float64), (word & np.uint64(0xFFFFFFFF)).astype(np.float64)
+            leading = np.where(high > 0, 32 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64))
+            zeros[open_] += leading
+            open_[open_] = leading == 64
+        return zeros
+
+    def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
+        """Standard normals for the float path: sign times the inverse CDF of a full-precision left-tail uniform.
+
+        The tail keeps all its digits (a 52-bit uniform would stop at 8.1 standard deviations).
+        """
+        tail = self.uniform(size, full_precision=True)
+        sign = self.words(tail.shape) >> np.uint64(63)
+        return np.asarray(np.where(sign == 1, 1.0, -1.0) * ndtri(0.5 * tail))
+
+    def numpy_generator(self) -> np.random.Generator:
+        """A NumPy generator driven by this source, for code that asks for one.
+
+        Each 64-bit word is a call back into Python (about a microsecond): bulk draws are faster by `normal`.
+        """
+        return np.random.Generator(_CallbackBitGenerator(self))  # type: ignore[arg-type]  # duck-typed by NumPy
+
+
+class SecureSource(Source):
+    """Cryptographic bits: AES-256-CTR under a key from the operating system. There is no seed and no way to set one.
+
+    *Guarantees*
+    - After a fork, parent and child share no future bit: the child draws a new key before its first bit.
+    - A copy or an unpickled object would repeat bits: both raise.
+    - Fast key erasure (Bernstein 2017): every 16 KiB the stream's first 32 bytes become the next key and the old key is
+      forgotten, so that a memory image does not give away earlier noise.
+
+    >>> source = SecureSource()
+    >>> 0 <= source.bits(10) < 1024
+    True
+    >>> source.uniform(3).shape
+    (3,)
+    """
+
+    name = "AES-256-CTR keyed by the operating system"
+    is_cryptographic = True
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._epochs = 0
+        self._rekey()
+        _live_sources.add(self)
+
+    def _rekey(self) -> None:
+        self._pid = os.getpid()
+        self._key = os.urandom(_KEY_BYTES)
+        self._buffer = b""
+        self._used = 0
+
+    def _refill(self) -> None:
+        stream = Cipher(algorithms.AES(self._key), modes.CTR(bytes(_BLOCK_BYTES))).encryptor()
+        block = stream.update(bytes(_EPOCH_BYTES))
+        self._key, self._buffer = block[:_KEY_BYTES], block  # the offset below skips what became the key
+        self._used = _KEY_BYTES
+        self._epochs += 1
+
+    def random_bytes(self, n: int) -> bytes:
+        with self._lock:
+            if self._pid != os.getpid():  # a fork that bypassed Python's hooks
+                self._rekey()
+            end = self._used + n
+            if end <= len(self._buffer):
+                chunk = self._buffer[self._used : end]
+                self._used = end
+                return chunk
+            pieces = [self._buffer[self._used :]]
+            missing = n - len(pieces[0])
+            while missing > 0:
+                self._refill()
+                take = min(missing, _EPOCH_BYTES - _KEY_BYTES)
+                pieces.append(self._buffer[_KEY_BYTES : _KEY_BYTES + take])
+                self._used = _KEY_BYTES + take
+                missing -= take
+            return b"".join(pieces)
+
+    @property
+    def switching_distance(self) -> float:
+        """At most 2^-109 for every 16 KiB drawn, when AES-256 is replaced by an ideal cipher."""
+        return self._epochs * _EPOCH_DISTANCE
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError(
+            "a SecureSource cannot be copied or pickled: two copies would give the same noise; make a new one"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return "SecureSource()"  # never the key
+
+
+class GeneratorSource(Source):
+    """The seam for tests and simulation: bits of a NumPy generator. Reproducible, hence not private.
+
+    >>> source = GeneratorSource(np.random.default_rng(1))
+    >>> source.is_cryptographic
+    False
+    """
+
+    is_cryptographic = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(f"rng={rng!r} must be a numpy.random.Generator")
+        self._rng = rng
+        self.name = f"numpy {type(rng.bit_generator).__name__}: for tests and simulation, NOT private"
+
+    def random_bytes(self, n: int) -> bytes:
+        return self._rng.bytes(n)
+
+    def __repr__(self) -> str:
+        return f"GeneratorSource({self._rng!r})"
+
+
+_live_sources: "weakref.WeakSet[SecureSource]" = weakref.WeakSet()
+
+
+def _rekey_after_fork() -> None:
+    for source in list(_live_sources):
+        source._lock = threading.RLock()  # another thread of the parent may have held it
+        source._rekey()
+
+
+os.register_at_fork(after_in_child=_rekey_after_fork)
+
+
+# ---- a numpy BitGenerator over any source -----------------------------------------------------------------------
+
+_UINT64_CALL = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
+_UINT32_CALL = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)
+_DOUBLE_CALL = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
+
+
+class _Bitgen(ctypes.Structure):
+    """numpy/random/bitgen.h"""
+
+    _fields_ = (
+        ("state", ctypes.c_void_p),
+        ("next_uint64", _UINT64_CALL),
+        ("next_uint32", _UINT32_CALL),
+        ("next_double", _DOUBLE_CALL),
+        ("next_raw", _UINT64_CALL),
+    )
+
+
+class _CallbackBitGenerator:
+    """What `numpy.random.Generator` asks of a bit generator: a capsule of function pointers, and a lock."""
+
+    def __init__(self, source: Source) -> None:
+        self.lock = threading.Lock()
+
+        # Words are not buffered here, so that a fork cannot repeat them. ctypes swallows exceptions and returns 0,
+        # which would release values without noise: better no process than that.
+        def next64(_: Any) -> int:
+            try:
+                return int.from_bytes(source.random_bytes(8), "little")
+            except BaseException:
+                os.abort()
+
+        calls = (
+            _UINT64_CALL(next64),
+            _UINT32_CALL(lambda state: next64(state) >> 32),
+            _DOUBLE_CALL(lambda state: (next64(state) >> 11) * 2.0**-53),
+        )
+        self._bitgen = _Bitgen(None, calls[0], calls[1], calls[2], calls[0])  # keeps the callbacks alive
+        new_capsule = ctypes.pythonapi.PyCapsule_New
+        new_capsule.restype = ctypes.py_object
+        new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        self.capsule = new_capsule(ctypes.byref(self._bitgen), b"BitGenerator", None)
