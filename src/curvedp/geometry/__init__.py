@@ -1,16 +1,27 @@
 """Where points live: manifolds with exact, batched, array-library-agnostic kernels."""
 
+from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.euclidean import Euclidean
+from curvedp.geometry.grassmann import Grassmann
+from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
+from curvedp.geometry.kendall import KendallShapes
+from curvedp.geometry.product import Product
 from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
 from curvedp.geometry.sphere import Sphere
 
 __all__ = [
     "Euclidean",
+    "Grassmann",
+    "KendallShapes",
+    "Lorentz",
     "Manifold",
+    "PoincareBall",
+    "Product",
     "SPDAffineInvariant",
     "SPDBuresWasserstein",
     "SPDLogCholesky",
     "SPDLogEuclidean",
     "Sphere",
+    "project_to_ball",
 ]

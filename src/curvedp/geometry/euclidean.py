@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
+from curvedp.geometry._namespace import namespace
 
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
@@ -61,31 +61,31 @@ class Euclidean(Manifold):
         return q - p
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = array_namespace(p, u, v)
+        xp = namespace(p, u, v)
         return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
 
     def norm(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
 
     def dist(self, p: Array, q: Array) -> Array:
-        return euclidean_norm(array_namespace(p, q), q - p)
+        return euclidean_norm(namespace(p, q), q - p)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return array_namespace(p, q, v).broadcast_arrays(p, q, v)[2]
+        return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
 
     def project(self, x: Array) -> Array:
         return x
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        return array_namespace(p, x).broadcast_arrays(p, x)[1]
+        return namespace(p, x).broadcast_arrays(p, x)[1]
 
     def residual(self, p: Array) -> Array:
-        xp = array_namespace(p)
+        xp = namespace(p)
         return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return array_namespace(p, z).broadcast_arrays(p, z)[1]
+        return namespace(p, z).broadcast_arrays(p, z)[1]
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return array_namespace(p, v).broadcast_arrays(p, v)[1]
+        return namespace(p, v).broadcast_arrays(p, v)[1]

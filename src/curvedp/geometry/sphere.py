@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from curvedp.geometry._namespace import namespace
 
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
@@ -61,12 +61,12 @@ class Sphere(Manifold):
         return True
 
     def exp(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         cos, sinc = cos_sinc(xp, xp.vecdot(v, v)[..., None])
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
-        xp = array_namespace(p, q)
+        xp = namespace(p, q)
         angle, rest, length, cosine = self._angle(xp, p, q)
         none = length == 0
         factor = xp.where(none, xp.ones_like(length), angle / xp.where(none, xp.ones_like(length), length))
@@ -77,7 +77,7 @@ class Sphere(Manifold):
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
     def dist(self, p: Array, q: Array) -> Array:
-        return self._angle(array_namespace(p, q), p, q)[0]
+        return self._angle(namespace(p, q), p, q)[0]
 
     def _angle(self, xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """The angle between the rays through p and q; the part of q orthogonal to p, and its length; |p||q| cos."""
@@ -93,15 +93,15 @@ class Sphere(Manifold):
         return xp.atan2(length * xp.sqrt(square), cosine), rest, length, cosine
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = array_namespace(p, u, v)
+        xp = namespace(p, u, v)
         return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
 
     def norm(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        xp = array_namespace(p, q, v)
+        xp = namespace(p, q, v)
         velocity = self.log(p, q)
         square = xp.vecdot(velocity, velocity)[..., None]
         along = xp.vecdot(velocity, v)[..., None]
@@ -110,17 +110,17 @@ class Sphere(Manifold):
         return v - along * (cos_sinc(xp, square)[1] * p + versine_quotient(xp, square) * velocity)
 
     def project(self, x: Array) -> Array:
-        xp = array_namespace(x)
+        xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
         pole = xp.concat([xp.ones_like(x[..., :1]), xp.zeros_like(x[..., 1:])], axis=-1)
         return xp.where(length == 0, pole, x / xp.where(length == 0, xp.ones_like(length), length))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        xp = array_namespace(p, x)
+        xp = namespace(p, x)
         return x - (xp.vecdot(p, x) / xp.vecdot(p, p))[..., None] * p
 
     def residual(self, p: Array) -> Array:
-        xp = array_namespace(p)
+        xp = namespace(p)
         return xp.abs(euclidean_norm(xp, p) - 1)
 
     # The Householder reflection that carries ±e1 to p carries (0, z) into the tangent space at p. With the sign of p1
@@ -128,7 +128,7 @@ class Sphere(Manifold):
     # which is undefined at p = -e1.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        xp = array_namespace(p, z)
+        xp = namespace(p, z)
         first, rest = p[..., :1], p[..., 1:]
         along = xp.vecdot(rest, z)[..., None]
         return xp.concat(
@@ -137,7 +137,7 @@ class Sphere(Manifold):
         )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         first, rest = p[..., :1], p[..., 1:]
         along = xp.where(first < 0, -v[..., :1], v[..., :1])
         return v[..., 1:] - along / (1 + xp.abs(first)) * rest

@@ -1,0 +1,89 @@
+"""Projection onto a public ball: how records enter a private computation."""
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from curvedp._validate import positive
+from curvedp.errors import ParameterError
+from curvedp.geometry._namespace import namespace
+from curvedp.geometry.base import Array, Manifold
+
+__all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
+
+OFF_MANIFOLD_TOLERANCE = 1e-6
+"""Records whose `residual` is above this are no points of the manifold. Below it they are taken as points written with
+few digits (float32, text files) and projected. A public constant: it is part of the map, not of the data."""
+
+
+def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Array:
+    """Every record of X mapped into the closed ball of a public radius about a public center.
+
+    A record in the ball stays (up to its projection onto the manifold, which is round-off for a point of it), a far
+    one moves along its geodesic onto the ball's boundary, one that is not finite or not on the manifold becomes the
+    center. On the cut locus, `M.log` picks the geodesic, always the same one.
+
+    *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every record. Each result depends on its
+    own record alone. No value of a record raises or warns; shapes, dtypes, the center and the radius do.
+
+    >>> project_to_ball(Euclidean(2), np.zeros(2), 1.0, np.array([[3.0, 4.0], [np.nan, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    radius = positive("radius", radius)
+    xp = namespace(*(a for a in (center, X) if is_array_api_obj(a))) if is_array_api_obj(X) else np
+    center, X = _floating(xp, "center", center, M), _floating(xp, "X", X, M)
+    if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
+        raise ParameterError(f"center={center!r} must be one point of {M!r}")
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        return _project(xp, M, center, radius, X)
+
+
+def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
+    axes = tuple(range(-len(M.point_shape), 0))
+
+    def where(mask: Array, yes: Array, no: Array) -> Array:
+        return xp.where(xp.reshape(mask, mask.shape + (1,) * len(axes)), yes, no)
+
+    def finite(x: Array) -> Array:
+        return xp.all(xp.isfinite(x), axis=axes)
+
+    # Bad records are replaced before any kernel sees them; comparisons are written so that NaN fails them.
+    X = where(finite(X), X, center)
+    X = where(M.residual(X) <= OFF_MANIFOLD_TOLERANCE, X, center)
+    X = M.project(X)
+    distance = M.dist(center, X)
+    near = distance <= radius
+    velocity = M.log(center, X)
+    movable = (distance < float("inf")) & finite(velocity)
+    velocity = where(movable & ~near, velocity, xp.zeros_like(velocity))
+    # Round-off of log, exp and dist can leave the image a few ulps outside: step back by what is measured. Where the
+    # floats around the center are too coarse for that (far out in hyperbolic space), the record becomes the center.
+    share = radius / xp.where(movable & ~near, distance, xp.ones_like(distance) * radius)
+    moved = where(near, X, center)
+    eps = float(xp.finfo(X.dtype).eps)
+    settled = near
+    for attempt in range(4):
+        image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(axes)) * velocity)
+        reach = M.dist(center, image)
+        good = movable & (reach <= radius) & finite(image) & ~settled
+        moved = where(good, image, moved)
+        settled = settled | good
+        over = xp.where(reach > radius, radius / reach, xp.ones_like(reach))
+        share = share * over * (1 - 4**attempt * eps)
+    return moved
+
+
+def _floating(xp: Any, name: str, x: Array, M: Manifold) -> Array:
+    """x as a floating array ending in the manifold's axes."""
+    try:
+        x = xp.asarray(x)
+        if not xp.isdtype(x.dtype, "real floating"):
+            x = xp.astype(x, xp.asarray(1.0).dtype)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be an array of real numbers") from None
+    shape = M.point_shape
+    if tuple(x.shape[x.ndim - len(shape) :]) != shape or x.ndim < len(shape):
+        raise ParameterError(f"{name} has shape {tuple(x.shape)}, but points of {M!r} end in {shape}")
+    return x

@@ -1,0 +1,94 @@
+"""Manifolds as short names, for command lines and certificates: `sphere:2`, `product(sphere:2,euclidean:1)`."""
+
+from dataclasses import fields
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.euclidean import Euclidean
+from curvedp.geometry.grassmann import Grassmann
+from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
+from curvedp.geometry.kendall import KendallShapes
+from curvedp.geometry.product import Product
+from curvedp.geometry.rotations import Rotations
+from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry.sphere import Sphere
+from curvedp.geometry.stiefel import Stiefel
+
+__all__ = ["manifold_name", "parse_manifold"]
+
+_CLASSES: dict[str, type[Manifold]] = {
+    "euclidean": Euclidean,
+    "sphere": Sphere,
+    "lorentz": Lorentz,
+    "poincare": PoincareBall,
+    "spd-affine": SPDAffineInvariant,
+    "spd-log-euclidean": SPDLogEuclidean,
+    "spd-log-cholesky": SPDLogCholesky,
+    "spd-bures": SPDBuresWasserstein,
+    "stiefel": Stiefel,
+    "grassmann": Grassmann,
+    "rotations": Rotations,
+    "kendall": KendallShapes,
+}
+
+
+def parse_manifold(text: str) -> Manifold:
+    """The manifold that a name describes; `manifold_name` is its inverse.
+
+    >>> parse_manifold("stiefel:5,2")
+    Stiefel(m=5, r=2)
+    >>> parse_manifold("product(sphere:2,euclidean:1)")
+    Product(Sphere(d=2), Euclidean(d=1))
+    """
+    if not isinstance(text, str):
+        raise ParameterError(f"manifold={text!r} must be a name, {_help()}")
+    name = text.strip().lower()
+    if name.startswith("product(") and name.endswith(")"):
+        return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))
+    kind, colon, sizes = name.partition(":")
+    if kind.strip() not in _CLASSES or not colon:
+        raise ParameterError(f"manifold={text!r} is not a known name, {_help()}")
+    cls = _CLASSES[kind.strip()]
+    expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    parts = [size.strip() for size in sizes.split(",")]
+    if len(parts) != len(expected) or not all(part.isascii() and part.isdigit() for part in parts):
+        raise ParameterError(
+            f"manifold={text!r} must be {_form(kind.strip())} with whole numbers for {', '.join(expected)}"
+        )
+    return cls(*map(int, parts))
+
+
+def manifold_name(M: Manifold) -> str:
+    """The name that `parse_manifold` reads back as M.
+
+    >>> manifold_name(parse_manifold("sphere:2"))
+    'sphere:2'
+    """
+    if isinstance(M, Product):
+        return f"product({','.join(map(manifold_name, M.factors))})"
+    for kind, cls in _CLASSES.items():
+        if type(M) is cls:
+            return f"{kind}:{','.join(str(getattr(M, field.name)) for field in fields(cls))}"  # type: ignore[arg-type]
+    raise ParameterError(f"manifold={M!r} has no name, {_help()}")
+
+
+def _factors(text: str, inside: str) -> list[str]:
+    """Names between the parentheses: a new one starts at a letter that follows a comma outside nested parentheses."""
+    names, depth, start = [], 0, 0
+    for i, character in enumerate(inside):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            raise ParameterError(f"manifold={text!r} has unbalanced parentheses")
+        if character == "," and depth == 0 and inside[i + 1 :].lstrip()[:1].isalpha():
+            names.append(inside[start:i])
+            start = i + 1
+    return [*names, inside[start:]]
+
+
+def _form(kind: str) -> str:
+    sizes = ",".join(field.name for field in fields(_CLASSES[kind]))  # type: ignore[arg-type]
+    return f"{kind}:{sizes}"
+
+
+def _help() -> str:
+    return f"one of {', '.join(map(_form, _CLASSES))}, product(name,name,...)"
