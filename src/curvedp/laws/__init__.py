@@ -1,1 +1,21 @@
+"""Noise laws with exact samplers, and distribution functions that share no code with them."""
 
+from curvedp.laws.euclidean import (
+    GeneralizedGaussian,
+    MultivariateGaussian,
+    MultivariateLaplace,
+    SphericalGeneralizedGaussian,
+)
+from curvedp.laws.gaussian import RiemannianGaussian
+from curvedp.laws.laplace import RiemannianLaplace
+from curvedp.laws.tangent import TangentGaussian
+
+__all__ = [
+    "GeneralizedGaussian",
+    "MultivariateGaussian",
+    "MultivariateLaplace",
+    "RiemannianGaussian",
+    "RiemannianLaplace",
+    "SphericalGeneralizedGaussian",
+    "TangentGaussian",
+]

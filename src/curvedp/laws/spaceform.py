@@ -1,0 +1,109 @@
+"""Isotropic laws where one radius and one uniform direction make a point: spaces of constant curvature.
+
+Polar coordinates about the footpoint p: y = exp_p(r·u), u uniform among unit tangent vectors, r as in `radial`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+)
+from curvedp.geometry.base import Manifold
+from curvedp.laws.base import Floats, uniform_directions
+from curvedp.laws.logconcave import radius_sampler
+from curvedp.laws.radial import Kind, RadialLaw, radial_law
+
+__all__ = ["SpaceForm", "curvature_of", "space_form"]
+
+# exp is e^r in Lorentz coordinates, squared in their lift; in the ball 1 − |x| = 2e^-r must stay above half an ulp of 1.
+_LARGEST_RADIUS = {Lorentz: 350.0, PoincareBall: 36.0}
+_INVISIBLE = 53 * math.log(2.0)  # a density fallen by 2^-53 of its peak
+
+
+def curvature_of(manifold: Manifold) -> int | None:
+    """−1, 0 or 1 where the manifold is complete, simply connected (or a circle) and of constant curvature, else None."""
+    match manifold:
+        case Sphere():
+            return 1
+        case Lorentz() | PoincareBall():
+            return -1
+        case Euclidean() | SPDLogEuclidean() | SPDLogCholesky() | SPDAffineInvariant(m=1):
+            return 0
+        case _:
+            return None
+
+
+def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
+    """The engine for a manifold of constant curvature, else None."""
+    curvature = curvature_of(manifold)
+    return None if curvature is None else SpaceForm(kind, manifold, curvature, scale)
+
+
+@dataclass(frozen=True)
+class SpaceForm:
+    """The isotropic law of one kind on one space of constant curvature."""
+
+    kind: Kind
+    manifold: Manifold
+    curvature: int
+    scale: float
+
+    @property
+    def radial(self) -> RadialLaw:
+        """The law of the distance."""
+        return radial_law(self.kind, self.curvature, self.manifold.dim, self.scale)
+
+    @property
+    def log_normalizer(self) -> float:
+        """log ∫ weight(d(x, p)) dvol(x)."""
+        return self.radial.log_normalizer
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """P(d ≤ r)."""
+        return self.radial.table.cdf(r)
+
+    def moment(self, order: int) -> float:
+        """E[d^order]."""
+        return self.radial.table.moment(order)
+
+    def check_representable(self) -> None:
+        """Refuses parameters whose draws double-precision coordinates cannot hold; the rule reads no data."""
+        limit = _LARGEST_RADIUS.get(type(self.manifold), math.inf)
+        if limit == math.inf:
+            return
+        radius = self.radial.table.radius_where_fallen(_INVISIBLE)
+        if radius > limit:
+            other = "Lorentz, or " if isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz] else ""
+            raise ParameterError(
+                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {radius:.4g}, "
+                f"but its double-precision coordinates hold {limit:g}; use {other}a smaller scale"
+            )
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """`count` points about the centre (one point, or `count` of them)."""
+        manifold, dim = self.manifold, self.manifold.dim
+        if self.curvature == 0:
+            if self.kind == "gaussian":
+                z = rng.standard_normal((count, dim))
+                z *= self.scale
+            else:  # r^{d−1}e^{−r/σ} is the Gamma law of shape d
+                z = uniform_directions(rng, count, dim)
+                z *= rng.standard_gamma(dim, count)[:, None] * self.scale
+            return np.asarray(manifold.exp(center, manifold.from_coordinates(center, z)))
+        mode, hat = radius_sampler(self.kind, self.curvature, dim, self.scale)
+        r = hat.draw(rng, count)
+        r += mode
+        z = uniform_directions(rng, count, dim)
+        z *= r[:, None]
+        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, z)))

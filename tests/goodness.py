@@ -1,0 +1,78 @@
+"""Goodness of fit, shared by every test of a sampler: p-values from laws that share no code with the sampler.
+
+Each function returns a p-value. `accepts` and `rejects` are the two verdicts of the project: a right sampler must give
+p > 1e-4 at its fixed seed, and the same test must give p < 1e-6 for a deliberately wrong one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from curvedp.geometry.base import Manifold
+
+Array = Any
+
+
+def accepts(p: float) -> bool:
+    """Whether a right sampler passes."""
+    return bool(p > 1e-4)
+
+
+def rejects(p: float) -> bool:
+    """Whether a wrong sampler is caught."""
+    return bool(p < 1e-6)
+
+
+def off_origin(manifold: Manifold, distance: float = 0.7, seed: int = 7) -> Array:
+    """A footpoint at this distance from the origin in no special direction: wrong transports show there."""
+    z = np.random.default_rng(seed).standard_normal(manifold.dim)
+    origin = manifold.origin
+    return manifold.exp(origin, manifold.from_coordinates(origin, distance * z / np.linalg.norm(z)))
+
+
+def ks(values: Array, cdf: Callable[[Array], Array]) -> float:
+    """Kolmogorov–Smirnov against a continuous distribution function."""
+    return float(stats.kstest(cdf(np.ravel(values)), "uniform", method="asymp").pvalue)
+
+
+def radial(law: Any, x: Array, center: Array) -> float:
+    """Distances to the footpoint against the law's `radial_cdf`."""
+    return ks(law.manifold.dist(center, x), law.radial_cdf)
+
+
+def moment(values: Array, expected: float) -> float:
+    """The mean of the values against its expectation: the normal limit, 4 standard errors are p = 6e-5."""
+    values = np.ravel(values)
+    z = (values.mean() - expected) / (values.std() / np.sqrt(values.size))
+    return float(2 * stats.norm.sf(abs(z)))
+
+
+def uniform_directions(u: Array) -> float:
+    """Unit vectors of R^d, rows of u, against the uniform law: means (Rayleigh), second moments (Bingham), two projections."""
+    n, d = u.shape
+    p = [float(stats.chi2.sf(n * d * np.sum(u.mean(axis=0) ** 2), d))]
+    if d > 1:
+        second = u.T @ u / n
+        bingham = n * d * (d + 2) / 2 * (np.sum(second**2) - 1 / d)
+        p.append(float(stats.chi2.sf(bingham, (d - 1) * (d + 2) / 2)))
+        beta = stats.beta((d - 1) / 2, (d - 1) / 2)
+        oblique = np.arange(1.0, d + 1.0) / np.linalg.norm(np.arange(1.0, d + 1.0))
+        p += [ks((1 + w) / 2, beta.cdf) for w in (np.clip(u[:, 0], -1, 1), np.clip(u @ oblique, -1, 1))]
+    return min(1.0, len(p) * min(p))
+
+
+def directions(manifold: Manifold, x: Array, center: Array) -> float:
+    """Directions of x seen from the footpoint against the uniform law, and again with the far half of the points alone."""
+    z = manifold.to_coordinates(center, manifold.log(center, x))
+    r = np.linalg.norm(z, axis=-1)
+    u = z / r[:, None]
+    return min(1.0, 2 * min(uniform_directions(u), uniform_directions(u[r > np.median(r)])))
+
+
+def footpoint(manifold: Manifold, x: Array, center: Array) -> float:
+    """Whether log_center(x) has mean zero: Hotelling's T² in its χ² limit."""
+    z = manifold.to_coordinates(center, manifold.log(center, x))
+    mean, spread = z.mean(axis=0), np.atleast_2d(np.cov(z, rowvar=False))
+    return float(stats.chi2.sf(len(z) * mean @ np.linalg.solve(spread, mean), z.shape[1]))
