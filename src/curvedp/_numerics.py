@@ -24,7 +24,7 @@ def up(x: Any, relative: float = 0.0) -> Any:
     True
     """
     value = np.asarray(x, dtype=np.float64)
-    out = np.nextafter(value + np.abs(value) * relative, np.inf)
+    out = np.nextafter(value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf)
     return out if out.ndim else float(out)
 
 
@@ -35,7 +35,7 @@ def down(x: Any, relative: float = 0.0) -> Any:
     True
     """
     value = np.asarray(x, dtype=np.float64)
-    out = np.nextafter(value - np.abs(value) * relative, -np.inf)
+    out = np.nextafter(value - np.abs(np.where(np.isinf(value), 0.0, value)) * relative, -np.inf)
     return out if out.ndim else float(out)
 
 

@@ -1,0 +1,126 @@
+"""Rao privacy: the angle between two mechanisms on the sphere of square-root densities, and what it implies.
+
+Two distances bear the name. The *parametric* one is the length of the shortest path inside a family of densities,
+measured by its Fisher information (the paper's Definition 3.1 with Theorems 4.2–4.8). The *Hellinger angle*
+2·arccos∫√(pq) is the length of the shortest path among all densities (the paper's §3.2). It is never larger, it is
+what post-processing holds for, and it is at most π. Everything here that turns θ into (ε, δ) needs only the Hellinger
+angle, so it is sound for both.
+
+Guarantees. Write u = √p, v = √q, unit vectors with ⟨u, v⟩ = cos(θ/2). For any event S and γ = e^ε
+    P(S) − γQ(S) = ⟨u, 1_S u⟩ − γ⟨v, 1_S v⟩ ≤ largest eigenvalue of uuᵀ − γvvᵀ = ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))),
+the Helstrom bound, attained by two-point distributions: it is the joint range of hockey-stick and Hellinger divergence.
+It tends to sin²(θ/2), not to 0, as ε grows: θ alone cannot rule out that P has mass sin²(θ/2) where Q has none.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from curvedp._numerics import up
+
+__all__ = [
+    "hellinger_angle",
+    "hellinger_compose",
+    "hellinger_from_affinity",
+    "rao_delta",
+    "rao_epsilon",
+    "rao_total_variation",
+    "rao_tradeoff",
+]
+
+
+def hellinger_angle(p: Any, q: Any) -> float:
+    """2·arccos Σ√(p_i q_i) of two probability vectors, accurate near 0: ‖√p − √q‖ = 2 sin(θ/4).
+
+    >>> round(hellinger_angle([0.5, 0.5], [0.5, 0.5]), 12)
+    0.0
+    >>> round(hellinger_angle([1.0, 0.0], [0.0, 1.0]), 12)
+    3.14159265359
+    """
+    p, q = np.sqrt(np.asarray(p, np.float64)), np.sqrt(np.asarray(q, np.float64))
+    # arccos of the affinity loses all digits below 1e-8; the chords do not.
+    return 4 * float(np.arctan2(np.linalg.norm(p - q), np.linalg.norm(p + q)))
+
+
+def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
+    """θ = 2·arccos e^{−x} from x = −log∫√(pq) ≥ 0, accurate for tiny x and for huge x; rounded up.
+
+    >>> round(hellinger_from_affinity(1e-20), 24)
+    2.82842712474619e-10
+    """
+    x = np.asarray(minus_log_affinity, np.float64)
+    # sin(θ/2) = √(1 − e^{−2x}), cos(θ/2) = e^{−x}
+    theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
+    theta = np.minimum(up(theta, 1e-15), np.pi)
+    return theta if theta.ndim else float(theta)
+
+
+def hellinger_compose(thetas: Any) -> float:
+    """The angle of a product, adaptive or not: cos(θ/2) = ∏ cos(θᵢ/2). Angles beyond π count as π.
+
+    Guarantees: with any adaptive second mechanism, ∫√(p₁p₂) of the pair is the mean of the second affinity under the
+    measure √(pq) of the first, hence at least the product of the smallest affinities.
+
+    >>> hellinger_compose([0.3, 0.4]) < 0.5
+    True
+    """
+    half = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
+    # −log cos x = −½ log1p(−sin² x): keeps the digits of small angles. At π the sine is 1 and the sum infinite.
+    with np.errstate(divide="ignore"):
+        total = float(np.sum(-0.5 * np.log1p(-(np.minimum(np.sin(half), 1.0) ** 2))))
+    if np.any(half >= np.pi / 2):
+        return float(np.pi)
+    return float(hellinger_from_affinity(up(total, 1e-14)))
+
+
+def rao_total_variation(theta: Any) -> Any:
+    """The largest total variation at angle θ: sin(θ/2), 1 from θ = π on.
+
+    >>> round(rao_total_variation(1.0), 6)
+    0.479426
+    """
+    return rao_delta(theta, 0.0)
+
+
+def rao_delta(theta: Any, eps: Any) -> Any:
+    """The largest δ(ε) of two distributions at Hellinger angle at most θ, exact; rounded up. Arrays broadcast.
+
+    >>> round(rao_delta(1.0, 0.0), 6), round(rao_delta(1.0, 50.0), 6)
+    (0.479426, 0.229849)
+    """
+    theta, eps = np.asarray(theta, np.float64), np.asarray(eps, np.float64)
+    sine = np.sin(np.minimum(theta, np.pi) / 2)
+    square = np.where(theta >= np.pi, 1.0, sine * sine)
+    # δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)), divided by γ so that ε may be infinite: no term cancels.
+    shrink, gap = np.exp(-eps), -np.expm1(-eps)
+    delta = 2 * square / (gap + np.sqrt(gap * gap + 4 * shrink * square))
+    delta = np.minimum(up(delta, 2e-15), 1.0)
+    return delta if delta.ndim else float(delta)
+
+
+def rao_epsilon(theta: Any, delta: Any) -> Any:
+    """The smallest ε with rao_delta(θ, ε) ≤ δ: log(δ(1−δ)/(δ − sin²(θ/2))); infinite for δ ≤ sin²(θ/2). Rounded up.
+
+    >>> rao_epsilon(1.0, 0.2)
+    inf
+    """
+    theta, delta = np.asarray(theta, np.float64), np.asarray(delta, np.float64)
+    sine = np.sin(np.minimum(theta, np.pi) / 2)
+    square = np.where(theta >= np.pi, 1.0, up(sine * sine, 1e-15))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The eigenvalue equation λ² − (1−γ)λ − γs² = 0, solved for γ: γ − 1 = (s² − λ²)/(λ − s²).
+        eps = np.log1p((square - delta * delta) / (delta - square))
+    eps = np.where(delta > square, np.where(square > delta * delta, eps, 0.0), np.inf)
+    eps = np.where((eps > 0) & (eps < np.inf), up(eps, 1e-15) + 4e-16 * delta / np.abs(delta - square), eps)
+    return eps if eps.ndim else float(eps)
+
+
+def rao_tradeoff(theta: Any, alpha: Any) -> Any:
+    """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2.
+
+    >>> round(rao_tradeoff(1.0, 0.0), 6)
+    0.770151
+    """
+    theta, alpha = np.asarray(theta, np.float64), np.asarray(alpha, np.float64)
+    beta = np.cos(np.minimum(np.arcsin(np.sqrt(alpha)) + theta / 2, np.pi / 2)) ** 2
+    return beta if np.ndim(beta) else float(beta)

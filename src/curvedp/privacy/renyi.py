@@ -1,0 +1,158 @@
+"""From a bound on a Rényi divergence to (ε, δ): the best bound that the divergence alone implies.
+
+Let x = dP/dQ. If D_α(P‖Q) ≤ ε_R then E_Q[x] = 1 and E_Q[x^α] ≤ E = e^{(α−1)ε_R}; wanted is E_Q[(x − γ)₊], γ = e^ε. For
+any u in [0, 1) the convex function h_u(x) = x^α − αu^{α−1}x + (α−1)u^α ≥ 0 has E_Q[h_u] ≤ C(u) = h_u(1) + E − 1, and
+(x − γ)₊ ≤ λ·h_u(x) as soon as γ ≥ max_x (x − λh_u(x)), a maximum in closed form. So every u gives a sound δ = λC(u).
+u = 0 is Canonne, Kamath and Steinke 2020, Prop. 12; the best u is the two-point joint range of Asoodeh et al. 2021,
+Thm 2 (strong duality: the two points are where λh_u touches 0 and x − γ; `_corner` is the case where the first is
+pressed to x = 0). zCDP takes the best order as well.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp._numerics import smallest_float, up
+
+__all__ = ["pure_renyi", "renyi_delta", "renyi_epsilon", "zcdp_delta", "zcdp_epsilon"]
+
+Array = NDArray[np.float64]
+
+_ROUNDS, _POINTS = 5, 17  # each round shrinks the interval of the search eightfold
+
+
+def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
+    """The smallest ε with δ(ε) ≤ delta that D_order ≤ eps_renyi implies; arrays of delta in (0, 1).
+
+    >>> bool(renyi_epsilon(8.0, 1.0, 1e-5) < 2.27)
+    True
+    """
+    delta = np.asarray(delta, np.float64)
+    eps = _epsilon(np.log(order - 1), np.log(order - 1), lambda alpha: np.full_like(alpha, eps_renyi), delta)
+    eps = np.where(delta * order >= 1, np.minimum(eps, _corner(eps_renyi, delta)), eps)
+    return eps if eps.ndim else float(eps)
+
+
+def zcdp_epsilon(rho: float, delta: Any) -> Any:
+    """The smallest ε with δ(ε) ≤ delta over all orders of ρ-zCDP, D_α ≤ ρα; arrays of delta in (0, 1)."""
+    delta = np.asarray(delta, np.float64)
+    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016, Prop. 1.3); two decades around it, and down to 1.
+    guess = np.log(np.sqrt(np.maximum(-np.log(delta), 1e-3) / rho))
+    eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, lambda alpha: rho * alpha, delta)
+    eps = np.minimum(eps, _corner(rho / np.maximum(delta, 1e-300 * rho), delta))  # at order 1/δ
+    return eps if eps.ndim else float(eps)
+
+
+def renyi_delta(order: float, eps_renyi: float, eps: Any) -> Any:
+    """The smallest δ(ε) that D_order ≤ eps_renyi implies; arrays of eps >= 0."""
+    return _delta(lambda delta: renyi_epsilon(order, eps_renyi, delta), eps)
+
+
+def zcdp_delta(rho: float, eps: Any) -> Any:
+    """The smallest δ(ε) over all orders of ρ-zCDP; arrays of eps >= 0."""
+    return _delta(lambda delta: zcdp_epsilon(rho, delta), eps)
+
+
+def _delta(epsilon: Any, eps: Any) -> Any:
+    eps = np.asarray(eps, np.float64)
+    delta = smallest_float(
+        lambda d: (d >= 1.0) | (epsilon(np.clip(d, 5e-324, np.nextafter(1, 0))) <= eps),
+        np.full_like(eps, 5e-324),
+        np.ones_like(eps),
+    )
+    delta = np.where(eps == np.inf, 0.0, delta)
+    return delta if delta.ndim else float(delta)
+
+
+def _corner(divergence: Any, delta: Array) -> Array:
+    """ε = ε_R + log(1 − δ), for δ ≥ 1/α: there the touching point u is pressed against x = 0, and the best function of
+    the form dx + λx^α has d = (αδ − 1)/(α − 1) ≥ 0, which gives this in closed form."""
+    eps: Array = np.maximum(up(divergence + np.log1p(-delta), 1e-15) + 1e-15, 0.0)
+    return eps
+
+
+def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
+    """min over log(α−1) in [low, high] and over u of log γ, by a grid that zooms onto its best point."""
+    delta = delta[..., None, None]
+    low, high = (np.broadcast_to(np.asarray(end, np.float64)[..., None, None], delta.shape) for end in (low, high))
+    fixed = bool(np.all(low == high))
+    best = np.full(delta.shape, np.inf)
+    unit = np.linspace(0.0, 1.0, _POINTS)
+    a_low, a_high = low, high
+    w_low, w_high = np.full(delta.shape, -1.0), np.zeros(delta.shape)
+    for turn in range(_ROUNDS):
+        log_a = a_low + (a_high - a_low) * (unit[:1, None] if fixed else unit[:, None])
+        alpha = 1 + np.exp(log_a)
+        bound = divergence(alpha)
+        if turn == 0:  # u = 1 − w with w down to well below √(ε_R/α), where the optimum lies for small divergences
+            w_low = np.log(np.minimum(1e-2, 1e-2 * np.sqrt(np.min(bound / alpha, axis=(-2, -1), keepdims=True))))
+        log_w = w_low + (w_high - w_low) * unit[None, :]
+        value = _log_gamma(alpha, bound, log_w, delta)
+        flat = value.reshape(*value.shape[:-2], -1)
+        where = np.argmin(flat, axis=-1)[..., None, None]
+        best = np.minimum(best, np.min(value, axis=(-2, -1), keepdims=True))
+        row, column = where // _POINTS, where % _POINTS
+        centre, step = a_low + (a_high - a_low) * row / (_POINTS - 1), (a_high - a_low) / (_POINTS - 1)
+        a_low, a_high = np.maximum(centre - step, low), np.minimum(centre + step, high)
+        centre, step = w_low + (w_high - w_low) * column / (_POINTS - 1), (w_high - w_low) / (_POINTS - 1)
+        w_low, w_high = centre - step, np.minimum(centre + step, 0.0)
+    eps: Array = np.maximum(best[..., 0, 0], 0.0)
+    return eps
+
+
+def _log_gamma(alpha: Any, bound: Any, log_w: Any, delta: Any) -> Any:
+    """log max_x (x − λh_u(x)) for λ = δ/C(u), u = 1 − e^{log_w}; rounded up. All in logarithms: E may overflow."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        log_u = np.where(log_w < 0, np.log1p(-np.exp(np.minimum(log_w, -1e-300))), -np.inf)
+        # log C(u) = log(h_u(1) + E − 1)
+        big = (alpha - 1) * bound
+        log_e1 = np.where(
+            big > 1, big + np.log1p(-np.exp(-np.maximum(big, 1.0))), np.log(np.expm1(np.minimum(big, 1.0)))
+        )
+        log_c = np.logaddexp(_log_h_at_one(alpha, log_u), log_e1)
+        log_lambda = np.log(delta) - log_c - 1e-13  # λ rounded down makes γ larger: the safe side
+        # λα(x^{α−1} − u^{α−1}) = 1 at the maximum
+        log_x = np.logaddexp((alpha - 1) * log_u, -log_lambda - np.log(alpha)) / (alpha - 1)
+        # x − λh_u(x) with λ = 1/(α(x^{α−1} − u^{α−1})); t = u/x < 1. h_u(x) = x^α(1 − αt^{α−1} + (α−1)t^α).
+        log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
+        power = np.exp((alpha - 1) * log_t)
+        drop = -np.expm1((alpha - 1) * log_t)  # 1 − t^{α−1}
+        # 1 − αt^{α−1} + (α−1)t^α = (1 − t^{α−1}) − (α−1)t^{α−1}(1 − t)
+        share = (1 - (alpha - 1) * power * -np.expm1(log_t) / drop) / alpha
+        gamma = log_x + np.log1p(-share)
+    # Rounding: log x carries a relative error that |log x| multiplies.
+    gamma = gamma + 4e-15 * (np.abs(log_x) + 1)
+    return np.where(np.isnan(gamma), np.inf, gamma)
+
+
+def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
+    """log of h_u(1) = 1 − αu^{α−1} + (α−1)u^α, which is about α(α−1)(1−u)²/2 near u = 1, where the terms cancel."""
+    y = -log_u
+    direct = -np.expm1(-(alpha - 1) * y) - (alpha - 1) * np.exp(-(alpha - 1) * y) * -np.expm1(-y)
+    # e^{−αy}·Σ_{n≥2} (α^n − α) yⁿ/n! = u^α·k(1/u), k(z) = z^α − αz + α − 1: positive terms
+    series = np.zeros(np.broadcast_shapes(np.shape(alpha), np.shape(y)))
+    small = np.where(alpha * y < 0.5, y, 0.0)
+    term_a, term_1 = alpha * small, alpha * small
+    for n in range(2, 20):
+        term_a, term_1 = term_a * alpha * small / n, term_1 * small / n
+        series = series + (term_a - term_1)
+    return np.log(np.where(alpha * y < 0.5, np.exp(-alpha * small) * series, direct))
+
+
+def pure_renyi(eps: Any, order: Any) -> Any:
+    """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016, Prop. 3.3); rounded up.
+
+    (1/(α−1))·log(cosh((α−½)ε)/cosh(ε/2)); near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), which
+    keeps the digits.
+
+    >>> round(pure_renyi(1.0, 2.0), 6)
+    0.735326
+    """
+    eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
+    a, b = (order - 0.5) * eps, 0.5 * eps
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = (a - b) + np.log1p(np.exp(-2 * a)) - np.log1p(np.exp(-2 * b))
+        near = np.log1p(2 * np.sinh((a + b) / 2) * np.sinh((a - b) / 2) / np.cosh(b))
+    value = up(np.where(a > 1, far, near) / (order - 1), 1e-14)
+    return value if np.ndim(value) else float(value)
