@@ -1,0 +1,282 @@
+"""Exact i.i.d. draws from the affine-invariant Gaussian on SPD matrices, density ∝ exp(−d(X, W)²/2σ²).
+
+X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said et al.
+2017). Only ρ is hard. It is drawn by rejection from one of three envelopes, each proved by a concavity:
+
+* near: u ↦ log(sinh √u/√u) is concave, so sinh x / x ≤ exp(a + b·x²) for every tangent; Σ xᵢⱼ² is a quadratic form,
+  so the envelope is the law of the eigenvalues of a Gaussian symmetric matrix. Good while σ²m is small.
+* far: sinh x ≤ eˣ/2, so the envelope is N(σ²h, σ²I), hᵢ = (m+1−2i)/2. Good for σ above about 1.
+* chain: between them, `spd_chain`.
+
+The acceptance probability of each is a ratio of two normalisers, hence known exactly beforehand; the best is taken.
+It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from curvedp._validate import integer, positive
+from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.laws.spd_chain import ChainEnvelope
+from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
+
+__all__ = [
+    "acceptance",
+    "log_normalizer",
+    "mean_square_radius",
+    "radial_cdf",
+    "sample_log_eigenvalues",
+    "sample_spd",
+]
+
+Float = NDArray[np.float64]
+Size = int | tuple[int, ...] | None
+
+_LEAST_ACCEPTANCE = 1e-5  # below this a draw costs more than 10^5 proposals: refused before sampling, by public numbers
+_LARGEST_LOG_EIGENVALUE = 700.0  # e^709 overflows float64
+_CHUNK = 1 << 20  # numbers in the largest temporary array
+
+
+class Envelope(Protocol):
+    """A proposal and its log acceptance ratio, which must not be positive."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log_acceptance(self) -> float: ...
+
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+        """n proposals, each sorted from large to small, and their log ratios target/envelope."""
+        ...
+
+
+def sample_spd(rng: np.random.Generator, m: int, sigma: float, center: ArrayLike, size: Size = None) -> Float:
+    """Draws X of shape (*size, m, m) about the SPD matrix `center`, or about several, which broadcast to `size`.
+
+    Guarantees: independent draws from the stated law, up to float64 arithmetic (simulation; releases go through
+    `entropy.exact`).
+
+    >>> X = sample_spd(np.random.default_rng(0), 2, 0.3, np.eye(2), 5)
+    >>> X.shape, bool(np.all(np.linalg.eigvalsh(X) > 0))
+    ((5, 2, 2), True)
+    """
+    m, sigma = integer("m", m, 1), positive("sigma", sigma)
+    shape = _shape(size)
+    n = math.prod(shape)
+    footpoint = np.asarray(center, dtype=np.float64)
+    if footpoint.shape[-2:] != (m, m) or not np.all(np.isfinite(footpoint)):
+        raise ParameterError(f"center of shape {footpoint.shape} must be finite and end with the axes {(m, m)}")
+    try:
+        lower = np.linalg.cholesky(footpoint)
+    except np.linalg.LinAlgError:
+        raise ParameterError("center must be symmetric positive definite") from None
+    if lower.ndim > 2:
+        lower = np.broadcast_to(lower, (*shape, m, m)).reshape(n, m, m)
+    if sigma * sigma * (m - 1) / 2 + 12 * sigma > _LARGEST_LOG_EIGENVALUE:
+        raise ParameterError(f"sigma={sigma!r} with m={m}: eigenvalues overflow float64; use sample_log_eigenvalues")
+    rho = sample_log_eigenvalues(rng, m, sigma, n)
+    out = np.empty((n, m, m))
+    rows = max(1, _CHUNK // (m * m))
+    for start in range(0, n, rows):
+        stop = min(n, start + rows)
+        # F = L·Q·diag(e^{ρ/2}); X = F·Fᵀ is symmetric and positive semidefinite by construction
+        part = lower if lower.ndim == 2 else lower[start:stop]
+        factor = part @ (_haar(rng, stop - start, m) * np.exp(rho[start:stop, None, :] / 2))
+        np.matmul(factor, np.swapaxes(factor, -1, -2), out=out[start:stop])
+    return out.reshape(*shape, m, m)
+
+
+def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size: Size = None) -> Float:
+    """Draws of ρ, the log-eigenvalues of W^{−½}XW^{−½}, each sorted from large to small; shape (*size, m).
+
+    >>> sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0, (4, 2)).shape
+    (4, 2, 3)
+    """
+    m, sigma = integer("m", m, 1), positive("sigma", sigma)
+    shape = _shape(size)
+    n = math.prod(shape)
+    if m == 1:
+        return rng.normal(0.0, sigma, (*shape, 1))
+    envelope = _best_envelope(m, sigma)
+    if envelope.log_acceptance < math.log(_LEAST_ACCEPTANCE):
+        raise ParameterError(
+            f"sigma={sigma!r} with m={m}: the best envelope accepts {math.exp(envelope.log_acceptance):.1e} of its "
+            "proposals; use SPDLogEuclidean or the log-map Gaussian, which need no rejection"
+        )
+    accept = math.exp(envelope.log_acceptance)
+    most = max(1, _CHUNK // (m * m))
+    out = np.empty((n, m))
+    done = 0
+    while done < n:
+        batch = min(most, int((n - done) / accept * 1.05) + 16)
+        rho, log_ratio = envelope.propose(rng, batch)
+        if not np.all(log_ratio <= _rounding(m, sigma)):
+            raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for m={m}, sigma={sigma!r}")
+        kept = rho[log_ratio > -rng.standard_exponential(batch)][: n - done]
+        out[done : done + len(kept)] = kept
+        done += len(kept)
+    return out.reshape(*shape, m)
+
+
+def acceptance(m: int, sigma: float) -> dict[str, float]:
+    """Exact acceptance probability of each envelope considered, from public numbers only.
+
+    >>> {name: round(p, 2) for name, p in acceptance(3, 1.0).items()}["far"]
+    0.2
+    """
+    m, sigma = integer("m", m, 2), positive("sigma", sigma)
+    return {e.name: math.exp(e.log_acceptance) for e in _envelopes(m, sigma)}
+
+
+@lru_cache(maxsize=64)
+def _envelopes(m: int, sigma: float) -> tuple[Envelope, ...]:
+    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma), FarEnvelope(m, sigma))
+    # set-up of the chain takes up to 0.1 s and its proposals cost more than the far ones: only where it helps
+    return (
+        simple if max(e.log_acceptance for e in simple) > math.log(0.5) else (*simple, ChainEnvelope.tightest(m, sigma))
+    )
+
+
+def _best_envelope(m: int, sigma: float) -> Envelope:
+    return max(_envelopes(m, sigma), key=lambda e: e.log_acceptance)
+
+
+@dataclass(frozen=True)
+class NearEnvelope:
+    """Eigenvalues of a Gaussian symmetric matrix; tangent of log(sinh x/x) in x² at x = `tangent`."""
+
+    m: int
+    sigma: float
+    tangent: float
+    name: str = "near"
+
+    @staticmethod
+    def tightest(m: int, sigma: float) -> "NearEnvelope":
+        """The tangent with the largest acceptance.
+
+        There the mean of x² under the envelope is the tangent's x², i.e. s²(m+2)/4 = x² with 1/s² = 1/σ² − b·m/2,
+        that is 1/2x² + m·coth(x)/4x = 1/σ²; the left side decreases from ∞ to 0.
+        """
+
+        def excess(log_x: float) -> float:
+            x = math.exp(log_x)
+            return math.log(0.5 / (x * x) + m / (4 * x * math.tanh(x))) + 2 * math.log(sigma)
+
+        # Between the roots for coth x = 1/x alone and for both bounds 1/x ≤ coth x ≤ 1 + 1/x.
+        low = math.log(sigma * math.sqrt((m + 2) / 4))
+        high = math.log(sigma * math.sqrt((m + 2) / 2) + sigma * sigma * m)
+        return NearEnvelope(m, sigma, math.exp(brentq(excess, low - 1e-9, high, xtol=1e-12)))
+
+    @property
+    def _slope(self) -> float:
+        x = self.tangent
+        return (_coth_minus_inverse(x)) / (2 * x)
+
+    @property
+    def _scale(self) -> float:
+        return 1 / math.sqrt(1 / self.sigma**2 - self._slope * self.m / 2)
+
+    @property
+    def _intercept(self) -> float:
+        return float(_log_sinhc(self.tangent)) - self._slope * self.tangent**2
+
+    @property
+    def log_acceptance(self) -> float:
+        # Z(target)/Z(envelope); both carry the same constant of the volume, and Z of a flat Gaussian of scale s in
+        # dimension m(m+1)/2 is (2πs²)^{m(m+1)/4}, of which one direction, the trace, keeps its scale σ.
+        m, dim = self.m, self.m * (self.m + 1) // 2
+        flat = 0.5 * dim * math.log(2 * math.pi) + (dim - 1) * math.log(self._scale) + math.log(self.sigma)
+        return log_normalizer(m, self.sigma) - flat - self._intercept * m * (m - 1) / 2
+
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+        m, s = self.m, self._scale
+        rho = _symmetric_gaussian_eigenvalues(rng, n, m) * s
+        # the trace is independent of the differences and is not touched by sinh: it keeps the scale σ
+        rho += rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1)) - rho.mean(axis=1, keepdims=True)
+        i, j = np.triu_indices(m, 1)
+        x = (rho[:, i] - rho[:, j]) / 2
+        slope, intercept = self._slope, self._intercept
+        return rho, np.sum(_log_sinhc(x) - (intercept + slope * x * x), axis=1)
+
+
+@dataclass(frozen=True)
+class FarEnvelope:
+    """N(σ²h, σ²I), accepted with ∏(1 − e^{−(ρᵢ−ρⱼ)}) where ρ is ordered."""
+
+    m: int
+    sigma: float
+    name: str = "far"
+
+    @property
+    def log_acceptance(self) -> float:
+        return log_pfaffian(self.m, self.sigma)  # the normaliser is the envelope's mass times this Pfaffian
+
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+        m, sigma = self.m, self.sigma
+        rho = sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
+        i, j = np.triu_indices(m, 1)
+        gap = rho[:, i] - rho[:, j]
+        ordered = np.all(gap > 0, axis=1)
+        log_ratio = np.full(n, -np.inf)
+        log_ratio[ordered] = np.sum(np.log(-np.expm1(-gap[ordered])), axis=1)
+        return rho, log_ratio
+
+
+def _rounding(m: int, sigma: float) -> float:
+    """How far rounding can lift a sum of m(m−1)/2 log ratios of terms that are at most about σ²m + 40 in size."""
+    return m * m * (sigma * sigma * m + 40) * 2.0**-50
+
+
+def _coth_minus_inverse(x: float) -> float:
+    """coth x − 1/x for x > 0 (the Langevin function); its series where the difference would lose digits."""
+    return 1 / math.tanh(x) - 1 / x if x > 0.03 else x / 3 - x**3 / 45 + 2 * x**5 / 945
+
+
+def _log_sinhc(x: Float | float) -> Float:
+    """log(sinh x/x) for x ≥ 0 without overflow; absolute error a few ulp of 1 + x."""
+    x = np.asarray(x)
+    safe = np.where(x > 1e-2, x, 1.0)
+    u = x * x
+    return np.where(x > 1e-2, safe + np.log(-np.expm1(-2 * safe) / (2 * safe)), u / 6 - u * u / 180 + u**3 / 2835)
+
+
+def _symmetric_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) -> Float:
+    """Eigenvalues, sorted from large to small, of symmetric matrices with density ∝ exp(−tr S²/2)."""
+    if m == 2:
+        trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_exponential(n))
+        return np.stack([trace + gap, trace - gap], axis=1)  # ((S₁₁−S₂₂)/2)² + S₁₂² is a standard exponential
+    s = rng.standard_normal((n, m, m)) / 2
+    return np.asarray(np.linalg.eigvalsh(s + np.swapaxes(s, 1, 2))[:, ::-1], dtype=np.float64)
+
+
+def _haar(rng: np.random.Generator, n: int, m: int) -> Float:
+    """Q uniform on O(m), up to the signs of its columns, which Q·diag·Qᵀ does not see."""
+    if m == 2:
+        angle = rng.uniform(0, 2 * math.pi, n)
+        c, s = np.cos(angle), np.sin(angle)
+        return np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)
+    if m == 3:  # a uniform unit quaternion is a uniform rotation
+        q = rng.standard_normal((4, n))
+        q *= math.sqrt(2) / np.sqrt(np.sum(q * q, axis=0))
+        w, x, y, z = q
+        out = np.empty((n, 3, 3))
+        out[:, 0, 0], out[:, 0, 1], out[:, 0, 2] = 1 - y * y - z * z, x * y - w * z, x * z + w * y
+        out[:, 1, 0], out[:, 1, 1], out[:, 1, 2] = x * y + w * z, 1 - x * x - z * z, y * z - w * x
+        out[:, 2, 0], out[:, 2, 1], out[:, 2, 2] = x * z - w * y, y * z + w * x, 1 - x * x - y * y
+        return out
+    q, _ = np.linalg.qr(rng.standard_normal((n, m, m)))
+    return np.asarray(q, dtype=np.float64)
+
+
+def _shape(size: Size) -> tuple[int, ...]:
+    if size is None:
+        return ()
+    if isinstance(size, tuple):
+        return tuple(integer("size", k, 0) for k in size)
+    return (integer("size", size, 0),)
