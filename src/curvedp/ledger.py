@@ -6,6 +6,7 @@ SHA-256: a changed, removed or reordered entry is detected before anything more 
 the whole file being put back to an older copy; note `head` elsewhere if that is a threat.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -105,12 +106,7 @@ class Ledger:
         if (partition is None) != (group is None):
             raise ParameterError("partition and group go together: parallel composition needs both")
         definition = _definition(self.budget)
-        if guarantee.adjacency != self.budget.adjacency:
-            raise ParameterError(
-                f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
-            )
-        charged = guarantee if type(guarantee) is type(self.budget) else convert(guarantee, type(self.budget))
-        definition.cost(charged)  # e.g. a Rényi guarantee of another order is refused here
+        charged = _in_definition(self.budget, guarantee)
         body: dict[str, Any] = {
             "label": label,
             "guarantee": charged.to_dict(),
@@ -122,7 +118,8 @@ class Ledger:
             bodies = _verified_bodies(connection)
             if _exceeds(self._total([*bodies[1:], body]), definition.cost(self.budget)):
                 left = self._left(self._total(bodies[1:]))
-                raise BudgetExceeded(f"{charged} for {label!r} does not fit: {left} of {self.budget} remains")
+                rest = "nothing" if left is None else str(left)
+                raise BudgetExceeded(f"{charged} for {label!r} does not fit: {rest} of {self.budget} remains")
             number = _append(connection, body)
         return _entry(number, body)
 
@@ -132,13 +129,13 @@ class Ledger:
         return [_entry(number, body) for number, body in enumerate(self._bodies()) if number > 0]
 
     @property
-    def spent(self) -> Guarantee:
-        """The composition of all entries in the budget's definition, rounded up."""
-        return _definition(self.budget).guarantee(self._total(self._bodies()[1:]), True)
+    def spent(self) -> Guarantee | None:
+        """The composition of all entries in the budget's definition, rounded up; None where nothing is spent."""
+        return _guarantee(self.budget, self._total(self._bodies()[1:]), up=True)
 
     @property
-    def remaining(self) -> Guarantee:
-        """What can still be spent in one entry outside any partition, rounded down."""
+    def remaining(self) -> Guarantee | None:
+        """What can still be spent in one entry outside any partition, rounded down; None where nothing is left."""
         return self._left(self._total(self._bodies()[1:]))
 
     @property
@@ -152,10 +149,9 @@ class Ledger:
         with self._transaction() as connection:
             return _verified_bodies(connection)
 
-    def _left(self, total: Cost) -> Guarantee:
-        definition = _definition(self.budget)
-        budget = definition.cost(self.budget)
-        return definition.guarantee(tuple(b - t for b, t in zip(budget, total, strict=True)), False)
+    def _left(self, total: Cost) -> Guarantee | None:
+        budget = _definition(self.budget).cost(self.budget)
+        return _guarantee(self.budget, tuple(b - t for b, t in zip(budget, total, strict=True)), up=False)
 
     def _total(self, bodies: list[dict[str, Any]]) -> Cost:
         """Sequential entries add up; of a partition only its dearest group counts, component by component."""
@@ -193,41 +189,49 @@ class Ledger:
 
 
 class _Definition(NamedTuple):
-    """How guarantees of one definition add up: an additive cost, and the way back (rounded up or down)."""
+    """How guarantees of one definition add up: an additive exact cost, and the way back as fields."""
 
     cost: Callable[[Any], Cost]
-    guarantee: Callable[[Cost, bool], Guarantee]
+    fields: Callable[[Cost, bool], tuple[float, ...]]  # rounded up (True) or down
+
+
+_DEFINITIONS: dict[type, _Definition] = {
+    PureDP: _Definition(lambda g: (Fraction(g.eps),), lambda c, up: (_float(c[0], up),)),
+    ApproxDP: _Definition(
+        lambda g: (Fraction(g.eps), Fraction(g.delta0)), lambda c, up: (_float(c[0], up), _float(c[1], up))
+    ),
+    ZCDP: _Definition(lambda g: (Fraction(g.rho),), lambda c, up: (_float(c[0], up),)),
+    RenyiDP: _Definition(lambda g: (Fraction(g.eps),), lambda c, up: (_float(c[0], up),)),
+    GDP: _Definition(lambda g: (Fraction(g.mu) ** 2,), lambda c, up: (_root(c[0], up),)),
+    RaoDP: _Definition(lambda g: (Fraction(g.theta) ** 2,), lambda c, up: (_root(c[0], up),)),
+}
 
 
 def _definition(budget: Guarantee) -> _Definition:
-    adjacency = budget.adjacency
+    if type(budget) not in _DEFINITIONS or getattr(budget, "angle", "parametric") != "parametric":
+        names = ", ".join(sorted(kind.__name__ for kind in _DEFINITIONS))
+        raise ParameterError(f"a budget must be one of {names} (Rao: parametric), not {budget!r}")
+    return _DEFINITIONS[type(budget)]
 
-    def renyi_cost(guarantee: RenyiDP) -> Cost:
-        if guarantee.order != budget.order:  # type: ignore[attr-defined]  # budget is a RenyiDP where this is used
-            raise ParameterError(f"the ledger counts Rényi order {budget.order}, not {guarantee.order}")  # type: ignore[attr-defined]  # as above
-        return (Fraction(guarantee.eps),)
 
-    table: dict[type, _Definition] = {
-        PureDP: _Definition(lambda g: (Fraction(g.eps),), lambda c, up: PureDP(_float(c[0], up), adjacency=adjacency)),
-        ApproxDP: _Definition(
-            lambda g: (Fraction(g.eps), Fraction(g.delta0)),
-            lambda c, up: ApproxDP(_float(c[0], up), _float(c[1], up), adjacency=adjacency),
-        ),
-        ZCDP: _Definition(lambda g: (Fraction(g.rho),), lambda c, up: ZCDP(_float(c[0], up), adjacency=adjacency)),
-        RenyiDP: _Definition(
-            renyi_cost,
-            lambda c, up: RenyiDP(budget.order, _float(c[0], up), adjacency=adjacency),  # type: ignore[attr-defined]  # as above
-        ),
-        GDP: _Definition(lambda g: (Fraction(g.mu) ** 2,), lambda c, up: GDP(_root(c[0], up), adjacency=adjacency)),
-        RaoDP: _Definition(
-            lambda g: (Fraction(g.theta) ** 2,), lambda c, up: RaoDP(_root(c[0], up), adjacency=adjacency)
-        ),
-    }
-    try:
-        return table[type(budget)]
-    except KeyError:
-        names = ", ".join(sorted(kind.__name__ for kind in table))
-        raise ParameterError(f"a budget must be one of {names}, not {budget!r}") from None
+def _guarantee(budget: Guarantee, cost: Cost, *, up: bool) -> Guarantee | None:
+    """The guarantee of the budget's kind that costs this much; None where a part of it is 0."""
+    if min(cost) <= 0:
+        return None
+    values = _definition(budget).fields(cost, up)
+    names = [f.name for f in dataclasses.fields(budget) if f.name not in ("order", "adjacency", "angle")]
+    return dataclasses.replace(budget, **dict(zip(names, values, strict=True)))
+
+
+def _in_definition(budget: Guarantee, guarantee: Guarantee) -> Guarantee:
+    """The guarantee in the budget's own definition, never stronger than it is; refused where that is not possible."""
+    if guarantee.adjacency != budget.adjacency:
+        raise ParameterError(f"the ledger counts {budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}")
+    charged = guarantee if type(guarantee) is type(budget) else convert(guarantee, type(budget))
+    for rule in ("order", "angle"):
+        if getattr(charged, rule, None) != getattr(budget, rule, None):
+            raise ParameterError(f"the ledger counts {rule}={getattr(budget, rule)!r}; {guarantee} has another")
+    return charged
 
 
 def _add(left: Cost, right: Cost) -> Cost:

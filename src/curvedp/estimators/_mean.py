@@ -1,0 +1,95 @@
+"""The private mean of records on a manifold, in two halves: everything that can refuse, then the release.
+
+The first half reads public parameters, shapes and (through the ball) the data, and may raise only because of the
+former. Whoever spends a budget does so between the halves, so that nothing is spent on a refusal and nothing is drawn
+before it is paid for.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import frechet_mean, project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean import mean_error_bound
+from curvedp.mechanisms.base import Release, check_guarantee, check_manifold, check_point
+from curvedp.mechanisms.choose import Ball, Choice, choose_mechanism
+from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.privacy import Guarantee
+
+__all__ = ["PlannedMean", "check_records", "plan_mean", "public_ball", "release_mean"]
+
+
+class PlannedMean(NamedTuple):
+    """A mechanism calibrated for the mean of n records in a public ball: everything about the release but the data."""
+
+    ball: Ball
+    n: int
+    solver_error: float
+    choice: Choice
+    guarantee: Guarantee
+
+
+def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
+    """The ball that holds the records; centred at the manifold's origin unless told otherwise."""
+    check_manifold(manifold)
+    if radius is None:
+        raise ParameterError(
+            "radius= is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
+        )
+    _validate.positive("radius", radius)
+    return Ball(check_point("center", manifold, manifold.origin if center is None else center), float(radius))
+
+
+def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
+    """Records as a float array of shape (n, *point_shape); only shape and type can be refused."""
+    try:
+        records = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError("X must be an array of numbers") from None
+    if records.ndim != 1 + len(manifold.point_shape) or records.shape[1:] != manifold.point_shape:
+        raise ParameterError(f"X has shape {records.shape}; {manifold!r} needs (n, {_listed(manifold.point_shape)})")
+    if len(records) < least:
+        raise ParameterError(f"X has {len(records)} records; at least {least} are needed for a mean that can be private")
+    return records
+
+
+def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mechanism: str) -> PlannedMean:
+    """Sensitivity, solver error and the calibrated mechanism, from public quantities alone."""
+    check_guarantee(guarantee)
+    error = mean_error_bound(manifold, ball.radius)
+    sensitivity = frechet_mean_sensitivity(manifold, ball.radius, n) + 2 * error
+    in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error
+    choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
+    return PlannedMean(ball, n, error, choice, guarantee)
+
+
+def release_mean(manifold: Manifold, records: np.ndarray, plan: PlannedMean, source: Source | None) -> Release:
+    """The noisy mean of the records after mapping them into the ball; the result is projected onto the ball as well.
+
+    Projecting the release is post-processing. The mean is in the ball, which is convex, so it only comes closer.
+    """
+    inside = project_to_ball(manifold, *plan.ball, records)
+    mean = frechet_mean(manifold, inside, ball=plan.ball)
+    release = plan.choice.mechanism.release(
+        mean,
+        source=source,
+        guarantee=plan.guarantee,
+        statistic={
+            "name": "Fréchet mean",
+            "n": plan.n,
+            "center": plan.ball.center.tolist(),
+            "radius": plan.ball.radius,
+            "bound": "tight",
+            "solver_error": plan.solver_error,
+            "choice": plan.choice.reason,
+        },
+    )
+    return Release(project_to_ball(manifold, *plan.ball, release.value[None])[0], release.certificate)
+
+
+def _listed(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
