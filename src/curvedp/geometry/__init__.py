@@ -7,8 +7,10 @@ from curvedp.geometry.grassmann import Grassmann
 from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
 from curvedp.geometry.kendall import KendallShapes
 from curvedp.geometry.product import Product
+from curvedp.geometry.rotations import Rotations
 from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
 from curvedp.geometry.sphere import Sphere
+from curvedp.geometry.stiefel import Stiefel
 
 __all__ = [
     "Euclidean",
@@ -18,10 +20,12 @@ __all__ = [
     "Manifold",
     "PoincareBall",
     "Product",
+    "Rotations",
     "SPDAffineInvariant",
     "SPDBuresWasserstein",
     "SPDLogCholesky",
     "SPDLogEuclidean",
     "Sphere",
+    "Stiefel",
     "project_to_ball",
 ]

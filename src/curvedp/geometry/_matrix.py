@@ -1,0 +1,174 @@
+"""Matrix functions the matrix manifolds share, with first derivatives that survive repeated singular values.
+
+Each function computes its value from a decomposition of a copy cut off from differentiation and then adds a term that
+is zero in value and carries the exact first derivative, written with divided differences (Daleckii & Krein 1965):
+f(A) = f(A₀) + Df(A₀)[A − A₀], A₀ = constant(A). A decomposition itself has no derivative where values repeat, and at
+p = q they all do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from array_api_compat import array_namespace, is_jax_array, is_torch_array
+
+from curvedp.geometry.base import Array
+
+__all__ = [
+    "bmm",
+    "constant",
+    "differentiable",
+    "frobenius",
+    "polar",
+    "reflect",
+    "sinc",
+    "skew",
+    "skew_exp",
+    "skew_from_vector",
+    "skew_to_vector",
+    "sym_function",
+]
+
+
+def constant(x: Array) -> Array:
+    """x, cut off from differentiation where the library differentiates."""
+    if is_jax_array(x):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
+    return x.detach() if is_torch_array(x) else x
+
+
+def differentiable(x: Array) -> bool:
+    """Whether the library of x differentiates, so that terms of value zero are worth their cost."""
+    return bool(is_jax_array(x) or is_torch_array(x))
+
+
+def bmm(*factors: Array) -> Array:
+    """Product of matrices from the left, so that thin factors stay thin."""
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product @ factor
+    return product
+
+
+def frobenius(xp: Any, u: Array, v: Array) -> Array:
+    """tr(uᵀv) over the last two axes."""
+    return xp.sum(u * v, axis=(-2, -1))
+
+
+def skew(x: Array) -> Array:
+    """Skew-symmetric part."""
+    return (x - x.mT) / 2
+
+
+def sinc(xp: Any, x: Array) -> Array:
+    """sin(x)/x, 1 at 0."""
+    zero = x == 0
+    safe = xp.where(zero, xp.ones_like(x), x)
+    return xp.where(zero, xp.ones_like(x), xp.sin(safe) / safe)
+
+
+def sym_function(
+    A: Array,
+    w: Array,
+    U: Array,
+    f: Callable[[Any, Array], Array],
+    divided: Callable[[Any, Array, Array], Array],
+) -> Array:
+    """f(A) for symmetric A = U diag(w) Uᵀ (w, U constants); `divided` is the divided difference f[x, y]."""
+    xp = array_namespace(A)
+    value = (U * f(xp, w)[..., None, :]) @ U.mT
+    if not differentiable(A):
+        return value
+    K = divided(xp, w[..., :, None], w[..., None, :])
+    change = A - constant(A)
+    return value + bmm(U, K * bmm(U.mT, change, U), U.mT)
+
+
+def polar(C: Array) -> tuple[Array, Array, Array]:
+    """(W, c, U): the orthogonal polar factor W of a square C = U diag(c) Uᵀ W; c descending, (c, U) constants.
+
+    Where singular values vanish W is one of several, always the same. The derivative solves
+    Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2).
+    """
+    xp = array_namespace(C)
+    base = constant(C)
+    U, c, Vh = xp.linalg.svd(base, full_matrices=False)
+    W = U @ Vh
+    if not differentiable(C):
+        return W, c, U
+    X = bmm(U.mT, C - base, Vh.mT)
+    total = c[..., :, None] + c[..., None, :]
+    safe = xp.where(total > 0, total, xp.ones_like(total))
+    omega = xp.where(total > 0, (X - X.mT) / safe, xp.zeros_like(X))
+    return W + bmm(U, omega, Vh), c, U
+
+
+def skew_exp(W: Array) -> tuple[Array, Array]:
+    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW.
+
+    Unitary eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a
+    small W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences).
+    """
+    xp = array_namespace(W)
+    base = constant(W)
+    kind = xp.complex64 if base.dtype == xp.float32 else xp.complex128
+    w, Z = xp.linalg.eigh(xp.astype(base, kind) * -1j)
+    half = w / 2
+    phi = sinc(xp, half)
+    turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)
+    phi1 = turn * xp.astype(phi, kind)
+    Zh = xp.conj(Z).mT
+    value = xp.real((Z * (phi1 * xp.astype(w, kind) * 1j)[..., None, :]) @ Zh)
+    mean = xp.real((Z * phi1[..., None, :]) @ Zh)
+    if differentiable(W):
+        K = turn[..., :, None] * turn[..., None, :]
+        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), kind)
+        change = xp.astype(W - base, kind)
+        value = value + xp.real(bmm(Z, K * bmm(Zh, change, Z), Zh))
+    return value, mean
+
+
+def reflect(p: Array, x: Array) -> Array:
+    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988).
+
+    With E the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
+    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the complement
+    of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
+    """
+    xp = array_namespace(p, x)
+    m, r = p.shape[-2:]
+    W, _, _ = polar(p[..., :r, :])
+    E = xp.eye(m, r, dtype=p.dtype)
+    Y = p @ W.mT + E
+    top = Y[..., :r, :]
+    return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
+
+
+def _triangle(n: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(n) for j in range(i)]
+
+
+def skew_from_vector(z: Array, n: int) -> Array:
+    """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
+    xp = array_namespace(z)
+    if n == 1:
+        return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype)
+    place = [[0] * n for _ in range(n)]
+    sign = [[0.0] * n for _ in range(n)]
+    for index, (i, j) in enumerate(_triangle(n)):
+        place[i][j] = place[j][i] = index
+        sign[i][j], sign[j][i] = 1.0, -1.0
+    flat = xp.asarray([index for row in place for index in row])
+    full = xp.reshape(xp.take(z, flat, axis=-1), (*z.shape[:-1], n, n))
+    return full * xp.asarray(sign, dtype=z.dtype)
+
+
+def skew_to_vector(A: Array) -> Array:
+    """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
+    xp = array_namespace(A)
+    n = A.shape[-1]
+    if n == 1:
+        return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype)
+    flat = xp.asarray([i * n + j for i, j in _triangle(n)])
+    return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)
