@@ -6,6 +6,7 @@ from curvedp.geometry.euclidean import Euclidean
 from curvedp.geometry.grassmann import Grassmann
 from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
 from curvedp.geometry.kendall import KendallShapes
+from curvedp.geometry.names import manifold_name, parse_manifold
 from curvedp.geometry.product import Product
 from curvedp.geometry.rotations import Rotations
 from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
@@ -27,5 +28,7 @@ __all__ = [
     "SPDLogEuclidean",
     "Sphere",
     "Stiefel",
+    "manifold_name",
+    "parse_manifold",
     "project_to_ball",
 ]

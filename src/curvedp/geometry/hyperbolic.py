@@ -90,10 +90,12 @@ class Lorentz(_Hyperbolic):
         time, length = _time(xp, x)
         along, across = _split(xp, x, time, length, velocity)
         far = _far_exp(xp, x, time, length, along, across)
-        z = _unboost(xp, x, time, velocity)
+        inside = length < _NEAR_SPATIAL
+        zero = xp.zeros_like(x)
+        z = xp.where(inside, _unboost(xp, x, time, velocity), zero)
         cosh, sinhc = cosh_sinhc(xp, xp.vecdot(z, z)[..., None])
-        near = _boost(xp, x, time, cosh, sinhc * z)[1]
-        return self.project_spatial(xp, xp.where(length < _NEAR_SPATIAL, near, far))
+        near = _boost(xp, xp.where(inside, x, zero), time, cosh, sinhc * z)[1]
+        return self.project_spatial(xp, xp.where(inside, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
@@ -242,18 +244,20 @@ class PoincareBall(_Hyperbolic):
         long = step > 128.0
         shrink = xp.where(long, 128.0 / xp.where(long, step, xp.ones_like(step)), xp.ones_like(step))
         z = shrink * z
-        # near: Möbius addition of p and y = tanh(|z|/2) z/|z|
-        y = tanhc(xp, xp.vecdot(z, z)[..., None] / 4) * z / 2
-        middle, square = 1 + 2 * _dot(xp, p, y), _dot(xp, y, y)
-        near = ((middle + square) * p + gap * y) / (middle + _dot(xp, p, p) * square)
-        # far: through the hyperboloid, in polar form
         length = euclidean_norm(xp, p)[..., None]
+        inside = length < _NEAR_BALL
+        # near: Möbius addition of p and y = tanh(|z|/2) z/|z|
+        w = xp.where(inside, p, xp.zeros_like(p))
+        y = tanhc(xp, xp.vecdot(z, z)[..., None] / 4) * z / 2
+        middle, square = 1 + 2 * _dot(xp, w, y), _dot(xp, y, y)
+        near = ((middle + square) * w + gap * y) / (middle + _dot(xp, w, w) * square)
+        # far: through the hyperboloid, in polar form
         safe = xp.where(length == 0, xp.ones_like(length), length)
         along = _dot(xp, z, p) / safe
         across = reject(xp, v, p) * (2 / gap) * shrink
         spatial = _far_exp(xp, 2 / gap * p, (1 + length * length) / gap, 2 * length / gap, along, across)
         far = spatial / (1 + _time(xp, spatial)[0])
-        return self.project(xp.where(length < _NEAR_BALL, near, far))
+        return self.project(xp.where(inside, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)

@@ -9,6 +9,7 @@ multiplies its derivative by 0 and 0·inf is NaN.
 import math
 from typing import Any
 
+from curvedp.geometry._matrix import constant
 from curvedp.geometry.base import Array
 
 __all__ = [
@@ -123,10 +124,14 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
 
     Any multiple of `base` may be taken from v without changing the answer, so the rounded coefficient costs nothing
     as long as the subtraction is exact (a fused multiply-add, emulated); the second pass then works on a vector no
-    longer than the answer plus u·|v|. base = 0 takes nothing away.
+    longer than the answer plus u·|v|. What is left of it below its own round-off, u²·|v|, is 0 in value (so that
+    parallel vectors give 0 at any scale) and keeps its derivative. base = 0 takes nothing away.
     """
     square = xp.vecdot(base, base)[..., None]
     square = xp.where(square > 0, square, xp.ones_like(square))
     product, error = two_product(xp, xp.vecdot(base, v)[..., None] / square, base)
-    rest = (v - product) - error
-    return rest - xp.vecdot(base, rest)[..., None] / square * base
+    first = (v - product) - error
+    rest = first - xp.vecdot(base, first)[..., None] / square * base
+    bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
+    noise = euclidean_norm(xp, rest)[..., None] < bound
+    return rest - constant(xp.where(noise, rest, xp.zeros_like(rest)))
