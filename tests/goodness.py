@@ -50,7 +50,7 @@ def moment(values: Array, expected: float) -> float:
 
 
 def uniform_directions(u: Array) -> float:
-    """Unit vectors of R^d, rows of u, against the uniform law: means (Rayleigh), second moments (Bingham), two projections."""
+    """Rows of u against the uniform law on the sphere: means (Rayleigh), second moments (Bingham), two projections."""
     n, d = u.shape
     p = [float(stats.chi2.sf(n * d * np.sum(u.mean(axis=0) ** 2), d))]
     if d > 1:
@@ -64,7 +64,7 @@ def uniform_directions(u: Array) -> float:
 
 
 def directions(manifold: Manifold, x: Array, center: Array) -> float:
-    """Directions of x seen from the footpoint against the uniform law, and again with the far half of the points alone."""
+    """Directions of x seen from the footpoint against the uniform law, of all points and of the far half alone."""
     z = manifold.to_coordinates(center, manifold.log(center, x))
     r = np.linalg.norm(z, axis=-1)
     u = z / r[:, None]

@@ -146,7 +146,9 @@ def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> t
     return points, shape
 
 
-def blocks(points: Floats, shape: tuple[int, ...], point_shape: tuple[int, ...], dim: int) -> Iterator[tuple[slice, Floats]]:
+def blocks(
+    points: Floats, shape: tuple[int, ...], point_shape: tuple[int, ...], dim: int
+) -> Iterator[tuple[slice, Floats]]:
     """Yields (slice, centres of that slice) over the draws in C order, in blocks that fit the cache."""
     count = int(np.prod(shape, dtype=np.intp))
     one = points.ndim == len(point_shape)

@@ -67,7 +67,7 @@ class _SphericalLaw(ABC):
 
     def moment(self, order: float) -> float:
         """E‖x − center‖^order."""
-        return self._unit**order * _gamma_ratio(self.dim / self._power, order / self._power)
+        return float(self._unit**order * _gamma_ratio(self.dim / self._power, order / self._power))
 
     @property
     def mean_radius(self) -> float:

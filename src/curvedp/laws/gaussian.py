@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDAffineInvariant
+from curvedp.geometry import Product, SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
-from curvedp.laws.spaceform import SpaceForm, curvature_of, space_form
+from curvedp.laws.composite import ProductGaussian, SPDGaussian
+from curvedp.laws.spaceform import curvature_of, space_form
 
 if TYPE_CHECKING:
     from curvedp.privacy.profile import PrivacyProfile
@@ -69,9 +70,13 @@ class RiemannianGaussian(IsotropicLaw):
 @lru_cache(maxsize=256)
 def _engine(manifold: Manifold, scale: float) -> Engine:
     engine = space_form("gaussian", manifold, scale)
-    if engine is None:
-        raise ParameterError(
-            f"RiemannianGaussian on {manifold!r} has no exact sampler; "
-            "use TangentGaussian for noise in a tangent space, LogGaussianMechanism for a release"
-        )
-    return engine
+    if engine is not None:
+        return engine
+    if isinstance(manifold, SPDAffineInvariant):
+        return SPDGaussian(manifold, scale)
+    if isinstance(manifold, Product):
+        return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
+    raise ParameterError(
+        f"RiemannianGaussian on {manifold!r} has no exact sampler; "
+        "use TangentGaussian for noise in a tangent space, LogGaussianMechanism for a release"
+    )

@@ -43,7 +43,8 @@ class RiemannianLaplace(IsotropicLaw):
         growth = _volume_growth(self.manifold)
         if not self.scale * growth < 1.0:
             raise NotIntegrable(
-                f"scale={self.scale!r}: exp(−d/scale) has infinite mass on {self.manifold!r} unless scale < {1 / growth:.6g}"
+                f"scale={self.scale!r}: exp(−d/scale) has infinite mass on {self.manifold!r} "
+                f"unless scale < {1 / growth:.6g}"
             )
         _ = self._engine  # refuses what has no sampler
 
@@ -75,7 +76,7 @@ class RiemannianLaplace(IsotropicLaw):
 
 
 def _volume_growth(manifold: Manifold) -> float:
-    """h with volume of a ball of radius r growing as e^{hr}: (d−1)√|κ| (SPEC §4), |half the sum of positive roots| on SPD."""
+    """h such that the volume of a ball of radius r grows as e^{hr}: d − 1 at κ = −1, √(m(m²−1)/12) on SPD(m)."""
     if curvature_of(manifold) == -1:
         return manifold.dim - 1.0
     if isinstance(manifold, SPDAffineInvariant):

@@ -2,7 +2,7 @@
 
 Any tangent of a concave function lies above it, so exp of a piecewise choice of tangents of log f is a hat for f
 wherever its pieces meet: the accepted points follow f exactly (Gilks and Wild 1992; Devroye 1986, VII.2). The hat is
-fixed, fine (it accepts all but a few points in a thousand) and drawn from in blocks. Every proposal is checked against it.
+fixed and fine: it rejects a few points in a thousand. Every proposal is checked against it.
 """
 
 import math
@@ -44,7 +44,7 @@ class TangentHat:
         knots = np.unique(np.concatenate(sides))
         height, rise = g(knots), slope(knots)
         ends = np.concatenate([[low], _meeting_points(knots, height, rise), [high]])
-        # A piece decays from its `top` end over `length`, at rate |rise|; a level piece gets a rate that changes nothing.
+        # A piece decays from its `top` end at rate |rise|; a level one gets a rate too small to change anything.
         length = np.diff(ends)
         up = rise > 0.0
         self._top = np.where(up, ends[1:], ends[:-1])
@@ -137,7 +137,7 @@ def _mode(kind: Kind, curvature: int, k: int, s: float) -> float:
 
 @lru_cache(maxsize=256)
 def radius_sampler(kind: Kind, curvature: int, dim: int, scale: float) -> tuple[float, TangentHat]:
-    """(m, hat): m + hat.draw follows weight(r)·sn(r)^{d−1}. Written in t = r − m, so that no digits cancel near the mode m.
+    """(m, hat): m + hat.draw follows weight(r)·sn(r)^{d−1}. In t = r − m no digits cancel near the mode m.
 
     With k = d − 1: Gaussian −t(2m+t)/2σ² + k·log(sn(m+t)/sn m), Laplace −t/σ + k·log(sn(m+t)/sn m). Both are concave.
     """

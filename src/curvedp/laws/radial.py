@@ -32,19 +32,23 @@ def log_sphere_area(dim: int) -> float:
 
 
 class Table:
-    """A unimodal density on (low, high), integrated panel by panel with Gauss–Legendre rules of 20 points.
+    """A unimodal density on (0, high), integrated panel by panel with Gauss–Legendre rules of 20 points.
 
     The panels end where the log-density has fallen from its peak by fixed amounts, so that the density varies by a
     bounded factor on each of them whatever its scale. `scale` is any length to begin an unbounded search with.
     """
 
     def __init__(
-        self, log_density: Callable[[Floats], Floats], peak: float, scale: float, low: float = 0.0, high: float = math.inf
+        self,
+        log_density: Callable[[Floats], Floats],
+        peak: float,
+        scale: float,
+        high: float = math.inf,
     ) -> None:
         self._log_density, self._peak, self._scale, self._high = log_density, peak, scale, high
         self._log_peak = float(log_density(np.array([peak]))[0])
         falls = _FALL * (np.arange(_PANELS + 1) / _PANELS) ** 2
-        left = self._where_fallen(falls, low)[::-1] if peak > low else np.array([low])
+        left = self._where_fallen(falls, 0.0)[::-1] if peak > 0.0 else np.zeros(1)
         self._edges: Floats = np.unique(np.concatenate([left, self._where_fallen(falls, high)]))
         masses = self._integrals(self._edges[:-1], self._edges[1:])
         self._mass = float(masses.sum())
@@ -76,7 +80,7 @@ class Table:
         return float(self._integrals(self._edges[:-1], self._edges[1:], order).sum()) / self._mass
 
     def radius_where_fallen(self, fall: float) -> float:
-        """The radius above the peak where the density is e^-fall of its peak; the end of the interval if it never is."""
+        """The radius beyond the peak where the density is e^-fall of its peak; `high` if it never is."""
         return float(self._where_fallen(np.array([fall]), self._high)[0])
 
     def _where_fallen(self, falls: Floats, end: float) -> Floats:

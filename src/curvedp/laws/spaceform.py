@@ -26,13 +26,16 @@ from curvedp.laws.radial import Kind, RadialLaw, radial_law
 
 __all__ = ["SpaceForm", "curvature_of", "space_form"]
 
-# exp is e^r in Lorentz coordinates, squared in their lift; in the ball 1 − |x| = 2e^-r must stay above half an ulp of 1.
-_LARGEST_RADIUS = {Lorentz: 350.0, PoincareBall: 36.0}
+# Lorentz coordinates are e^r, squared in the lift; in the ball 1 − |x| = 2e^-r must stay above half an ulp of 1.
+_LARGEST_RADIUS: dict[type[Manifold], float] = {Lorentz: 350.0, PoincareBall: 36.0}
+# Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
+# three at most; farther out `Lorentz.exp` takes its polar form.
+_BOOST_LIMIT = 32.0
 _INVISIBLE = 53 * math.log(2.0)  # a density fallen by 2^-53 of its peak
 
 
 def curvature_of(manifold: Manifold) -> int | None:
-    """−1, 0 or 1 where the manifold is complete, simply connected (or a circle) and of constant curvature, else None."""
+    """−1, 0 or 1 where the manifold is H^d, R^d or S^d (1 for the circle too: it closes at distance π), else None."""
     match manifold:
         case Sphere():
             return 1
@@ -84,7 +87,9 @@ class SpaceForm:
             return
         radius = self.radial.table.radius_where_fallen(_INVISIBLE)
         if radius > limit:
-            other = "Lorentz, or " if isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz] else ""
+            other = (
+                "Lorentz, or " if isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz] else ""
+            )
             raise ParameterError(
                 f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {radius:.4g}, "
                 f"but its double-precision coordinates hold {limit:g}; use {other}a smaller scale"
@@ -104,6 +109,21 @@ class SpaceForm:
         mode, hat = radius_sampler(self.kind, self.curvature, dim, self.scale)
         r = hat.draw(rng, count)
         r += mode
-        z = uniform_directions(rng, count, dim)
-        z *= r[:, None]
-        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, z)))
+        u = uniform_directions(rng, count, dim)
+        if isinstance(manifold, Sphere) or (isinstance(manifold, Lorentz) and np.max(center[..., 0]) < _BOOST_LIMIT):
+            return self._geodesic(center, u, r)
+        u *= r[:, None]
+        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u)))
+
+    def _geodesic(self, p: Floats, u: Floats, r: Floats) -> Floats:
+        """exp_p(r·E_p(u)) = cs(r)·p + sn(r)·E_p(u) for a unit vector u, in ambient coordinates."""
+        y = np.asarray(self.manifold.from_coordinates(p, u))
+        if self.curvature > 0:
+            y *= np.sin(r)[:, None]
+            y += np.cos(r)[:, None] * p
+            return y
+        y *= np.sinh(r)[:, None]
+        y += np.cosh(r)[:, None] * p
+        space = y[:, 1:]
+        y[:, 0] = np.sqrt(1.0 + np.einsum("ij,ij->i", space, space))  # the time coordinate is the lift of the others
+        return y

@@ -1,0 +1,156 @@
+"""Engines of the Gaussian where it is not one radius and one direction: affine-invariant SPD matrices, and products."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline, PchipInterpolator
+
+from curvedp.geometry import Product, SPDAffineInvariant
+from curvedp.laws import spd_gaussian
+from curvedp.laws.base import Engine, Floats
+
+__all__ = ["ProductGaussian", "SPDGaussian"]
+
+Cdf = Callable[[ArrayLike], Floats]
+
+_TAIL = 1e-13  # mass left out at each end of a tabulated distribution function
+_FINE = 4097  # knots of the factors' splines
+_GRID = 2049  # radii at which the convolution is integrated
+_PANELS = 24
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+@dataclass(frozen=True)
+class SPDGaussian:
+    """exp(−d(X, W)²/2σ²) for the affine-invariant metric; the mathematics is in `spd_gaussian`."""
+
+    manifold: SPDAffineInvariant
+    scale: float
+
+    @property
+    def log_normalizer(self) -> float:
+        """Closed form (a Pfaffian)."""
+        return spd_gaussian.log_normalizer(self.manifold.m, self.scale)
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """P(d ≤ r), by inversion of a Laplace transform in closed form."""
+        return np.asarray(spd_gaussian.radial_cdf(self.manifold.m, self.scale, r))
+
+    def moment(self, order: int) -> float:
+        """E[d^order]."""
+        if order == 2:
+            return spd_gaussian.mean_square_radius(self.manifold.m, self.scale)
+        return _moment(self.radial_cdf, order, self.scale)
+
+    def check_representable(self) -> None:
+        """`sample_spd` refuses scales whose eigenvalues overflow."""
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """X = LYLᵀ with W = LLᵀ and Y about the identity: congruence is an isometry."""
+        m = self.manifold.m
+        if center.ndim == 2:
+            return spd_gaussian.sample_spd(rng, m, self.scale, center, count)
+        lower = np.linalg.cholesky(center)
+        x = lower @ spd_gaussian.sample_spd(rng, m, self.scale, np.eye(m), count) @ np.swapaxes(lower, -1, -2)
+        return np.asarray((x + np.swapaxes(x, -1, -2)) / 2)
+
+
+@dataclass(frozen=True)
+class ProductGaussian:
+    """Squared distances add, so the Gaussian of a product is independent Gaussians of the same scale on its factors."""
+
+    manifold: Product
+    scale: float
+    factors: tuple[Engine, ...]
+
+    @property
+    def log_normalizer(self) -> float:
+        """Sum over the factors."""
+        return sum(factor.log_normalizer for factor in self.factors)
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """P(√(d₁² + d₂² + …) ≤ r): the factors' distribution functions convolved. Absolute error below 1e-5."""
+        return _convolved(self)(r) if len(self.factors) > 1 else self.factors[0].radial_cdf(r)
+
+    def moment(self, order: int) -> float:
+        """E[d^order]."""
+        if order == 2:
+            return sum(factor.moment(2) for factor in self.factors)
+        return _moment(self.radial_cdf, order, self.scale)
+
+    def check_representable(self) -> None:
+        """Every factor must be."""
+        for factor in self.factors:
+            factor.check_representable()
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """One independent draw a factor, joined."""
+        centers = self.manifold.split(center)
+        parts = [factor.draw(rng, part, count) for factor, part in zip(self.factors, centers, strict=True)]
+        return np.asarray(self.manifold.join(parts))
+
+
+@lru_cache(maxsize=64)
+def _convolved(law: ProductGaussian) -> Cdf:
+    cdf: Cdf = law.factors[0].radial_cdf
+    for factor in law.factors[1:]:
+        cdf = _of_hypotenuse(cdf, factor.radial_cdf, law.scale)
+    return cdf
+
+
+def _of_hypotenuse(first: Cdf, second: Cdf, scale: float) -> Cdf:
+    """Distribution function of √(a² + b²), a and b independent.
+
+    F(r) = F_a(√(r² − b₁²)) + ∫ F_b(√(r² − a²)) f_a(a) da, where b₁ is the end of b's support, where F_b reaches 1
+    (with a corner, on a sphere). With a = r·sin θ the integrand is smooth up to a = r.
+    """
+    (a0, a1), (b0, b1) = _support(first, scale), _support(second, scale)
+    fine_a, fine_b = np.linspace(a0, a1, _FINE), np.linspace(b0, b1, _FINE)
+    cdf_a, cdf_b = CubicSpline(fine_a, first(fine_a)), CubicSpline(fine_b, second(fine_b))
+    density_a = cdf_a.derivative()
+    r = np.linspace(math.hypot(a0, b0), math.hypot(a1, b1), _GRID)
+    values = np.zeros(_GRID)
+    for i, radius in list(enumerate(r.tolist()))[1:]:
+        start = min(max(math.sqrt(max(radius**2 - b1**2, 0.0)), a0), a1)
+        stop = min(max(math.sqrt(max(radius**2 - b0**2, 0.0)), start), a1)
+        edges = np.linspace(math.asin(min(start / radius, 1.0)), math.asin(min(stop / radius, 1.0)), _PANELS + 1)
+        half = np.diff(edges)[:, None] / 2
+        theta = edges[:-1, None] + half * (1.0 + _NODES)
+        a, b = radius * np.sin(theta), radius * np.cos(theta)
+        integrand = cdf_b(np.clip(b, b0, b1)) * density_a(np.clip(a, a0, a1)) * b
+        values[i] = float(cdf_a(start)) + float(np.sum(integrand * half * _WEIGHTS))
+    curve = PchipInterpolator(r, values)
+    return lambda x: np.asarray(np.clip(curve(np.clip(x, r[0], r[-1])), 0.0, 1.0))
+
+
+def _support(cdf: Cdf, scale: float) -> tuple[float, float]:
+    """Radii with mass 1e-13 below and above, to three digits on the outer side."""
+    high = scale
+    while float(cdf(high)) < 1.0 - _TAIL:
+        high *= 2.0
+
+    def reached(r: float, mass: float) -> bool:
+        return float(cdf(r)) >= mass
+
+    ends = []
+    for mass, side in ((_TAIL, 0), (1.0 - _TAIL, 1)):
+        below, above = 0.0, high
+        for _ in range(24):
+            middle = (below + above) / 2
+            below, above = (below, middle) if reached(middle, mass) else (middle, above)
+        ends.append((below, above)[side])
+    return ends[0], ends[1]
+
+
+def _moment(cdf: Cdf, order: int, scale: float) -> float:
+    """E[r^k] = ∫ k·r^{k−1}(1 − F(r)) dr."""
+    low, high = _support(cdf, scale)
+    edges = np.linspace(low, high, 65)
+    half = np.diff(edges)[:, None] / 2
+    r = edges[:-1, None] + half * (1.0 + _NODES)
+    tail = 1.0 - cdf(r.ravel()).reshape(r.shape)
+    return low**order + float(np.sum(order * r ** (order - 1) * tail * half * _WEIGHTS))
