@@ -40,6 +40,8 @@ class Source(ABC):
     name: str
     #: whether an adversary who has seen any number of outputs still cannot predict the next
     is_cryptographic: bool
+    #: total variation between the bits of one key and ideal ones
+    epoch_distance: float = 0.0
 
     @abstractmethod
     def random_bytes(self, n: int) -> bytes:
@@ -126,6 +128,7 @@ class SecureSource(Source):
 
     name = "AES-256-CTR keyed by the operating system"
     is_cryptographic = True
+    epoch_distance = _EPOCH_DISTANCE
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -219,7 +222,7 @@ def _rekey_after_fork() -> None:
 os.register_at_fork(after_in_child=_rekey_after_fork)
 
 
-# ---- a numpy BitGenerator over any source -----------------------------------------------------------------------
+# ---- a numpy BitGenerator over any source -----------------------
 
 _UINT64_CALL = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
 _UINT32_CALL = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)

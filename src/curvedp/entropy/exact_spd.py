@@ -1,0 +1,77 @@
+"""The Riemannian Gaussian on SPD(m), affine-invariant, exactly: X = L Y Lᵀ with L Lᵀ the footpoint, Y centred at I.
+
+Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2) on symmetric matrices, ρ the eigenvalues of V
+(Helgason 1978: the Jacobian of exp). Of two envelopes (SPEC §6) the one with the smaller mass is used.
+"""
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+
+from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, float_ball, round_arb
+from curvedp.entropy.csprng import Source
+from curvedp.entropy.exact_spd_far import FarDraw, draw_far, far_log_mass
+from curvedp.entropy.exact_spd_near import NearDraw, draw_near, near_envelope
+from curvedp.errors import ParameterError
+
+__all__ = ["draw_spd"]
+
+
+def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
+    """Integers of the exact draw rounded to the grid: a symmetric matrix of Python ints."""
+    near = near_envelope(m, sigma)
+    draw: NearDraw | FarDraw
+    draw = draw_near(near, source) if near.log_mass <= far_log_mass(m, sigma) else draw_far(m, sigma, source)
+
+    if isinstance(draw, NearDraw) and m * (m + 1) // 2 >= FILTER_SIZE and grid <= FILTER_GRID:
+        with np.errstate(all="ignore"):
+            factor = float_ball(decide(lambda p: cholesky(center), 128))
+            integers, certain = factor.dot(draw.float_exp()).dot(factor.T).round(grid)
+        if np.all(certain[np.tril_indices(m)]):
+            return _mirrored(m, [int(k) for k in integers[np.tril_indices(m)]])
+
+    def balls(precision: int) -> np.ndarray | None:
+        factor = cholesky(center)
+        inner = draw.exp(precision)
+        if factor is None or inner is None:
+            return None
+        lower = arb_mat(factor.tolist())
+        point = lower * inner * lower.transpose()
+        cells = [round_arb(point[i, j], grid) for i, j in zip(*np.tril_indices(m), strict=True)]
+        return None if None in cells else _mirrored(m, [k for k in cells if k is not None])
+
+    return decide(balls, first_precision(grid))
+
+
+def _mirrored(m: int, lower: list[int]) -> np.ndarray:
+    out = np.empty((m, m), dtype=object)
+    i, j = np.tril_indices(m)
+    out[i, j] = out[j, i] = lower
+    return out
+
+
+def cholesky(center: np.ndarray) -> np.ndarray | None:
+    """Balls around the Cholesky factor of the symmetric part, or None if a pivot's sign is open at this precision."""
+    a = arb_array(center)
+    a = (a + a.T) / 2
+    m = len(a)
+    lower = arb_array(np.zeros((m, m)))
+    for j in range(m):
+        row = lower[j, :j]
+        pivot = a[j, j] - row.dot(row) if j else a[0, 0]
+        if pivot <= 0 or (ctx.prec >= 2048 and pivot.contains(0) and not _is_positive_definite(center)):
+            raise ParameterError("center must be positive definite")
+        if not pivot > 0:
+            return None
+        lower[j, j] = pivot.sqrt()
+        for i in range(j + 1, m):
+            above = lower[i, :j].dot(row) if j else arb(0)
+            lower[i, j] = (a[i, j] - above) / lower[j, j]
+    return lower
+
+
+def _is_positive_definite(center: np.ndarray) -> bool:
+    """In rational arithmetic: only a singular or nearly singular footpoint comes here."""
+    m = len(center)
+    exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]
+    half = [[(exact[i][j] + exact[j][i]) / 2 for j in range(m)] for i in range(m)]
+    return all(fmpq_mat([row[:k] for row in half[:k]]).det() > 0 for k in range(1, m + 1))
