@@ -1,7 +1,8 @@
 """The near envelope of the SPD Gaussian (see exact_spd): a Gaussian symmetric matrix.
 
 φ(y) = log sinhc √y is concave, so φ(x²) ≤ a + b·x² for any tangent, and Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the
-traceless part of V: the envelope is a Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − m·b/2) in place of σ².
+traceless part of V: the envelope is a Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − m·b/2) in place
+of σ².
 """
 
 import math

@@ -1,0 +1,166 @@
+"""Attacks on the last bits of a release, with the naive float64 releases they break.
+
+The noise laws of curvedp are continuous; a float64 program is not. Which floats it can reach, how far its unit vectors
+are from unit length, how far its symmetric matrices are from symmetric depend on the footpoint, and a distinguisher
+that looks only there can beat the claimed ε by any amount (Mironov 2012, on the Laplace mechanism). Each attack here
+maps releases to small integers; `distinguish` turns two samples of such integers into a lower bound on ε that holds
+with the stated confidence.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+
+__all__ = [
+    "distinguish",
+    "lowest_bit",
+    "naive_lorentz_laplace",
+    "naive_spd_gaussian",
+    "naive_sphere_laplace",
+    "norm_residual",
+    "symmetry_residual",
+]
+
+
+# ---- what the attacker looks at
+
+
+def lowest_bit(values: Any) -> np.ndarray:
+    """The place of the lowest set bit of each number: x is an odd multiple of 2 to this power; 0 gives 9999.
+
+    A sum a + b in floats is a multiple of the spacing at the larger term, a product is not: adding a footpoint's
+    coordinate removes the low bits that a footpoint with coordinate 0 leaves in place.
+
+    >>> lowest_bit(np.array([0.75, 4.0])).tolist()
+    [-2, 2]
+    """
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    low = np.where(whole == 0, 1, whole & -whole)
+    return np.asarray(np.where(whole == 0, 9999, np.frexp(low.astype(np.float64))[1] - 1 - 53 + exponent))
+
+
+def norm_residual(points: Any, signature: Any) -> np.ndarray:
+    """Σ signatureᵢ·xᵢ² in floats, in units of 2^-53 off its ideal value ±1, clipped to ±64.
+
+    The signature is (1, …, 1) on the sphere and (−1, 1, …, 1) on the hyperboloid.
+    """
+    x, weight = np.asarray(points, dtype=np.float64), np.asarray(signature, dtype=np.float64)
+    ideal = 1.0 if np.all(weight > 0) else -1.0
+    off = ((x * x * weight).sum(axis=-1) - ideal) * 2.0**53
+    return np.clip(np.rint(off), -64, 64).astype(np.int64)
+
+
+def symmetry_residual(matrices: Any) -> np.ndarray:
+    """Which entries above the diagonal differ from their mirror image, and in which direction, as one base-3 number."""
+    x = np.asarray(matrices, dtype=np.float64)
+    rows, columns = np.triu_indices(x.shape[-1], 1)
+    signs = np.sign(x[..., rows, columns] - x[..., columns, rows]).astype(np.int64) + 1
+    return np.asarray(signs @ 3 ** np.arange(len(rows)))
+
+
+# ---- what it proves
+
+
+def distinguish(first: Any, second: Any, *, delta: float = 0.0, confidence: float = 0.999) -> float:
+    """A lower bound on the ε of any (ε, δ)-DP mechanism whose releases at two neighbours gave these two samples.
+
+    Half of each sample chooses the event, the likelier side first, by its likelihood ratio; the other half bounds its
+    probabilities (Clopper & Pearson 1934): ε ≥ log((p₁ − δ)/p₂). Both directions are tried, each at half the failure
+    probability.
+
+    *Guarantees*
+    - If the mechanism is (ε, δ)-DP, the result exceeds ε with probability at most 1 − confidence.
+
+    >>> same = np.arange(1000) % 7
+    >>> distinguish(same, same)
+    0.0
+    """
+    delta = _validate.within("delta", delta, 0, 1)
+    confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    a, b = np.ravel(first), np.ravel(second)
+    if min(a.size, b.size) < 4:
+        raise ParameterError(f"samples of sizes {a.size} and {b.size} must have at least 4 elements")
+    failure = (1 - confidence) / 2
+    return max(0.0, _one_sided(a, b, delta, failure), _one_sided(b, a, delta, failure))
+
+
+def _one_sided(a: np.ndarray, b: np.ndarray, delta: float, failure: float) -> float:
+    values = np.unique(np.concatenate([a[::2], b[::2]]))
+    count_a, count_b = (np.array([np.sum(s == v) for v in values]) for s in (a[::2], b[::2]))
+    order = np.argsort((count_b + 0.5) / (count_a + 0.5))  # events that point to a first
+    hits_a, hits_b = np.cumsum(count_a[order]), np.cumsum(count_b[order])
+    guess = [_bound(x, a[::2].size, y, b[::2].size, delta, failure) for x, y in zip(hits_a, hits_b, strict=True)]
+    event = values[order][: int(np.argmax(guess)) + 1]
+    test_a, test_b = a[1::2], b[1::2]
+    return _bound(np.isin(test_a, event).sum(), test_a.size, np.isin(test_b, event).sum(), test_b.size, delta, failure)
+
+
+def _bound(hits_a: Any, n_a: int, hits_b: Any, n_b: int, delta: float, failure: float) -> float:
+    """log((p_a − δ)/p_b) with p_a at its lower and p_b at its upper end, each missed with probability failure/2."""
+    low = stats.beta.ppf(failure / 2, hits_a, n_a - hits_a + 1) if hits_a > 0 else 0.0
+    high = stats.beta.ppf(1 - failure / 2, hits_b + 1, n_b - hits_b) if hits_b < n_b else 1.0
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+# ---- the controls: float64 releases as they are commonly written
+
+
+def naive_sphere_laplace(center: Any, scale: float, n: int, rng: np.random.Generator) -> np.ndarray:
+    """cos r·p + sin r·w in float64 on S², r from the Laplace radial law: the right law, released with its last bits."""
+    p = np.asarray(center, dtype=np.float64)
+    r = _accepted(n, lambda k: (r := rng.gamma(2.0, scale, k), np.where(r < np.pi, np.sin(r) / r, 0.0)), rng)
+    g = rng.standard_normal((n, 3))
+    w = g - (g @ p)[:, None] * p
+    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    return np.asarray(np.cos(r)[:, None] * p + np.sin(r)[:, None] * w)
+
+
+def naive_lorentz_laplace(center: Any, scale: float, n: int, rng: np.random.Generator) -> np.ndarray:
+    """cosh r·p + sinh r·w in float64 on H²: the right law, released with its last bits."""
+    p = np.asarray(center, dtype=np.float64)
+    # sinh r·e^{−r/s} = ½e^{−r(1/s−1)}(1 − e^{−2r})
+    rate = 1 / scale - 1
+    r = _accepted(n, lambda k: (r := rng.exponential(1 / rate, k), -np.expm1(-2 * r)), rng)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    u = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    along = u @ p[1:]
+    w = np.concatenate([along[:, None], u + np.outer(along / (1 + p[0]), p[1:])], axis=1)
+    return np.asarray(np.cosh(r)[:, None] * p + np.sinh(r)[:, None] * w)
+
+
+def naive_spd_gaussian(center: Any, sigma: float, n: int, rng: np.random.Generator) -> np.ndarray:
+    """P^½ e^V P^½ in float64, e^V made symmetric: the right law on SPD(m), but two products bring asymmetry back."""
+    p = np.asarray(center, dtype=np.float64)
+    m = len(p)
+    values, vectors = np.linalg.eigh(p)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+
+    def propose(k: int) -> tuple[np.ndarray, np.ndarray]:
+        # ∏ sinhc(x_ij) ≤ exp(Σ x_ij²/6): a Gaussian matrix whose traceless part is wider (entropy.exact_spd_near)
+        g = rng.standard_normal((k, m, m))
+        g = (g + np.swapaxes(g, 1, 2)) / 2
+        g[:, np.arange(m), np.arange(m)] = rng.standard_normal((k, m))
+        trace = np.trace(g, axis1=1, axis2=2)[:, None, None] / m * np.eye(m)
+        v = (g - trace) / math.sqrt(1 / sigma**2 - m / 12) + sigma * trace
+        rho = np.linalg.eigvalsh(v)
+        i, j = np.triu_indices(m, 1)
+        x = np.maximum((rho[:, j] - rho[:, i]) / 2, 1e-8)
+        return v, np.exp((np.log(np.sinh(x) / x) - x**2 / 6).sum(axis=1))
+
+    rho, q = np.linalg.eigh(_accepted(n, propose, rng))
+    e = (q * np.exp(rho)[:, None, :]) @ np.swapaxes(q, 1, 2)
+    return np.asarray(root @ ((e + np.swapaxes(e, 1, 2)) / 2) @ root)
+
+
+def _accepted(n: int, propose: Any, rng: np.random.Generator) -> np.ndarray:
+    kept: list[np.ndarray] = []
+    while sum(map(len, kept)) < n:
+        x, ratio = propose(n)
+        kept.append(x[rng.random(n) < ratio])
+    return np.concatenate(kept)[:n]
