@@ -67,7 +67,7 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         a, a_low = two_sum(a, a_low)
         half, half_low = two_prod(a, a)
         huge = (mu > 1e140) | (eps > 1e140) | (np.abs(a) > 1e140) | (mu < 1e-140)
-        a = np.where(huge, eps / mu - mu / 2, a)
+        a = np.where(huge, np.minimum(eps / mu - mu / 2, 1e300), a)
         a_low = np.where(huge, 0.0, a_low)
         log_phi, rest = two_sum(-half / 2, -_HALF_LOG_2PI)
         log_phi, rest = two_sum(log_phi, rest - half_low / 2 - a * a_low)

@@ -47,6 +47,7 @@ class Guarantee:
 
     adjacency: str = field(default="replace-one", kw_only=True)
 
+    grid_points: ClassVar[int] = 8192  # how finely a composition samples `delta`
     _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -56,6 +57,13 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.adjacency not in ADJACENCIES:
             raise ParameterError(f"adjacency={self.adjacency!r} must be one of {', '.join(map(repr, ADJACENCIES))}")
+
+    def __repr__(self) -> str:
+        """As one would write it: parameters in order, options only where they differ from the default."""
+        shown = [repr(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init and not f.kw_only]
+        options = [f for f in dataclasses.fields(self) if f.init and f.kw_only]
+        shown += [f"{f.name}={getattr(self, f.name)!r}" for f in options if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def delta(self, eps: Any) -> Any:
         """An upper bound on δ at ε >= 0; a number for a number, an array for an array. ε = inf gives the limit."""
@@ -105,7 +113,7 @@ class Guarantee:
         return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PureDP(Guarantee):
     """ε-DP: no event's odds change by more than e^ε (Dwork et al. 2006).
 
@@ -131,7 +139,7 @@ class PureDP(Guarantee):
         return np.maximum(1 - np.exp(min(self.eps, 700.0)) * alpha, np.exp(-self.eps) * (1 - alpha))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ApproxDP(Guarantee):
     """(ε, δ)-DP at one point (Dwork et al. 2006).
 
@@ -164,7 +172,7 @@ class ApproxDP(Guarantee):
         return np.maximum(rest - np.expm1(min(self.eps, 700.0)) * alpha, np.exp(-self.eps) * rest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ZCDP(Guarantee):
     """ρ-zero-concentrated DP: D_α ≤ ρα for all α > 1 (Bun and Steinke 2016).
 
@@ -187,7 +195,7 @@ class ZCDP(Guarantee):
         return zcdp_epsilon(self.rho, delta)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RenyiDP(Guarantee):
     """(α, ε)-Rényi DP: D_α ≤ ε at one order α > 1 (Mironov 2017).
 
@@ -214,7 +222,7 @@ class RenyiDP(Guarantee):
         return renyi_epsilon(self.order, self.eps, delta)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GDP(Guarantee):
     """μ-Gaussian DP: telling D from D' is at least as hard as telling N(0, 1) from N(μ, 1) (Dong, Roth and Su 2022).
 
@@ -237,7 +245,7 @@ class GDP(Guarantee):
         return gdp_tradeoff(self.mu, alpha)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RaoDP(Guarantee):
     """θ-Rao DP: the Rao distance between D's and D's mechanism is at most θ.
 
