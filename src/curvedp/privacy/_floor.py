@@ -1,0 +1,37 @@
+"""Tails of (d−1)·log(cosh D − sinh D cos φ), the loss between the harmonic measures seen from two points."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.privacy._space_form import log_beta
+
+__all__ = ["FloorTails"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FloorTails:
+    """cos²(φ/2) ~ Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2)."""
+
+    d: int
+    distance: float
+
+    @property
+    def max_loss(self) -> float:
+        return (self.d - 1) * self.distance
+
+    @property
+    def loss_scale(self) -> float:
+        return (self.d - 1) * self.distance / math.sqrt(self.d)
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """L > t iff cos²(φ/2) < x = (e^D − e^{t/(d−1)})/2 sinh D."""
+        D, level = self.distance, t / (self.d - 1)
+        x = np.expm1(level - D) / math.expm1(-2 * D)
+        y = np.exp(level - D) * np.expm1(-level - D) / math.expm1(-2 * D)
+        a = (self.d - 1) / 2
+        return log_beta(a, x, y), log_beta(a, y, x)

@@ -1,0 +1,249 @@
+"""The law of the privacy loss L = log p₁/p₂ under p₁, as piecewise Chebyshev series of the logarithms of its tails.
+
+For a pair that an isometry swaps, P₂(L > t) = P₁(L < −t), so log P₁(L > t) on t >= 0 determines everything:
+
+    δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t} P₁(L > t) dt          (a positive integrand: no cancellation)
+    1 − δ(ε)  = ∫_ε^∞ e^{ε−t} P₁(L <= t) dt
+    P₂(L > t) = P₁(L < −t) = e^{−t}·(P₁(L > t) − δ(t)).
+
+A bounded loss, L <= T, has tails like (T − t)^k. In w = −log(1 − t/T) their logarithm is nearly linear; panels are
+laid in w (or in t itself if T is infinite), and halved until the last coefficients vanish.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+__all__ = ["LossTable", "LossTails"]
+
+Array = NDArray[np.float64]
+
+_N = 24  # Chebyshev nodes a panel
+_RESOLVED = 1e-12  # size of the last coefficients, relative to the largest value in the panel or 1
+_DEEPEST = -760.0  # log of less than the smallest float
+_K = np.arange(_N)
+_ANGLES = np.pi * (_K + 0.5) / _N
+_TO_COEFFICIENTS = 2.0 / _N * np.cos(np.outer(_K, _ANGLES))
+_TO_COEFFICIENTS[0] /= 2
+_THETA, _WEIGHT = np.polynomial.legendre.leggauss(48)
+_THETA = np.pi / 2 * (_THETA + 1)
+_WEIGHT = _WEIGHT * np.pi / 4 * np.sin(_THETA)
+_Z16, _W16 = np.polynomial.legendre.leggauss(16)
+_OFFSET16, _WEIGHT16 = (_Z16 + 1) / 2, _W16 / 2
+_OFFSET = np.sin(_THETA / 2) ** 2  # nodes on (0, 1), dense at both ends
+
+
+class LossTails(Protocol):
+    """What a law must say about its loss."""
+
+    @property
+    def max_loss(self) -> float:
+        """sup L, perhaps infinite."""
+
+    @property
+    def loss_scale(self) -> float:
+        """A length on which the tails vary, such as the standard deviation of L."""
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """(log P₁(L > t), log P₁(L <= t)) for an array of 0 <= t < max_loss."""
+
+
+class LossTable:
+    """Chebyshev panels of both log tails. Grows to the right when a larger t is asked for."""
+
+    def __init__(self, tails: LossTails) -> None:
+        self._tails, self.T = tails, tails.max_loss
+        scale = tails.loss_scale
+        centre = scale * scale / 2  # the mean of L where it is nearly normal
+        steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
+        edges = np.concatenate([centre - steps[::-1], [centre], centre + steps])
+        edges = np.concatenate([[0.0], edges[edges > scale / 4]])
+        if math.isfinite(self.T):
+            edges = edges[edges < 0.6 * self.T]
+            last = edges[-1]
+            far = [] if last == 0 else list(last * 2.0 ** np.arange(1.0, 60.0))
+            edges = np.concatenate([edges, [x for x in far if x < 0.45 * self.T]])
+            w = np.concatenate([self._w(edges, self.T - edges), [1.5, 4.0, 9.0, 16.0]])
+            self._edges, self._coefficients = self._build(w)
+        else:
+            self._edges, self._coefficients = self._build(edges)
+            while self.log_upper(np.array([self.end]))[0] > _DEEPEST:
+                self.extend()
+
+    @property
+    def end(self) -> float:
+        """The largest t in the table."""
+        return -self.T * math.expm1(-self._edges[-1]) if math.isfinite(self.T) else float(self._edges[-1])
+
+    def extend(self) -> None:
+        """Double the range of an unbounded loss."""
+        edges, coefficients = self._build(np.array([self._edges[-1], 2 * self._edges[-1]]))
+        self._edges = np.concatenate([self._edges, edges[1:]])
+        self._coefficients = np.concatenate([self._coefficients, coefficients])
+
+    def _w(self, t: Array, gap: Array) -> Array:
+        """The panel coordinate of t, given T − t."""
+        if not math.isfinite(self.T):
+            return t
+        with np.errstate(divide="ignore"):
+            return np.where(2 * t < self.T, -np.log1p(-np.minimum(t / self.T, 0.5)), -np.log(gap / self.T))
+
+    def _build(self, edges: Array) -> tuple[Array, Array]:
+        lows, highs = edges[:-1], edges[1:]
+        done: list[tuple[float, float, Array]] = []
+        for _ in range(40):
+            w = (lows + highs)[:, None] / 2 + (highs - lows)[:, None] / 2 * np.cos(_ANGLES)
+            t = self.t_of(w)
+            upper, lower = self._tails.log_tails(t.ravel())
+            values = np.stack([upper.reshape(w.shape), lower.reshape(w.shape)], axis=1)
+            values = np.maximum(values, -1e300)
+            c = values @ _TO_COEFFICIENTS.T
+            size = np.maximum(np.abs(values).max(axis=2), 1.0)
+            # what an ulp of t does to the values cannot be resolved, and need not be
+            steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
+            ulp = np.exp(highs) if math.isfinite(self.T) else highs
+            allowed = _RESOLVED * size + 2.0**-50 * ulp[:, None] * steepness
+            fine = np.all(np.abs(c[:, :, -3:]).max(axis=2) <= allowed, axis=1)
+            done += list(zip(lows[fine].tolist(), highs[fine].tolist(), c[fine], strict=True))
+            if np.all(fine):
+                break
+            lows, highs = lows[~fine], highs[~fine]
+            mids = (lows + highs) / 2
+            lows, highs = np.concatenate([lows, mids]), np.concatenate([mids, highs])
+        else:
+            raise ArithmeticError("the tails of the privacy loss could not be resolved")
+        done.sort(key=lambda panel: panel[0])
+        return np.array([p[0] for p in done] + [done[-1][1]]), np.stack([p[2] for p in done])
+
+    def _series(self, w: Array, which: int) -> tuple[Array, Array]:
+        """The series and its derivative at w; the last panel's end is continued linearly (a power law in T − t)."""
+        inside = np.minimum(w, self._edges[-1])
+        i = np.clip(np.searchsorted(self._edges, inside, side="right") - 1, 0, len(self._coefficients) - 1)
+        low, high = self._edges[i], self._edges[i + 1]
+        c = self._coefficients[i, which]
+        z = np.clip((2 * inside - low - high) / (high - low), -1.0, 1.0)
+        b0 = b1 = d0 = d1 = np.zeros_like(z)
+        for k in range(_N - 1, 0, -1):  # Clenshaw, with its derivative
+            d0, d1 = 2 * b0 + 2 * z * d0 - d1, d0
+            b0, b1 = c[..., k] + 2 * z * b0 - b1, b0
+        value = c[..., 0] + z * b0 - b1
+        slope = (b0 + z * d0 - d1) * 2 / (high - low)
+        return value + slope * np.where(np.isfinite(w), w - inside, 0.0), slope
+
+    def log_upper(self, t: Array) -> Array:
+        """log P₁(L > t)."""
+        return self._series(self._w(t, self.T - t), 0)[0]
+
+    def log_lower(self, t: Array) -> Array:
+        """log P₁(L <= t)."""
+        return self._series(self._w(t, self.T - t), 1)[0]
+
+    def log_delta(self, eps: Array) -> Array:
+        """log δ(ε), ε in [0, end]."""
+        return self._discounted(eps, 0)
+
+    def log_one_minus_delta(self, eps: Array) -> Array:
+        """log(1 − δ(ε))."""
+        return self._discounted(eps, 1)
+
+    def log_second(self, t: Array) -> Array:
+        """log P₂(L > t) = log(e^{−t}·(P₁(L > t) − δ(t))), the difference taken where it keeps its digits."""
+        upper, delta = self.log_upper(t), self.log_delta(t)
+        lower, rest = self.log_lower(t), self.log_one_minus_delta(t)
+        right = upper < lower
+        big, small = np.where(right, upper, rest), np.where(right, delta, lower)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            difference = big + np.log(-np.expm1(np.minimum(small - big, 0.0)))
+        return np.where(np.isnan(difference), -math.inf, difference) - t
+
+    @property
+    def w_end(self) -> float:
+        """The right end of the panels, in their coordinate."""
+        return float(self._edges[-1])
+
+    def t_of(self, w: Array) -> Array:
+        """The loss at a panel coordinate."""
+        return -self.T * np.expm1(-w) if math.isfinite(self.T) else w
+
+    def grid(self) -> Array:
+        """Twelve losses a panel, from 0 to the end: what a search for a supremum starts from."""
+        steps = np.linspace(0.0, 1.0, 13)[:-1]
+        w = (self._edges[:-1, None] + np.diff(self._edges)[:, None] * steps).ravel()
+        return self.t_of(np.append(w, self._edges[-1]))
+
+    def cap_noise(self, eps: Array) -> Array:
+        """What rounding of ε and the power law beyond the last panel can do to δ close to the cap T, relative to δ."""
+        if not math.isfinite(self.T):
+            return np.zeros_like(eps)
+        w = self._w(eps, self.T - eps)
+        slope = np.abs(self._series(w, 0)[1]) + 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounding = np.exp(np.minimum(w, 36.0)) * 2.0**-50
+            return slope * np.where(w > 2, np.minimum(rounding + np.where(w > self._edges[-1], 1e-6, 0.0), 1.0), 0.0)
+
+    def log_integral(self, log_integrand: Callable[[Array], Array], growth: float) -> float:
+        """log ∫₀^T of a positive function about as large as e^{growth·t}·P₁(L > t)."""
+        if math.isinf(self.T):
+            probe = self.grid()
+            while growth * self.end + self.log_upper(np.array([self.end]))[0] > (
+                np.max(growth * probe + self.log_upper(probe)) - 60
+            ):
+                self.extend()
+                probe = self.grid()
+        w = np.unique(np.concatenate([self._edges, self._w(self.grid(), self.T - self.grid())]))
+        if math.isfinite(self.T):
+            w = np.append(w, [20.0, 26.0, 36.0])
+        low, high = w[:-1], w[1:]
+        for _ in range(60):
+            h = self._log_density(log_integrand, np.concatenate([low, high]))
+            top = np.maximum(h[: len(low)], h[len(low) :])
+            keep = top > top.max() - 50
+            low, high, h = low[keep], high[keep], h[np.concatenate([keep, keep])]
+            steep = np.abs(h[: len(low)] - h[len(low) :]) > 8
+            if not np.any(steep & (high - low > 1e-12 * high)) and len(low) >= 8:
+                break
+            mid = (low + high) / 2
+            split = steep | (len(low) < 8)
+            low, high = (
+                np.concatenate([low, mid[split]]),
+                np.concatenate([np.where(split, mid, high), high[split]]),
+            )
+        v = low[:, None] + (high - low)[:, None] * _OFFSET16
+        h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)
+        return float(logsumexp(h))
+
+    def _log_density(self, log_integrand: Callable[[Array], Array], w: Array) -> Array:
+        """The integrand with the Jacobian dt/dw = T − t."""
+        jacobian = math.log(self.T) - w if math.isfinite(self.T) else 0.0
+        return log_integrand(self.t_of(w)) + jacobian
+
+    def _discounted(self, eps: Array, which: int) -> Array:
+        """log ∫_ε^∞ e^{ε−t} P(t) dt, P the upper or the lower tail: a piece for each panel to the right of ε."""
+        eps = np.asarray(eps, np.float64)
+        flat = eps.ravel()
+        edges = -self.T * np.expm1(-self._edges) if math.isfinite(self.T) else self._edges.copy()
+        edges[-1] = self.T
+        left = np.maximum(flat[:, None], edges[:-1])
+        room = self.T - left if math.isfinite(self.T) else np.full_like(left, math.inf)
+        value, slope = self._series(self._w(left, room), which)
+        start = value + (flat[:, None] - left)
+        keep = (left < edges[1:]) & (start > start.max(axis=1, keepdims=True) - 46)
+        row, _ = np.nonzero(keep)
+        left, room, slope, start = left[keep], room[keep], slope[keep], start[keep]
+        width = (np.broadcast_to(edges[1:], keep.shape)[keep]) - left
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            per_t = 1 / room if math.isfinite(self.T) else np.ones_like(left)  # dw/dt
+            rate = 1.0 - np.minimum(slope * per_t, 0.0)  # e^{−t}P falls at least so fast where log P is concave
+            reach = np.minimum(44.0 / rate, width)
+            v = reach[:, None] * _OFFSET
+            log_p = self._series(self._w(left[:, None] + v, room[:, None] - v), which)[0]
+            piece = np.log(reach) + logsumexp(log_p + (flat[row] - left)[:, None] - v, axis=1, b=_WEIGHT)
+        out = np.full(flat.shape, -math.inf)
+        np.logaddexp.at(out, row, piece)
+        if which == 1 and math.isfinite(self.T):  # beyond T the lower tail is 1
+            out = np.logaddexp(out, np.minimum(flat - self.T, 0.0))
+        return out.reshape(eps.shape)

@@ -1,0 +1,304 @@
+"""The two tails of the privacy loss of an isotropic law on a space of constant curvature, as one radial integral.
+
+Units in which the curvature is k = −1, 0 or 1. In polar coordinates (r, φ) about η₁, with η₂ at distance D in the
+direction φ = 0, the radial density is ρ(r) ∝ weight(r)·sn(r)^{d−1} and cos²(φ/2) ~ Beta(a, a), a = (d−1)/2. The loss
+
+    L = (d₂² − r²)/2s²  (Gaussian)      L = (d₂ − r)/s  (Laplace)
+
+grows with d₂, which grows with φ, so L > t is φ > φ_t(r), and P₁(L > t) = ∫ρ(r)·I_x(a, a) dr with x = cos²(φ_t/2),
+I the regularised incomplete beta function. The law of cosines by half angles keeps every digit of x and 1 − x:
+
+    x = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r · sn D),        1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r · sn D),
+
+b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t. See docs/exact-profiles.md.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betainc, betaln, logsumexp
+
+__all__ = ["Kind", "SpaceFormLaw", "log_beta"]
+
+Array = NDArray[np.float64]
+Kind = Literal["gaussian", "laplace"]
+
+_DEPTH = 42.0  # the window of a radial integral ends where the integrand is e^-42 of its peak, below half an ulp
+_LADDER = 2.0 ** np.arange(-9.0, 13.0)
+
+
+@dataclass(frozen=True)
+class SpaceFormLaw:
+    """The isotropic law of scale s on the d-dimensional space form of curvature k (d >= 2), at two centres D apart."""
+
+    kind: Kind
+    k: int
+    d: int
+    s: float
+    distance: float
+    order: int = 64  # quadrature nodes
+
+    def resolved(self) -> "SpaceFormLaw":
+        """The same law with as many nodes as its radial integrals need: doubling them changes nothing."""
+        law = self
+        while law.order < 4096:
+            finer = replace(law, order=2 * law.order)
+            t = law.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
+            t = np.append(t[t < 0.9 * law.max_loss], [0.9 * law.max_loss] if law.max_loss < math.inf else [])
+            a, b = law.log_tails(t)[0], finer.log_tails(t)[0]
+            if abs(law.log_mass - finer.log_mass) < 1e-12 and np.all(np.abs(a - b) <= 1e-11 + 1e-13 * np.abs(a)):
+                return law
+            law = finer
+        raise ArithmeticError(f"the radial integral of {self} could not be resolved")
+
+    # ---- the radial law, written about its mode so that nothing large cancels ----
+
+    @cached_property
+    def mode(self) -> float:
+        """The mode of ρ: (d−1)·ct(m) = m/s² (Gaussian) or 1/s (Laplace)."""
+        n, s = self.d - 1, self.s
+        if self.kind == "laplace":
+            return {0: n * s, 1: math.atan(n * s), -1: math.atanh(n * s) if n * s < 1 else math.inf}[self.k]
+        if self.k == 0:
+            return math.sqrt(n) * s
+        target = n * s * s
+        if self.k == 1:  # m·tan m = target; in the form m·sin m − target·cos m it has no pole
+            scale = max(target, 1.0)
+            return float(
+                brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, math.pi / 2, xtol=1e-300)
+            )
+        top = target + math.sqrt(target) + 1e-300  # m tanh m >= m²/(1+m), whose root is below √T + T
+        return float(brentq(lambda m: m * math.tanh(m) / target - 1.0, 0.0, 2 * top, xtol=1e-300))
+
+    def log_rho(self, u: Array) -> Array:
+        """log ρ(m + u) − log ρ(m); −inf outside the space."""
+        m, s, n = self.mode, self.s, self.d - 1
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.k == 0:
+                growth = n * np.log1p(np.maximum(u / m, -1.0))
+            elif self.k == 1:
+                inside = np.maximum(np.cos(u) + np.sin(u) / math.tan(m), 0.0)
+                near = np.log1p(np.where(np.abs(u) < 0.5, np.sin(u) / math.tan(m) - 2 * np.sin(u / 2) ** 2, 0.0))
+                growth = n * np.where(np.abs(u) < 0.5, near, np.log(inside))
+                growth = np.where((m + u <= 0) | (m + u >= math.pi), -np.inf, growth)
+            else:  # log(sinh(m+u)/sinh m) = u + log1p(−expm1(−2u)/expm1(2m))
+                em = math.expm1(2 * m) if m < 350 else math.inf
+                if m < 350:
+                    growth = n * np.log1p(np.maximum(-np.expm1(-2 * u) / em, -1.0))
+                else:
+                    growth = n * np.log(-np.expm1(-2 * np.maximum(m + u, 0.0)))
+                # the linear terms of weight and growth cancel at the mode up to this remainder
+                if self.kind == "gaussian":
+                    return -u * u / (2 * s * s) - 2 * n * u / em + growth
+                return -(1 / s - n) * u + growth
+            if self.kind == "gaussian":
+                return -u * (2 * m + u) / (2 * s * s) + growth
+            return -u / s + growth
+
+    @cached_property
+    def width(self) -> float:
+        """(−(log ρ)″)^{−1/2} at the mode, the scale on which ρ varies."""
+        m, n = self.mode, self.d - 1
+        sn = {0: m, 1: math.sin(m), -1: math.sinh(m) if m < 350 else math.inf}[self.k]
+        curvature = n / (sn * sn) + (1 / self.s**2 if self.kind == "gaussian" else 0.0)
+        if self.kind == "laplace" and self.k == -1:  # towards its limit of integrability the law is nearly exponential
+            return min(1 / math.sqrt(curvature), 1 / (1 / self.s - n))
+        return 1 / math.sqrt(curvature)
+
+    @cached_property
+    def log_mass(self) -> float:
+        """log ∫ρ, in the units of `log_rho`."""
+        return float(self._integral(np.array([0.0]), np.array([-self.mode]), np.array([self._right_end]), "full")[0])
+
+    @cached_property
+    def mean_square(self) -> float:
+        """E[r²]."""
+        lo, hi = self._window(np.array([0.0]), np.array([-self.mode]), np.array([self._right_end]), "full")
+        u, log_w = self._nodes_in(lo, hi)
+        p = np.exp(self.log_rho(u) + log_w - self.log_mass)
+        return float(np.sum(p * (self.mode + u) ** 2))
+
+    @cached_property
+    def fisher(self) -> float:
+        """√ of the Fisher information of the location family in any unit direction: √(E[r²]/d)/s² or 1/(s√d)."""
+        if self.kind == "laplace":
+            return 1 / (self.s * math.sqrt(self.d))
+        return math.sqrt(self.mean_square / self.d) / self.s**2
+
+    @property
+    def loss_scale(self) -> float:
+        """D·√Fisher: the standard deviation of L for D → 0."""
+        return self.distance * self.fisher
+
+    @property
+    def _right_end(self) -> float:
+        return math.pi - self.mode if self.k == 1 else math.inf
+
+    # ---- the level sets of the loss ----
+
+    @property
+    def max_loss(self) -> float:
+        """The supremum of L: Δ/s for Laplace, Δ(2π−Δ)/2s² for the Gaussian on the sphere, else infinite."""
+        if self.kind == "laplace":
+            return self.distance / self.s
+        return self.distance * (2 * math.pi - self.distance) / (2 * self.s**2) if self.k == 1 else math.inf
+
+    def _x(self, r: Array, t: Array) -> tuple[Array, Array]:
+        """(x, 1−x), each with its own digits."""
+        D, s = self.distance, self.s
+        if self.kind == "gaussian":
+            b = np.sqrt(r * r + 2 * s * s * t)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                gap = np.where(t > 0, 2 * s * s * t / (b + r), 0.0)  # b − r
+        else:
+            b, gap = r + s * t, s * t + 0.0 * r
+        p, q = (D - gap) / 2, (r + D + b) / 2
+        p_, q_ = (D + gap) / 2, (b + r - D) / 2
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.k == 0:
+                x, y = p * q / (r * D), p_ * q_ / (r * D)
+            elif self.k == 1:
+                below = np.sin(r) * math.sin(D)
+                x, y = np.sin(p) * np.sin(q) / below, np.sin(p_) * np.sin(q_) / below
+            else:  # sinh z = e^z(1−e^{−2z})/2, and the exponentials cancel: nothing overflows at any radius
+                below = np.expm1(-2 * r) * math.expm1(-2 * D)
+                x = np.expm1(-2 * p) * np.expm1(-2 * q) / below
+                y = np.exp(-2 * p) * np.expm1(-2 * p_) * np.expm1(-2 * q_) / below
+        return np.clip(np.nan_to_num(x, nan=0.0, posinf=1.0), 0.0, 1.0), np.clip(
+            np.nan_to_num(y, nan=0.0, posinf=1.0), 0.0, 1.0
+        )
+
+    def _breaks(self, t: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """(r_a, r_b, inner): x goes through (0, 1) for r between r_a and r_b only; for r < r_a, L > t iff `inner`."""
+        D, s = self.distance, self.s
+        if self.kind == "gaussian":
+            a = np.abs(D * D - 2 * s * s * t) / (2 * D)
+            inner = 2 * s * s * t < D * D
+            far = 2 * math.pi - D
+            b = (far * far - 2 * s * s * t) / (2 * far) if self.k == 1 else np.full_like(t, math.inf)
+        else:
+            a = np.maximum(D - s * t, 0.0) / 2
+            inner = np.ones_like(t, dtype=bool)
+            b = math.pi - (D + s * t) / 2 if self.k == 1 else np.full_like(t, math.inf)
+        return a, np.maximum(b, a), inner
+
+    # ---- integrals over r, a row for each t ----
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """(log P₁(L > t), log P₁(L <= t)) for 0 <= t < max_loss, each with its own digits."""
+        t = np.asarray(t, np.float64)
+        m, (r_a, r_b, inner) = self.mode, self._breaks(t)
+        start, a, b, end = np.full_like(t, -m), r_a - m, r_b - m, np.full_like(t, self._right_end)
+        below = self._integral(t, start, a, "full")
+        above = self._integral(t, b, end, "full") if self.k == 1 else np.full_like(t, -math.inf)
+        upper = np.stack([np.where(inner, below, -math.inf), self._integral(t, a, b, "upper")])
+        lower = np.stack([np.where(inner, -math.inf, below), above, self._integral(t, a, b, "lower")])
+        log_s, log_f = logsumexp(upper, axis=0) - self.log_mass, logsumexp(lower, axis=0) - self.log_mass
+        # the smaller of the two carries the digits; the other is its complement
+        small_s = np.minimum(log_s, -math.log(2)), np.minimum(log_f, -math.log(2))
+        return (
+            np.where(log_s < log_f, log_s, np.log1p(-np.exp(small_s[1]))),
+            np.where(log_s < log_f, np.log1p(-np.exp(small_s[0])), log_f),
+        )
+
+    def _log_integrand(self, u: Array, t: Array, part: str, rough: bool = False) -> Array:
+        log_rho = self.log_rho(u)
+        if part == "full":
+            return log_rho
+        x, y = self._x(self.mode + u, t)
+        if part == "lower":
+            x, y = y, x
+        with np.errstate(divide="ignore"):
+            if rough:  # I_x(a,a) up to a slowly varying factor: enough to find where the integrand lives
+                return log_rho + np.where(x < 0.5, (self.d - 1) / 2 * np.log(4 * x * y), 0.0)
+            return log_rho + log_beta((self.d - 1) / 2, x, y)
+
+    def _window(self, t: Array, lo: Array, hi: Array, part: str) -> tuple[Array, Array]:
+        """The part of (lo, hi) that carries the integral: the integrand is unimodal, so three grids close in on it."""
+        t, anchor = t[:, None], np.clip(0.0, lo, hi)[:, None]
+        lo, hi = lo[:, None], hi[:, None]
+        rungs = self.width * np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
+        u = np.clip(anchor + rungs, lo, hi)
+        h = self._log_integrand(u, t, part, rough=True)
+        # on a non-compact space go out until ρ alone is below the peak
+        while np.any(open_end := (u[:, -1:] < hi) & (h[:, -1:] > h.max(axis=1, keepdims=True) - _DEPTH)):
+            last = np.where(open_end, np.minimum(anchor + 2 * (u[:, -1:] - anchor), hi), u[:, -1:])
+            u = np.concatenate([u, last], axis=1)
+            h = np.concatenate([h, self._log_integrand(last, t, part, rough=True)], axis=1)
+        left, right = _hull(u, h)
+        for _ in range(2):
+            u = left + (right - left) * np.linspace(0.0, 1.0, 25)
+            left, right = _hull(u, self._log_integrand(u, t, part, rough=True))
+        return left[:, 0], right[:, 0]
+
+    def _nodes_in(self, lo: Array, hi: Array, logarithmic: bool = False) -> tuple[Array, Array]:
+        """Gauss–Legendre in θ of u = mid − half·cos θ: the half-integer powers at a breakpoint become analytic.
+
+        `logarithmic`: the same in log r, for an integrand that varies on the scale of its lower end and on that of ρ.
+        """
+        offset, weight = _rule(self.order)
+        with np.errstate(divide="ignore"):
+            if logarithmic:
+                r_lo = lo[:, None] + self.mode
+                half = np.log1p((hi - lo)[:, None] / r_lo) / 2
+                step = r_lo * np.expm1(half * offset)
+                return np.minimum(lo[:, None] + step, hi[:, None]), np.log((r_lo + step) * half * weight)
+            half = ((hi - lo) / 2)[:, None]
+            return np.minimum(lo[:, None] + half * offset, hi[:, None]), np.log(half * weight)
+
+    def _integral(self, t: Array, lo: Array, hi: Array, part: str) -> Array:
+        out = np.full(t.shape, -math.inf)
+        some = hi > lo
+        if not np.any(some):
+            return out
+        t, lo, hi = t[some], lo[some], hi[some]
+        left, right = self._window(t, lo, hi, part)
+        u, log_w = self._nodes_in(left, right, logarithmic=self.kind == "laplace" and part != "full")
+        out[some] = logsumexp(self._log_integrand(u, t[:, None], part) + log_w, axis=1)
+        return out
+
+
+def log_beta(a: float, x: Array, y: Array) -> Array:
+    """log I_x(a, a) with y = 1 − x given, far below the smallest float too."""
+    with np.errstate(under="ignore", divide="ignore"):
+        if a == 0.5:
+            inner = 2 / math.pi * np.arcsin(np.sqrt(np.minimum(x, y)))
+            return np.asarray(np.log(np.where(x <= y, inner, 1 - inner)))
+        if a == 1.0:
+            return np.asarray(np.log(x))
+        value = np.asarray(np.log(betainc(a, a, x)))
+    deep = (x < 0.5) & (value < -650)
+    if np.any(deep):
+        # I_x(a,a) = x^a(1−x)^a/(a·B(a,a))·₂F₁(2a, 1; a+1; x), a positive series (DLMF 8.17.8)
+        z = x[deep]
+        term, total, j = np.ones_like(z), np.ones_like(z), 0
+        while np.any(term > 1e-17 * total):
+            term = term * z * (2 * a + j) / (a + 1 + j)
+            total, j = total + term, j + 1
+        with np.errstate(divide="ignore"):
+            value[deep] = a * (np.log(z) + np.log1p(-z)) - math.log(a) - betaln(a, a) + np.log(total)
+    return value
+
+
+def _hull(u: Array, h: Array) -> tuple[Array, Array]:
+    """The grid points around {h > max − depth}, one beyond on each side."""
+    keep = h >= h.max(axis=1, keepdims=True) - _DEPTH
+    first = np.maximum(np.argmax(keep, axis=1) - 1, 0)
+    last = np.minimum(keep.shape[1] - np.argmax(keep[:, ::-1], axis=1), keep.shape[1] - 1)
+    return np.take_along_axis(u, first[:, None], 1), np.take_along_axis(u, last[:, None], 1)
+
+
+_RULES: dict[int, tuple[Any, Any]] = {}
+
+
+def _rule(n: int) -> tuple[Array, Array]:
+    if n not in _RULES:
+        z, w = np.polynomial.legendre.leggauss(n)
+        theta = math.pi / 2 * (z + 1)
+        _RULES[n] = 2 * np.sin(theta / 2) ** 2, w * math.pi / 2 * np.sin(theta)
+    return _RULES[n]

@@ -1,0 +1,159 @@
+"""One dimension in closed form: the circle of length 2π and the line.
+
+Jiang et al. 2023, Cor. 3.2.1, prints A = [π + σ²ε/Δ, 2π − σ²ε/Δ] for the set where the loss exceeds ε on the circle,
+with ε <= πΔ/2σ². The point opposite η₂ is passed at distance 2π − Δ, so the true set is [π + σ²ε/(2π−Δ), 2π − σ²ε/Δ],
+ε <= Δ(2π−Δ)/2σ²: the printed δ is too small.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp, ndtr
+
+__all__ = ["CircleGaussian", "CircleLaplace", "LineLaplace", "circle_gaussian_delta", "circle_gaussian_delta_printed"]
+
+Array = NDArray[np.float64]
+
+_Z, _W = np.polynomial.legendre.leggauss(32)
+
+
+@dataclass(frozen=True)
+class CircleGaussian:
+    """Tails of the loss of the density ∝ exp(−d²/2s²) on the circle, centres D apart.
+
+    With y the signed angle from η₁, η₂ at y = D, the loss exceeds t exactly on −r_b < y < y_a, where
+    y_a = (D² − 2s²t)/2D and r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
+    """
+
+    s: float
+    distance: float
+
+    @property
+    def max_loss(self) -> float:
+        return self.distance * (2 * math.pi - self.distance) / (2 * self.s**2)
+
+    @property
+    def fisher(self) -> float:
+        """√E[y²]/s²: Var of a normal truncated to ±π."""
+        z, w = (_Z + 1) / 2, _W / 2
+        reach = min(math.pi, 12 * self.s)
+        y = reach * z
+        p = w * np.exp(-y * y / (2 * self.s**2))
+        return math.sqrt(float(np.sum(p * y * y) / np.sum(p))) / self.s**2
+
+    @property
+    def loss_scale(self) -> float:
+        return self.distance * self.fisher
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """(log P₁(L > t), log P₁(L <= t))."""
+        s, D, far = self.s, self.distance, 2 * math.pi - self.distance
+        y_a = (D * D - 2 * s * s * t) / (2 * D)
+        r_b = (far * far - 2 * s * s * t) / (2 * far)
+        edge = np.full_like(t, math.pi)
+        mass = _log_normal_between(-edge[:1] / s, edge[:1] / s)[0]
+        upper = _log_normal_between(-r_b / s, y_a / s) - mass
+        parts = [_log_normal_between(y_a / s, edge / s), _log_normal_between(-edge / s, -r_b / s)]
+        return np.minimum(upper, 0.0), np.minimum(logsumexp(np.stack(parts), axis=0) - mass, 0.0)
+
+
+@dataclass(frozen=True)
+class CircleLaplace:
+    """Tails of the loss of the density ∝ exp(−d/s) on the circle; the loss has atoms at ±D/s."""
+
+    s: float
+    distance: float
+
+    @property
+    def max_loss(self) -> float:
+        return self.distance / self.s
+
+    @property
+    def fisher(self) -> float:
+        return 1 / self.s
+
+    @property
+    def loss_scale(self) -> float:
+        return self.distance / self.s
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """L > t on −(π − (D+st)/2) < y < (D−st)/2."""
+        s, D = self.s, self.distance
+        a, b, whole = (D - s * t) / (2 * s), (math.pi - (D + s * t) / 2) / s, math.pi / s
+        mass = -2 * math.expm1(-whole)
+        upper = -(np.expm1(-a) + np.expm1(-b)) / mass
+        lower = -(np.exp(-a) * np.expm1(a - whole) + np.exp(-b) * np.expm1(b - whole)) / mass
+        with np.errstate(divide="ignore"):
+            return np.log(upper), np.log(lower)
+
+
+@dataclass(frozen=True)
+class LineLaplace:
+    """Tails of the loss of the density exp(−|y|/s)/2s on the line; the loss has atoms at ±D/s."""
+
+    s: float
+    distance: float
+
+    @property
+    def max_loss(self) -> float:
+        return self.distance / self.s
+
+    @property
+    def fisher(self) -> float:
+        return 1 / self.s
+
+    @property
+    def loss_scale(self) -> float:
+        return self.distance / self.s
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """L > t on y < (D − st)/2."""
+        log_lower = -(self.distance / self.s - t) / 2 - math.log(2)
+        return np.log1p(-np.exp(log_lower)), log_lower
+
+
+def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float:
+    """δ(ε) of the Gaussian on the unit circle in closed form, corrected (see above); for reading, not for the far tail.
+
+    >>> round(circle_gaussian_delta(2.0, 1.0, 0.3), 7)
+    0.0422557
+    """
+    s, D, far = sigma, sensitivity, 2 * math.pi - sensitivity
+    if eps >= D * far / (2 * s * s):
+        return 0.0
+    mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
+    y_a, r_b = (D * D - 2 * s * s * eps) / (2 * D), (far * far - 2 * s * s * eps) / (2 * far)
+    first = ndtr(y_a / s) - ndtr(-r_b / s)
+    start, stop = -r_b - D, y_a - D  # the same arc, seen from η₂
+    if start >= -math.pi:
+        second = ndtr(stop / s) - ndtr(start / s)
+    else:  # its far end lies beyond the point opposite η₂
+        second = ndtr(stop / s) - ndtr(-math.pi / s) + ndtr(math.pi / s) - ndtr((start + 2 * math.pi) / s)
+    return float((first - math.exp(eps) * second) / mass)
+
+
+def circle_gaussian_delta_printed(sigma: float, sensitivity: float, eps: float) -> float:
+    """h(σ, ε, Δ) as Jiang et al. 2023 print it in Cor. 3.2.1: NOT an upper bound on δ. For reproduction only."""
+    s, D = sigma, sensitivity
+    mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
+    small = eps <= D * D / (2 * s * s)
+    shift = math.pi / s if small else -math.pi / s
+    first = ndtr(-s * eps / D + D / (2 * s)) - math.exp(eps) * ndtr(-s * eps / D - D / (2 * s))
+    second = ndtr(s * eps / D + D / (2 * s) - math.pi / s) - math.exp(eps) * ndtr(s * eps / D - D / (2 * s) + shift)
+    return float((first - second) / mass - (math.exp(eps) if small else 0.0))
+
+
+def _log_normal_between(a: Array, b: Array) -> Array:
+    """log(Φ(b) − Φ(a)) for a <= b, to relative precision in either tail and for close ends."""
+    flip = a + b > 0  # into the left tail
+    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+    width = np.maximum(b - a, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near = width * np.maximum(np.abs(a), 1.0) < 4.0
+        y = np.where(near, a, 0.0)[..., None] + np.where(near, width, 0.0)[..., None] * (_Z + 1) / 2
+        by_quadrature = np.log(width) + logsumexp(-y * y / 2, axis=-1, b=_W / 2) - 0.5 * math.log(2 * math.pi)
+        high, low = log_ndtr(b), log_ndtr(a)
+        by_difference = high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
+    return np.where(near, by_quadrature, by_difference)

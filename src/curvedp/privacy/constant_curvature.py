@@ -1,0 +1,201 @@
+"""Exact privacy profiles of the Riemannian Gaussian and Laplace on constant curvature, and the hyperbolic floor.
+
+The worst pair of neighbours is a pair exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε (the
+proof, by the first variation over caps about η₂, is in docs/exact-profiles.md): no search over distances is needed.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp import _validate
+from curvedp._numerics import up
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.privacy._floor import FloorTails
+from curvedp.privacy._loss_table import LossTails
+from curvedp.privacy._space_form import Kind, SpaceFormLaw
+from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
+from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
+from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile
+
+__all__ = ["ConstantCurvatureProfile", "FloorProfile", "gaussian_floor", "gaussian_profile", "laplace_profile"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ConstantCurvatureProfile(PrivacyProfile):
+    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature.
+
+    *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`. Flat Gaussians
+    and one-dimensional spaces are in closed form; otherwise one radial integral of an incomplete beta function.
+    """
+
+    kind: Kind
+    curvature: float
+    dim: int
+    scale: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind not in ("gaussian", "laplace"):
+            raise ParameterError(f"kind={self.kind!r} must be 'gaussian' or 'laplace'")
+        fields = {
+            "curvature": _validate.within("curvature", self.curvature, -1e300, 1e300),
+            "dim": _validate.integer("dim", self.dim, 1),
+            "scale": _validate.positive("scale", self.scale),
+            "sensitivity": _validate.positive("sensitivity", self.sensitivity),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        root = math.sqrt(abs(self.curvature))
+        if self.curvature > 0:
+            diameter = math.pi / root
+            if self.sensitivity > diameter * (1 + 4e-16):
+                raise ParameterError(
+                    f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g} of the space"
+                )
+        if self.kind == "laplace" and self.curvature < 0 and self.dim > 1 and self.scale * root * (self.dim - 1) >= 1:
+            raise NotIntegrable(
+                f"scale={self.scale!r} must be below {1 / (root * (self.dim - 1)):g} on the space of dimension {self.dim}"
+                f" and curvature {self.curvature:g}: above it the Laplace density has infinite mass"
+            )
+
+    @property
+    def _flat_gaussian(self) -> bool:
+        return self.kind == "gaussian" and (self.curvature == 0 or (self.dim == 1 and self.curvature < 0))
+
+    @cached_property
+    def tails(self) -> LossTails:
+        root = math.sqrt(abs(self.curvature)) or 1.0
+        k = (self.curvature > 0) - (self.curvature < 0)
+        s, distance = self.scale * root, self.sensitivity * root
+        if k == 1:
+            distance = min(distance, math.pi)
+        if self.dim > 1:
+            return SpaceFormLaw(self.kind, k, self.dim, s, distance).resolved()
+        if k == 1:
+            return CircleGaussian(s, distance) if self.kind == "gaussian" else CircleLaplace(s, distance)
+        if self.kind == "laplace":
+            return LineLaplace(s, distance)
+        return SpaceFormLaw("gaussian", 0, 2, s, distance)  # the loss has the same law on every flat space
+
+    @cached_property
+    def rao(self) -> float:
+        if self._flat_gaussian:
+            return up(self.sensitivity / self.scale, 2.0**-52)
+        return up(self.tails.loss_scale, RELATIVE_ERROR)
+
+    def _delta(self, eps: Array) -> Array:
+        if self._flat_gaussian:
+            return np.asarray(gdp_delta(self.mu, eps))
+        return super()._delta(eps)
+
+    def _tradeoff(self, alpha: Array) -> Array:
+        if self._flat_gaussian:
+            return np.asarray(gdp_tradeoff(self.mu, alpha))
+        return super()._tradeoff(alpha)
+
+    def _renyi(self, order: float) -> float:
+        if self._flat_gaussian:
+            return up(order * self.mu**2 / 2, 2.0**-51)
+        return super()._renyi(order)
+
+    @cached_property
+    def mu(self) -> float:
+        if self._flat_gaussian:
+            return up(self.sensitivity / self.scale, 2.0**-52)
+        return PrivacyProfile.mu.func(self)  # type: ignore[attr-defined,no-any-return]
+
+    @cached_property
+    def hellinger_angle(self) -> float:
+        if self._flat_gaussian:  # ∫√(p₁p₂) = e^{−μ²/8}
+            return up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu**2) / 8) / 2)), 1e-15)
+        return PrivacyProfile.hellinger_angle.func(self)  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def _tail_mu(self) -> float:
+        return self.sensitivity / self.scale
+
+    def _closes(self, mu: float, eps: float) -> bool:
+        """δ(ε′) <= K·Φ(−z) <= δ_μ(ε′) for all ε′ >= ε, on a hyperbolic space (docs/exact-profiles.md, Tail).
+
+        L <= (2rD + D²)/2s², so L > ε needs r > R; ρ(m+u) <= e^{g}·e^{−u²/2s²} for u > 0 bounds that by K·Φ(−z),
+        z = (R−m)/s.
+        """
+        law = self.tails
+        assert isinstance(law, SpaceFormLaw)
+        s, m, n = law.s, law.mode, law.d - 1
+        limit = law.distance / s
+        em = math.expm1(2 * m) if m < 350 else math.inf
+        log_k = n * math.log1p(1 / em) - law.log_mass + math.log(s * math.sqrt(2 * math.pi))
+        z = eps / limit - limit / 2 - m / s
+        x, y = eps / mu - mu / 2, eps / mu + mu / 2
+        if not (z > 0 and x > 0 and mu > limit):
+            return False
+        # log of K·Φ(−z)/δ_μ(ε), with Φ(−z) <= φ(z)/z and δ_μ >= φ(x)·μ/(y+√2)², and a bound on its derivative
+        excess = log_k - (z - x) * (z + x) / 2 - math.log(z) + 2 * math.log(y + math.sqrt(2)) - math.log(mu)
+        return excess <= 0 and z / limit >= x / mu + 2 / (mu * (y + math.sqrt(2)))
+
+
+@dataclass(frozen=True)
+class FloorProfile(PrivacyProfile):
+    """The limit of the Gaussian's profile on a hyperbolic space as its scale grows: no isotropic law does better.
+
+    The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: the loss between the
+    harmonic measures on the boundary seen from the two centres. Replacing a release by the boundary point that Brownian
+    motion reaches from it turns ANY isotropic law into these measures, so by post-processing δ(ε) is at least theirs.
+    """
+
+    curvature: float
+    dim: int
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _validate.within("curvature", self.curvature, -1e300, 0.0, open_high=True) < 0:
+            raise ParameterError(f"curvature={self.curvature!r} must be negative")
+        _validate.integer("dim", self.dim, 2)
+        _validate.positive("sensitivity", self.sensitivity)
+
+    @cached_property
+    def tails(self) -> LossTails:
+        return FloorTails(self.dim, self.sensitivity * math.sqrt(-self.curvature))
+
+    @property
+    def rao(self) -> float:
+        """Δ·√Fisher = Δ(d−1)/√d: the loss is (d−1)Δ·cos φ to first order, E[cos²φ] = 1/d."""
+        return up(self.tails.loss_scale, 1e-15)
+
+
+def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: float) -> ConstantCurvatureProfile:
+    """The exact profile of the Riemannian Gaussian, density ∝ exp(−d²/2σ²), on constant curvature.
+
+    >>> round(gaussian_profile(1.0, 2, 1.0, 1.0).mu, 5)
+    0.82248
+    """
+    return ConstantCurvatureProfile("gaussian", curvature, dim, sigma, sensitivity)
+
+
+def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float) -> ConstantCurvatureProfile:
+    """The exact profile of the Riemannian Laplace, density ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
+
+    >>> laplace_profile(1.0, 2, 1.0, 0.5).delta(0.5)
+    0.0
+    """
+    return ConstantCurvatureProfile("laplace", curvature, dim, scale, sensitivity)
+
+
+def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
+    """The infimum over σ of the Gaussian's μ: 0 unless the space is hyperbolic.
+
+    >>> round(gaussian_floor(-1.0, 10, 1.0), 5)
+    2.86205
+    """
+    curvature = _validate.within("curvature", curvature, -1e300, 1e300)
+    dim, sensitivity = _validate.integer("dim", dim, 1), _validate.positive("sensitivity", sensitivity)
+    return FloorProfile(curvature, dim, sensitivity).mu if curvature < 0 and dim > 1 else 0.0

@@ -1,0 +1,225 @@
+"""The whole privacy profile of a release: δ(ε), ε(δ), μ, the trade-off curve, Rényi orders and the Hellinger angle.
+
+A `PrivacyProfile` holds the law of the privacy loss of the worst pair of neighbours (`LossTails`); every number below is
+an integral of its tails (`_loss_table`). The theory is in docs/exact-profiles.md.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri_exp
+
+from curvedp._numerics import up
+from curvedp.errors import ParameterError
+from curvedp.privacy._loss_table import LossTable, LossTails
+from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.privacy.guarantees import Guarantee
+
+__all__ = ["PrivacyProfile"]
+
+Array = NDArray[np.float64]
+
+RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11
+_LOG_2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class PrivacyProfile(Guarantee):
+    """Everything a release promises, from the exact law of its privacy loss.
+
+    *Guarantees*: `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by more than a float's
+    rounding, and above it by at most 2e-9 of it; `epsilon` is on the private side; `tradeoff` is never above the truth.
+    """
+
+    @property
+    @abstractmethod
+    def tails(self) -> LossTails:
+        """The law of the privacy loss at the worst pair of neighbours."""
+
+    @property
+    @abstractmethod
+    def rao(self) -> float:
+        """The parametric Rao distance θ of the worst pair of neighbours: sensitivity·√Fisher information."""
+
+    @property
+    def pure_epsilon(self) -> float:
+        """sup L: the smallest ε with δ(ε) = 0; infinite if there is none."""
+        return up(self.tails.max_loss) if math.isfinite(self.tails.max_loss) else math.inf
+
+    @cached_property
+    def _table(self) -> LossTable:
+        return LossTable(self.tails)
+
+    def _delta(self, eps: Array) -> Array:
+        table = self._table
+        last = table.T if math.isfinite(table.T) else table.end  # beyond the end of an unbounded loss δ underflows
+        inside = np.minimum(eps, last)
+        with np.errstate(under="ignore"):
+            delta = np.exp(table.log_delta(inside))
+        delta = np.minimum(delta * (1 + RELATIVE_ERROR + table.cap_noise(inside)), 1.0)
+        return np.where((eps >= table.T) | (eps > last), 0.0, np.asarray(delta))
+
+    @cached_property
+    def mu(self) -> float:
+        """The smallest μ for which the release is μ-GDP: the supremum over every ε >= 0 of the μ with δ_μ(ε) = δ(ε).
+
+        The grid covers [0, T) if the loss is bounded by T. Otherwise it is doubled until the tail is closed by a bound
+        (`closes`): beyond the grid, δ(ε) <= δ_μ(ε) is then a theorem, not an observation.
+        """
+        table = self._table
+        best = self._mu_on(table.grid())
+        if math.isinf(table.T):
+            for _ in range(200):
+                floor = max(best, self._tail_mu * (1 + 1e-10))
+                if self._closes(floor, table.end):
+                    return up(floor, RELATIVE_ERROR)
+                start = table.end
+                table.extend()
+                grid = table.grid()
+                best = max(best, self._mu_on(grid[grid >= start / 2]))
+            raise ArithmeticError("the tail of the privacy loss could not be closed")
+        return up(best, RELATIVE_ERROR)
+
+    @property
+    def _tail_mu(self) -> float:
+        """lim μ_ε as ε grows, where the loss is unbounded."""
+        return 0.0
+
+    def _closes(self, mu: float, eps: float) -> bool:
+        """Whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε, where the loss is unbounded."""
+        raise NotImplementedError
+
+    def _mu_on(self, grid: Array) -> float:
+        """max μ_ε over the span of a grid: every local maximum on it is closed in on."""
+        mu = self._mu_at(grid)
+        peak = np.concatenate([[True], mu[1:] >= mu[:-1]]) & np.concatenate([mu[:-1] >= mu[1:], [True]])
+        peak &= mu >= 0.98 * mu.max()
+        low, high = (
+            grid[np.maximum(np.nonzero(peak)[0] - 1, 0)],
+            grid[np.minimum(np.nonzero(peak)[0] + 1, len(grid) - 1)],
+        )
+        best = float(mu.max())
+        for _ in range(6):
+            fine = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 13)
+            values = self._mu_at(fine)
+            best = max(best, float(values.max()))
+            i = np.argmax(values, axis=1)
+            row = np.arange(len(i))
+            low, high = fine[row, np.maximum(i - 1, 0)], fine[row, np.minimum(i + 1, 12)]
+        return best
+
+    def _mu_at(self, eps: Array) -> Array:
+        """μ_ε, from whichever of log δ and log(1 − δ) has the digits."""
+        log_delta = self._table.log_delta(eps)
+        near_one = log_delta > -_LOG_2
+        out = np.zeros_like(eps)
+        some = ~near_one & (log_delta > -math.inf)
+        out[some] = _mu_from_log_delta(eps[some], log_delta[some])
+        if np.any(near_one):
+            out[near_one] = _mu_from_log_rest(eps[near_one], self._table.log_one_minus_delta(eps[near_one]))
+        return out
+
+    def _tradeoff(self, alpha: Array) -> Array:
+        """Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L <= t).
+
+        The curve is its own inverse, since an isometry swaps the pair. t is taken where the answer is smaller.
+        """
+        table = self._table
+        flat = np.asarray(alpha, np.float64).ravel()
+        with np.errstate(divide="ignore"):
+            log_alpha = np.log(flat)
+        low, high = np.zeros_like(flat), np.full_like(flat, table.w_end)
+        middle = table.log_second(np.zeros(1))[0]  # P₂(L > 0) = P₁(L <= 0): the fixed point of the curve
+        left = log_alpha <= middle
+        for _ in range(60):
+            w = (low + high) / 2
+            t = table.t_of(w)
+            log_error = np.where(left, table.log_second(t), table.log_lower(t))
+            # left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α
+            early = np.where(left, log_error >= log_alpha, log_error < log_alpha)
+            low, high = np.where(early, w, low), np.where(early, high, w)
+        t = table.t_of(np.where(left, low, high))
+        with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+            exact = np.where(left, np.exp(table.log_lower(t)), np.exp(table.log_second(t)))
+            # an atom of the loss at its maximum is randomised: there the curve is the line of (T, 0)-DP
+            line = 1 - flat * np.exp(min(table.T, 700.0)) if math.isfinite(table.T) else np.zeros_like(flat)
+        out = np.maximum(exact * (1 - RELATIVE_ERROR), line)
+        out = np.where(flat == 0.0, 1.0, np.where(flat == 1.0, 0.0, np.minimum(out, 1 - flat)))
+        return out.reshape(np.shape(alpha))
+
+    def renyi(self, order: Any) -> Any:
+        """The Rényi divergence of the given order (>= 1; 1 is Kullback–Leibler, inf the largest loss), rounded up.
+
+        log E₁[e^{sL}]/s, s = order − 1; E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt.
+        """
+        orders = np.asarray(order, np.float64)
+        if not np.all(orders >= 1):
+            raise ParameterError(f"order={order!r} must be >= 1")
+        out = np.array([self._renyi(float(a)) for a in orders.ravel()]).reshape(orders.shape)
+        return out if out.ndim else float(out)
+
+    def _renyi(self, order: float) -> float:
+        if math.isinf(order):
+            return self.pure_epsilon
+        s = order - 1.0
+        table = self._table
+
+        def log_integrand(t: Array) -> Array:
+            with np.errstate(divide="ignore"):
+                first = table.log_upper(t) + s * t + np.log(-np.expm1(-(2 * s + 1) * t))
+            return np.logaddexp(first, table.log_delta(t) - (s + 1) * t)
+
+        log_j = table.log_integral(log_integrand, growth=s)
+        if s == 0:
+            return up(math.exp(log_j), RELATIVE_ERROR)
+        log_sj = log_j + math.log(s)
+        value = math.log1p(math.exp(log_sj)) if log_sj < 30 else log_sj + math.log1p(math.exp(-log_sj))
+        return min(up(value / s, RELATIVE_ERROR), self.pure_epsilon)
+
+    @cached_property
+    def hellinger_angle(self) -> float:
+        """2·arccos ∫√(p₁p₂), rounded up. 1 − ∫√(p₁p₂) = ½∫₀^∞ e^{−t/2} δ(t) dt."""
+        table = self._table
+        log_gap = table.log_integral(lambda t: table.log_delta(t) - t / 2, growth=-0.5) - _LOG_2
+        return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
+
+
+def _mu_from_log_delta(eps: Array, log_delta: Array) -> Array:
+    """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
+    z = ndtri_exp(log_delta)
+    root = np.sqrt(z * z + 2 * eps)
+    low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)  # Φ(−a) = δ: δ_μ <= δ here
+    with np.errstate(under="ignore"):
+        mu = np.maximum(low, math.sqrt(2 * math.pi) * np.exp(log_delta))  # and here, because φ <= φ(0)
+    mu = np.maximum(mu, 1e-305)
+    for _ in range(60):
+        value = gdp_log_delta(mu, eps)
+        a = eps / mu - mu / 2
+        log_slope = -a * a / 2 - 0.5 * math.log(2 * math.pi) - value
+        step = (log_delta - value) * np.exp(np.minimum(-log_slope, 600.0))
+        step = np.clip(step, -mu / 2, mu)
+        mu = mu + step
+        if np.all(np.abs(step) <= 1e-13 * mu):
+            break
+    return mu
+
+
+def _mu_from_log_rest(eps: Array, log_rest: Array) -> Array:
+    """Newton on log(1 − δ_μ(ε)) = log(Φ(a) + e^ε Φ(−b)), for δ near 1."""
+    z = ndtri_exp(np.minimum(log_rest, -1e-300))
+    mu = np.where(z < 0, -z + np.sqrt(z * z + 2 * eps), 2 * eps / (np.abs(z) + np.sqrt(z * z + 2 * eps)))
+    mu = np.maximum(mu, 1e-305)
+    for _ in range(60):
+        a, b = eps / mu - mu / 2, eps / mu + mu / 2
+        value = np.logaddexp(log_ndtr(a), eps + log_ndtr(-b))
+        log_slope = -a * a / 2 - 0.5 * math.log(2 * math.pi) - value
+        step = np.clip((value - log_rest) * np.exp(np.clip(-log_slope, -600.0, 600.0)), -mu / 2, mu)
+        mu = mu + step
+        if np.all(np.abs(step) <= 1e-13 * mu):
+            break
+    return mu
