@@ -37,11 +37,6 @@ def ks(values: Array, cdf: Callable[[Array], Array]) -> float:
     return float(stats.kstest(cdf(np.ravel(values)), "uniform", method="asymp").pvalue)
 
 
-def radial(law: Any, x: Array, center: Array) -> float:
-    """Distances to the footpoint against the law's `radial_cdf`."""
-    return ks(law.manifold.dist(center, x), law.radial_cdf)
-
-
 def moment(values: Array, expected: float) -> float:
     """The mean of the values against its expectation: the normal limit, 4 standard errors are p = 6e-5."""
     values = np.ravel(values)
@@ -63,16 +58,14 @@ def uniform_directions(u: Array) -> float:
     return min(1.0, len(p) * min(p))
 
 
-def directions(manifold: Manifold, x: Array, center: Array) -> float:
-    """Directions of x seen from the footpoint against the uniform law, of all points and of the far half alone."""
-    z = manifold.to_coordinates(center, manifold.log(center, x))
+def directions(z: Array) -> float:
+    """Directions of the rows of z against the uniform law, of all of them and of the far half alone."""
     r = np.linalg.norm(z, axis=-1)
     u = z / r[:, None]
     return min(1.0, 2 * min(uniform_directions(u), uniform_directions(u[r > np.median(r)])))
 
 
-def footpoint(manifold: Manifold, x: Array, center: Array) -> float:
-    """Whether log_center(x) has mean zero: Hotelling's T² in its χ² limit."""
-    z = manifold.to_coordinates(center, manifold.log(center, x))
+def mean_zero(z: Array) -> float:
+    """Whether the rows of z have mean zero: Hotelling's T² in its χ² limit. For z = log_p(x) it tests the footpoint."""
     mean, spread = z.mean(axis=0), np.atleast_2d(np.cov(z, rowvar=False))
     return float(stats.chi2.sf(len(z) * mean @ np.linalg.solve(spread, mean), z.shape[1]))

@@ -5,7 +5,7 @@ simulation and optimisation: doubles from a NumPy generator. What leaves the mac
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from curvedp.geometry.base import Manifold
 __all__ = ["Engine", "Floats", "IsotropicLaw", "Law", "Size", "blocks", "check_rng", "draw_shape", "uniform_directions"]
 
 Floats = NDArray[np.float64]
-Size = int | tuple[int, ...] | None
+Size = int | Sequence[int] | None
 
 _BLOCK_ENTRIES = 1 << 15  # doubles in a block: a few temporaries of it fit the second-level cache
 
@@ -136,7 +136,7 @@ def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> t
     batch = points.shape[:axes]
     if size is None:
         return points, batch
-    shape = tuple(_validate.integer("size", n, 0) for n in (size if isinstance(size, tuple) else (size,)))
+    shape = tuple(_validate.integer("size", n, 0) for n in (size if isinstance(size, tuple | list) else (size,)))
     try:
         fits = np.broadcast_shapes(batch, shape) == shape
     except ValueError:

@@ -123,8 +123,8 @@ def _of_hypotenuse(first: Cdf, second: Cdf, scale: float) -> Cdf:
         a, b = radius * np.sin(theta), radius * np.cos(theta)
         integrand = cdf_b(np.clip(b, b0, b1)) * density_a(np.clip(a, a0, a1)) * b
         values[i] = float(cdf_a(start)) + float(np.sum(integrand * half * _WEIGHTS))
-    curve = PchipInterpolator(r, values)
-    return lambda x: np.asarray(np.clip(curve(np.clip(x, r[0], r[-1])), 0.0, 1.0))
+    curve = PchipInterpolator(r, np.clip(np.maximum.accumulate(values), 0.0, 1.0))  # monotone data: a monotone curve
+    return lambda x: np.where(np.asarray(x) < r[-1], curve(np.clip(x, r[0], r[-1])), 1.0)
 
 
 def _support(cdf: Cdf, scale: float) -> tuple[float, float]:

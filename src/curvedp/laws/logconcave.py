@@ -74,7 +74,8 @@ class TangentHat:
         log_ratio = self._rise[piece]
         log_ratio *= top - proposal
         log_ratio -= self._level[piece]
-        log_ratio += self._g(proposal)
+        with np.errstate(divide="ignore"):  # log 0 at an end of the interval: rejected
+            log_ratio += self._g(proposal)
         if not (log_ratio <= 0.0).all():
             worst = proposal[np.argmax(np.where(np.isnan(log_ratio), np.inf, log_ratio))]
             raise EnvelopeViolation(f"log f − hat = {np.max(log_ratio)} > 0 at t = {worst}")
@@ -117,10 +118,8 @@ def _mode(kind: Kind, curvature: int, k: int, s: float) -> float:
     if k == 0:
         return 0.0
     if kind == "laplace":
-        return {-1: math.atanh, 0: float, 1: math.atan}[curvature](k * s)
+        return math.atan(k * s) if curvature > 0 else math.atanh(k * s)
     flat = s * math.sqrt(k)
-    if curvature == 0:
-        return flat
     if curvature > 0:
         high = min(flat, math.pi / 2)
 
@@ -137,7 +136,7 @@ def _mode(kind: Kind, curvature: int, k: int, s: float) -> float:
 
 @lru_cache(maxsize=256)
 def radius_sampler(kind: Kind, curvature: int, dim: int, scale: float) -> tuple[float, TangentHat]:
-    """(m, hat): m + hat.draw follows weight(r)·sn(r)^{d−1}. In t = r − m no digits cancel near the mode m.
+    """(m, hat), κ = ±1: m + hat.draw follows weight(r)·sn(r)^{d−1}. In t = r − m no digits cancel near the mode m.
 
     With k = d − 1: Gaussian −t(2m+t)/2σ² + k·log(sn(m+t)/sn m), Laplace −t/σ + k·log(sn(m+t)/sn m). Both are concave.
     """
@@ -145,11 +144,10 @@ def radius_sampler(kind: Kind, curvature: int, dim: int, scale: float) -> tuple[
     m = _mode(kind, curvature, k, s)
 
     def log_sn_ratio(t: Floats) -> Floats:
-        if curvature == 0:
-            return np.log1p(t / m)
+        # abs: m + t can pass an end of the interval by an ulp, where sn is as small on either side
         if curvature > 0:
-            return np.log(np.sin(t + m) / math.sin(m))
-        return t + np.log(np.expm1(-2.0 * (t + m)) / math.expm1(-2.0 * m))
+            return np.log(np.abs(np.sin(t + m) / math.sin(m)))
+        return t + np.log(np.abs(np.expm1(-2.0 * (t + m)) / math.expm1(-2.0 * m)))
 
     def g(t: Floats) -> Floats:
         weight = (t / s) * (t / s + 2.0 * m / s) / -2.0 if kind == "gaussian" else t / -s
@@ -160,7 +158,6 @@ def radius_sampler(kind: Kind, curvature: int, dim: int, scale: float) -> tuple[
         weight = -(r / s) / s if kind == "gaussian" else np.full_like(r, -1.0 / s)
         if not k:
             return weight
-        sn_slope = 1.0 / r if curvature == 0 else 1.0 / np.tan(r) if curvature > 0 else 1.0 / np.tanh(r)
-        return weight + k * sn_slope
+        return weight + k / (np.tan(r) if curvature > 0 else np.tanh(r))
 
     return m, TangentHat(g, slope, -m, math.pi - m if curvature > 0 else math.inf, s)

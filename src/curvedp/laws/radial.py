@@ -8,6 +8,7 @@ the samplers (`logconcave`), and nothing of theirs is used here: a goodness-of-f
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -124,6 +125,11 @@ class RadialLaw:
         return Table(self._log_density, self._peak(), self.scale, high=math.pi if self.curvature > 0 else math.inf)
 
     @cached_property
+    def reach(self) -> float:
+        """A radius that no draw is expected to pass: the density has fallen there by 2^-53 from its peak."""
+        return self.table.radius_where_fallen(53 * math.log(2.0))
+
+    @cached_property
     def log_normalizer(self) -> float:
         """log ∫ weight(d(x, p)) dvol(x), the same at every p."""
         return self.table.log_mass + self._log_constant + log_sphere_area(self.dim)
@@ -145,7 +151,8 @@ class RadialLaw:
         if self.curvature >= 0:
             weight = -((r / s) ** 2) / 2 if self.kind == "gaussian" else -r / s
             return weight + k * np.log(np.sin(r) if self.curvature else r) if k else weight
-        weight = -((r / s - k * s) ** 2) / 2 if self.kind == "gaussian" else -(1 / s - k) * r
+        # The Laplace rate in exact arithmetic: next to the limit of integrability 1/σ − k has no digits in doubles.
+        weight = -((r / s - k * s) ** 2) / 2 if self.kind == "gaussian" else -float(1 - k * Fraction(s)) / s * r
         return weight + k * np.log(-np.expm1(-2 * r)) if k else weight
 
     def _peak(self) -> float:

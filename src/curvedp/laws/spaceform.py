@@ -26,12 +26,20 @@ from curvedp.laws.radial import Kind, RadialLaw, radial_law
 
 __all__ = ["SpaceForm", "curvature_of", "space_form"]
 
-# Lorentz coordinates are e^r, squared in the lift; in the ball 1 − |x| = 2e^-r must stay above half an ulp of 1.
-_LARGEST_RADIUS: dict[type[Manifold], float] = {Lorentz: 350.0, PoincareBall: 36.0}
+# How far double-precision coordinates reach. Lorentz coordinates are e^r, squared in the lift; in the ball 1 − |x| = 2e^-r
+# must stay above half an ulp of 1; eigenvalues are e^r (log-Cholesky: the square of a diagonal entry e^r).
+_LARGEST_RADIUS: dict[type[Manifold], float] = {
+    Lorentz: 350.0,
+    PoincareBall: 36.0,
+    SPDAffineInvariant: 700.0,
+    SPDLogCholesky: 350.0,
+    SPDLogEuclidean: 700.0,
+}
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
 _BOOST_LIMIT = 32.0
-_INVISIBLE = 53 * math.log(2.0)  # a density fallen by 2^-53 of its peak
+# Beyond this value of (d−1)σ the position of the peak, (d−1)σ², has lost half its digits beside the width σ.
+_LARGEST_SHIFT = 1e8
 
 
 def curvature_of(manifold: Manifold) -> int | None:
@@ -50,7 +58,14 @@ def curvature_of(manifold: Manifold) -> int | None:
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
     """The engine for a manifold of constant curvature, else None."""
     curvature = curvature_of(manifold)
-    return None if curvature is None else SpaceForm(kind, manifold, curvature, scale)
+    if curvature is None:
+        return None
+    if curvature < 0 and kind == "gaussian" and not (manifold.dim - 1) * scale <= _LARGEST_SHIFT:
+        raise ParameterError(
+            f"scale={scale!r}: on {manifold!r} the distances concentrate at (d−1)·scale² = "
+            f"{(manifold.dim - 1) * scale * scale:.3g}, beyond double precision; use a smaller scale"
+        )
+    return SpaceForm(kind, manifold, curvature, scale)
 
 
 @dataclass(frozen=True)
@@ -85,11 +100,10 @@ class SpaceForm:
         limit = _LARGEST_RADIUS.get(type(self.manifold), math.inf)
         if limit == math.inf:
             return
-        radius = self.radial.table.radius_where_fallen(_INVISIBLE)
+        radius = self.radial.reach
         if radius > limit:
-            other = (
-                "Lorentz, or " if isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz] else ""
-            )
+            ball_only = isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz]
+            other = "Lorentz, or " if ball_only else ""
             raise ParameterError(
                 f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {radius:.4g}, "
                 f"but its double-precision coordinates hold {limit:g}; use {other}a smaller scale"
