@@ -1,3 +1,43 @@
-"""Differential privacy on curved spaces."""
+"""Differential privacy on curved spaces: release a statistic of manifold data with a certificate anybody can check."""
 
-__version__ = "0.1.0"
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+    from curvedp.ledger import Ledger
+    from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, compose
+
+__all__ = [
+    "GDP",
+    "ZCDP",
+    "ApproxDP",
+    "Ledger",
+    "PrivateDispersion",
+    "PrivateFrechetMean",
+    "PrivateMDM",
+    "PrivatePCA",
+    "PureDP",
+    "RaoDP",
+    "RenyiDP",
+    "compose",
+]
+__version__ = version("curvedp")
+
+_HOME = {
+    **dict.fromkeys(("GDP", "ZCDP", "ApproxDP", "PureDP", "RaoDP", "RenyiDP", "compose"), "curvedp.privacy"),
+    **dict.fromkeys(("PrivateDispersion", "PrivateFrechetMean", "PrivateMDM", "PrivatePCA"), "curvedp.estimators"),
+    "Ledger": "curvedp.ledger",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported on first use, so that `import curvedp` and the command line start at once."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'curvedp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,1 +1,8 @@
+"""scikit-learn estimators whose fitted attributes may be published."""
 
+from curvedp.estimators.dispersion import PrivateDispersion
+from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.estimators.mdm import PrivateMDM
+from curvedp.estimators.pca import PrivatePCA
+
+__all__ = ["PrivateDispersion", "PrivateFrechetMean", "PrivateMDM", "PrivatePCA"]

@@ -1,1 +1,19 @@
+"""How a statistic is released: the sampler and its privacy map in one frozen value."""
 
+from curvedp.mechanisms.base import Mechanism, Release
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.gaussian import GaussianMechanism
+from curvedp.mechanisms.laplace import LaplaceMechanism
+from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+
+__all__ = [
+    "Certificate",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "LogGaussianMechanism",
+    "LogLaplaceMechanism",
+    "Mechanism",
+    "Release",
+    "frechet_mean_sensitivity",
+]

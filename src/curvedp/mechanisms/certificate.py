@@ -14,6 +14,7 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+from curvedp._numerics import up
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee, PrivacyProfile, guarantee_from_dict
 
@@ -43,7 +44,7 @@ class Claims:
         return cls(
             gdp=_finite(profile.mu),
             pure=_finite(profile.pure_epsilon),
-            zcdp=_finite(profile.zcdp_rho),
+            zcdp=_finite(up(profile.mu**2 / 2)),  # μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6)
             rao=_finite(profile.rao),
             curve=tuple((eps, min(1.0, float(profile.delta(eps)) + (1 + exp(eps)) * tau)) for eps in _CURVE_EPSILONS),
         )

@@ -1,0 +1,240 @@
+"""The command line: `curvedp demo | release | calibrate | verify | audit | ledger | reproduce`.
+
+Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
+line that says what to do.
+"""
+
+import json as json_module
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger
+    from curvedp.privacy import Guarantee
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
+    pretty_exceptions_enable=False,
+)
+ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
+app.add_typer(ledger_app, name="ledger")
+
+console = Console()
+errors = Console(stderr=True)
+
+ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2")]
+MuOption = Annotated[float | None, typer.Option("--mu", help="Gaussian DP")]
+EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="alone: pure DP; with --delta: approximate DP")]
+DeltaOption = Annotated[float | None, typer.Option("--delta", help="goes with --epsilon")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """A user's mistake is one line and an exit code, never a traceback."""
+    try:
+        yield
+    except VerificationFailed as error:
+        errors.print(f"[bold red]not confirmed[/]: {_escape(error)}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    except (CurvedpError, OSError) as error:
+        kind = "refused" if isinstance(error, BudgetExceeded) else "error"
+        errors.print(f"[bold red]{kind}[/]: {_escape(error)}", soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def _escape(error: BaseException) -> str:
+    return str(error).replace("\n", " ").replace("[", r"\[")
+
+
+def _asked(mu: float | None, epsilon: float | None, delta: float | None) -> "Guarantee":
+    from curvedp.privacy import GDP, ApproxDP, PureDP
+
+    if (mu is None) == (epsilon is None):
+        raise ParameterError("give the guarantee as --mu, or as --epsilon (with --delta for approximate DP)")
+    if mu is not None:
+        if delta is not None:
+            raise ParameterError("--delta goes with --epsilon, not with --mu")
+        return GDP(mu)
+    assert epsilon is not None  # exactly one of the two is given
+    return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+
+def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
+    from curvedp.ledger import Ledger
+    from curvedp.privacy import GDP
+
+    if path is None:
+        if budget_mu is not None:
+            raise ParameterError("--budget-mu goes with --ledger")
+        return None
+    return Ledger(path, None if budget_mu is None else GDP(budget_mu))
+
+
+@app.command()
+def release(
+    data: Annotated[Path, typer.Argument(help="npy, npz, csv or parquet, one record a row")],
+    manifold: ManifoldOption,
+    radius: Annotated[float, typer.Option("--radius", "-r", help="public ball that holds the records")],
+    mu: MuOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's centre; the origin otherwise")] = None,
+    key: Annotated[str | None, typer.Option(help="array inside an npz file")] = None,
+    mechanism: Annotated[str, typer.Option(help="auto, gaussian, laplace, log-gaussian, log-laplace")] = "auto",
+    ledger: Annotated[Path | None, typer.Option(help="budget to spend from")] = None,
+    budget_mu: Annotated[float | None, typer.Option(help="start the ledger with this GDP budget")] = None,
+    out: Annotated[Path | None, typer.Option(help="write the private mean (npy or csv)")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="write the certificate (json)")] = None,
+    report: Annotated[Path | None, typer.Option(help="write a page about the release (html)")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Release the private Fréchet mean of the records in a file, with a certificate."""
+    import numpy as np
+
+    from curvedp import PrivateFrechetMean
+    from curvedp.geometry import parse_manifold
+    from curvedp.records import load_records
+
+    with _one_line_errors():
+        space = parse_manifold(manifold)
+        guarantee = _asked(mu, epsilon, delta)
+        for target in (out, certificate, report):
+            if target is not None and not target.absolute().parent.is_dir():
+                raise ParameterError(f"the folder of {target} does not exist")
+        middle = None if center is None else load_records(center, space)[0]
+        records = load_records(data, space, key)
+        book = _open_ledger(ledger, budget_mu)
+        estimator = PrivateFrechetMean(
+            space, radius, middle, guarantee, mechanism, book, label=f"Fréchet mean of {data.name}"
+        ).fit(records)
+        mean, signed = estimator.location_, estimator.certificate_
+        if out is not None:
+            flat = mean.reshape(1, -1)
+            np.savetxt(out, flat, delimiter=",", fmt="%.17g") if out.suffix == ".csv" else np.save(out, mean)
+        if certificate is not None:
+            signed.save(certificate)
+        if report is not None:
+            from curvedp.report import write_report
+
+            write_report(report, mean, signed, book)
+        if json:
+            print(json_module.dumps({"mean": mean.tolist(), "certificate": signed.to_dict()}))
+            return
+        console.print(f"private mean of {len(records)} records on {manifold}, {guarantee}:")
+        console.print(np.array2string(mean, precision=8), highlight=False)
+        console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {signed.statistic['choice']}")
+        if book is not None:
+            console.print(f"remaining in {ledger}: {book.remaining or 'nothing'}")
+
+
+@app.command()
+def calibrate(
+    manifold: ManifoldOption,
+    mu: MuOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    sensitivity: Annotated[float | None, typer.Option(help="of the statistic; or give --radius and --records")] = None,
+    radius: Annotated[float | None, typer.Option("--radius", "-r")] = None,
+    records: Annotated[int | None, typer.Option("--records", "-n", help="number of records")] = None,
+    json: JsonOption = False,
+) -> None:
+    """The smallest noise of each mechanism that meets a guarantee; no data needed."""
+    from curvedp.geometry import parse_manifold
+    from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, frechet_mean_sensitivity
+
+    with _one_line_errors():
+        space = parse_manifold(manifold)
+        guarantee = _asked(mu, epsilon, delta)
+        if (sensitivity is None) == (radius is None or records is None):
+            raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
+        if sensitivity is None:
+            assert radius is not None  # checked above
+            assert records is not None
+            sensitivity = frechet_mean_sensitivity(space, radius, records)
+        rows: dict[str, Any] = {}
+        for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism):
+            extra = {"radius": radius} if kind is LogGaussianMechanism else {}
+            try:
+                found = kind.calibrated(space, sensitivity, guarantee, **extra)
+                rows[kind.name] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
+            except CurvedpError as error:
+                rows[kind.name] = {"refused": str(error)}
+        if json:
+            print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
+            return
+        table = Table("mechanism", "scale", title=f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}")
+        for name, row in rows.items():
+            table.add_row(name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
+        console.print(table)
+
+
+@app.command()
+def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")], json: JsonOption = False) -> None:
+    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed."""
+    from curvedp.mechanisms.certificate import Certificate
+    from curvedp.mechanisms.verify import verify_certificate
+
+    with _one_line_errors():
+        checks = verify_certificate(Certificate.load(certificate))
+        if json:
+            print(json_module.dumps([check._asdict() for check in checks]))
+        else:
+            table = Table("claim", "holds", "how")
+            for check in checks:
+                table.add_row(check.claim, "[green]yes[/]" if check.holds else "[bold red]NO[/]", check.detail)
+            console.print(table)
+        failed = [check.claim for check in checks if not check.holds]
+        if failed:
+            raise VerificationFailed(", ".join(failed))
+
+
+@ledger_app.command("show")
+def ledger_show(path: Path, json: JsonOption = False) -> None:
+    """What has been spent and what remains; the hash chain is verified first."""
+    from curvedp.ledger import Ledger
+
+    with _one_line_errors():
+        book = Ledger(path)
+        entries = book.entries
+        if json:
+            rows = [{**entry._asdict(), "guarantee": entry.guarantee.to_dict()} for entry in entries]
+            left = None if book.remaining is None else book.remaining.to_dict()
+            print(json_module.dumps({"budget": book.budget.to_dict(), "remaining": left, "entries": rows}))
+            return
+        table = Table("#", "when", "what", "guarantee", "group", title=f"{path}: {book.budget}")
+        for entry in entries:
+            group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
+            table.add_row(str(entry.number), entry.time, entry.label, str(entry.guarantee), group)
+        console.print(table)
+        console.print(f"spent {book.spent or 'nothing'}, remaining {book.remaining or 'nothing'}; head {book.head}")
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path("demo-output"),
+    json: JsonOption = False,
+) -> None:
+    """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
+    from curvedp.demo import run_demo
+
+    with _one_line_errors():
+        summary = run_demo(output, console=errors if json else console)
+        if json:
+            print(json_module.dumps(summary))
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,273 @@
+"""PrivateFrechetMean, PrivateDispersion, PrivateMDM, PrivatePCA: any data, any manifold, nothing spent on a refusal."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from curvedp import Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+    frechet_mean,
+)
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.privacy import GDP, ApproxDP, PureDP
+
+SPACES = [
+    (Euclidean(3), 1.0),
+    (Sphere(2), 0.5),
+    (Sphere(6), 0.5),
+    (Lorentz(3), 1.0),
+    (PoincareBall(2), 1.0),
+    (SPDAffineInvariant(2), 1.0),
+    (SPDAffineInvariant(3), 1.0),
+    (SPDLogEuclidean(3), 1.0),
+    (SPDLogCholesky(2), 1.0),
+    (Rotations(3), 0.5),
+    (Grassmann(4, 2), 0.3),
+    (KendallShapes(5), 0.3),
+    (Product(Sphere(2), Euclidean(2)), 0.5),
+]
+
+
+def cloud(manifold, radius, n, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, manifold.dim)) + 0.5
+    z *= radius * 0.9 * rng.uniform(size=(n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
+    return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+
+
+@pytest.mark.parametrize(("manifold", "radius"), SPACES, ids=lambda v: str(v))
+def test_the_private_mean_is_near_the_mean_on_every_space(manifold, radius):
+    X = cloud(manifold, radius, 4000)
+    estimator = PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0)).fit(X)
+    mean = frechet_mean(manifold, X)
+    # The noise has standard deviation about 2·radius/n in each of dim directions.
+    assert float(manifold.dist(mean, estimator.location_)) < 12 * 2 * radius / 4000 * math.sqrt(manifold.dim)
+    assert float(manifold.dist(manifold.origin, estimator.location_)) <= radius * (1 + 1e-9)
+    certificate = estimator.certificate_
+    assert certificate.statistic["n"] == 4000
+    assert certificate.claims.gdp <= 1.0 + 1e-12
+    assert "predicted" in certificate.statistic["choice"]
+
+
+@pytest.mark.parametrize(
+    ("manifold", "guarantee"),
+    [
+        (Sphere(2), GDP(1.0)),
+        (Sphere(2), PureDP(1.0)),
+        (Lorentz(2), ApproxDP(1.0, 1e-6)),
+        (SPDAffineInvariant(3), GDP(0.5)),
+        (SPDAffineInvariant(3), PureDP(1.0)),
+    ],
+)
+def test_certificates_of_means_verify(manifold, guarantee):
+    estimator = PrivateFrechetMean(manifold, radius=0.5, guarantee=guarantee).fit(cloud(manifold, 0.5, 50))
+    checks = verify_certificate(estimator.certificate_)
+    assert all(check.holds for check in checks), checks
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), SPDAffineInvariant(2), PoincareBall(2), KendallShapes(4)])
+def test_bad_records_are_mapped_not_refused(manifold):
+    X = cloud(manifold, 0.3, 30)
+    X[0], X[1], X[2] = np.nan, np.inf, 1e200
+    X[3] = 0.0
+    X[4] = -X[4]
+    with np.errstate(all="raise"):
+        estimator = PrivateFrechetMean(manifold, radius=0.3).fit(X)
+    assert np.isfinite(estimator.location_).all()
+    bad = np.full_like(X, np.nan)
+    assert np.isfinite(PrivateFrechetMean(manifold, radius=0.3).fit(bad).location_).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "X", "message"),
+    [
+        ({}, np.zeros((5, 3)), "radius"),
+        ({"radius": -1.0}, np.zeros((5, 3)), "radius"),
+        ({"radius": math.nan}, np.zeros((5, 3)), "radius"),
+        ({"radius": 2.0}, np.zeros((5, 3)), "unique"),
+        ({"radius": 0.5, "center": [1.0, 1.0, 1.0]}, np.zeros((5, 3)), "center"),
+        ({"radius": 0.5, "center": [1.0, 0.0]}, np.zeros((5, 3)), "center"),
+        ({"radius": 0.5, "guarantee": 1.0}, np.zeros((5, 3)), "guarantee"),
+        ({"radius": 0.5, "mechanism": "magic"}, np.zeros((5, 3)), "mechanism"),
+        ({"radius": 0.5}, np.zeros((5, 4)), "shape"),
+        ({"radius": 0.5}, np.zeros(3), "shape"),
+        ({"radius": 0.5}, np.zeros((1, 3)), "records"),
+        ({"radius": 0.5}, np.zeros((0, 3)), "records"),
+        ({"radius": 0.5}, [["a", "b", "c"]], "numbers"),
+        ({"radius": 0.5, "mechanism": "log-gaussian", "guarantee": PureDP(1.0)}, np.zeros((5, 3)), ""),
+    ],
+)
+def test_refusals_are_clear_and_spend_nothing(tmp_path, arguments, X, message):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(5.0))
+    with pytest.raises((ParameterError, UnattainableGuarantee), match=message):
+        PrivateFrechetMean(Sphere(2), ledger=ledger, **arguments).fit(X)
+    assert ledger.spent is None
+
+
+def test_the_ledger_is_charged_before_the_draw_and_refuses(tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
+    X = cloud(Sphere(2), 0.5, 40)
+
+    class Broken(GeneratorSource):
+        def random_bytes(self, n):
+            raise RuntimeError("no entropy")
+
+    broken = PrivateFrechetMean(Sphere(2), 0.5, guarantee=GDP(0.6), ledger=ledger, source=Broken(np.random.default_rng()))
+    with pytest.raises(RuntimeError):
+        broken.fit(X)
+    assert ledger.spent == GDP(0.6)  # paid first: a crash cannot leave a draw unpaid
+    with pytest.raises(BudgetExceeded):
+        PrivateFrechetMean(Sphere(2), 0.5, guarantee=GDP(0.9), ledger=ledger).fit(X)
+    assert len(ledger.entries) == 1
+
+
+def test_no_mean_is_claimed_without_a_sensitivity():
+    for manifold in (SPDBuresWasserstein(2),):
+        with pytest.raises(ParameterError):
+            PrivateFrechetMean(manifold, radius=0.1).fit(np.array([np.eye(2)] * 5))
+
+
+def test_stiefel_means_are_private_too():
+    manifold = Stiefel(4, 2)
+    X = cloud(manifold, 0.2, 300)
+    estimator = PrivateFrechetMean(manifold, radius=0.2).fit(X)
+    assert float(manifold.residual(estimator.location_)) < 1e-8
+
+
+def test_scikit_learn_conventions():
+    estimator = PrivateFrechetMean(Sphere(2), radius=0.5, guarantee=GDP(0.7))
+    copied = clone(estimator)
+    assert copied.get_params() == estimator.get_params()
+    copied.set_params(radius=0.4)
+    X = cloud(Sphere(2), 0.4, 50)
+    fitted = copied.fit(X)
+    assert fitted is copied
+    assert pickle.loads(pickle.dumps(fitted)).location_.tolist() == fitted.location_.tolist()
+    assert copy.deepcopy(fitted).certificate_ == fitted.certificate_
+    assert "PrivateFrechetMean" in repr(fitted)
+
+
+def test_two_fits_never_share_noise():
+    X = cloud(Sphere(2), 0.4, 50)
+    estimator = PrivateFrechetMean(Sphere(2), radius=0.4)
+    assert not np.array_equal(estimator.fit(X).location_, estimator.fit(X).location_)
+
+
+def test_dispersion():
+    X = cloud(SPDAffineInvariant(2), 1.0, 4000)
+    manifold = SPDAffineInvariant(2)
+    truth = float(np.mean(manifold.dist(frechet_mean(manifold, X), X) ** 2))
+    private = PrivateDispersion(manifold, radius=1.0, guarantee=GDP(1.0)).fit(X)
+    assert private.variance_ == pytest.approx(truth, abs=10 * 4 / 4000)
+    assert private.deviation_ == pytest.approx(math.sqrt(private.variance_))
+    assert all(check.holds for check in verify_certificate(private.certificate_))
+
+
+@pytest.mark.parametrize("manifold", [Euclidean(2), Sphere(2), Lorentz(2)])
+def test_the_variance_moves_no_more_than_claimed(manifold):
+    # Attack: all records at one end of a diameter, one moves to the other end; and random pairs.
+    rng, r, n = np.random.default_rng(2), 0.7, 12
+
+    def at(z):
+        return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+
+    def variance(X):
+        return float(np.mean(manifold.dist(frechet_mean(manifold, X), X) ** 2))
+
+    worst = 0.0
+    for trial in range(60):
+        z = rng.normal(size=(n + 1, 2))
+        z *= r / np.linalg.norm(z, axis=1, keepdims=True)
+        if trial == 0:
+            z[:], z[-1] = [r, 0], [-r, 0]
+        X = at(z)
+        worst = max(worst, abs(variance(X[:-1]) - variance(np.concatenate([X[:-2], X[-1:]]))))
+    assert 0.5 * 4 * r * r / n < worst <= 4 * r * r / n
+
+
+def test_mdm_classifies_and_charges_once(tmp_path):
+    manifold = SPDAffineInvariant(2)
+    ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
+    rng = np.random.default_rng(3)
+    shift = np.array([[0.8, 0, 0], [-0.8, 0, 0]])
+    y = np.repeat([3, 7], 300)
+    z = np.repeat(shift, 300, axis=0) + 0.3 * rng.normal(size=(600, 3))
+    X = np.asarray(manifold.exp(np.eye(2), manifold.from_coordinates(np.eye(2), z)))
+    model = PrivateMDM(manifold, radius=2.0, guarantee=GDP(1.0), ledger=ledger).fit(X, y)
+    assert model.score(X, y) > 0.97
+    assert len(ledger.entries) == 1
+    assert set(model.predict(X)) == {3, 7}
+    assert model.transform(X).shape == (600, 2)
+    with pytest.raises(ParameterError, match="label"):
+        PrivateMDM(manifold, radius=2.0).fit(X, y[:-1])
+    with pytest.raises(ParameterError, match="one record"):
+        PrivateMDM(manifold, radius=2.0).fit(X[:301], y[:301])
+    assert model.predict(np.full((1, 2, 2), np.nan))[0] in (3, 7)
+
+
+def test_pca_finds_the_direction_and_the_subspace():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 5)) * [3.0, 2.0, 0.5, 0.5, 0.5]
+    model = PrivatePCA(n_components=2, radius=6.0, guarantee=GDP(1.0)).fit(X)
+    assert np.linalg.norm(model.components_[:, :2]) > 1.40  # √2 for the right plane
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    assert model.transform(X).shape == (5000, 2)
+    assert all(check.holds for check in verify_certificate(model.certificate_))
+
+
+def test_pca_second_moment_moves_no_more_than_claimed():
+    rng, r, n = np.random.default_rng(1), 1.0, 7
+    X = rng.normal(size=(20000, 2, 4))
+    X *= r / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), r)
+    moved = np.linalg.norm(X[:, 0, :, None] * X[:, 0, None] - X[:, 1, :, None] * X[:, 1, None], axis=(1, 2)) / n
+    assert 0.9 * math.sqrt(2) * r * r / n < moved.max() <= math.sqrt(2) * r * r / n
+
+
+def test_pca_with_bad_rows():
+    X = np.array([[np.nan, 1.0], [np.inf, 0.0], [1e300, 1e300], [0.0, 0.0], [1.0, 0.0]])
+    assert np.isfinite(PrivatePCA(radius=1.0).fit(X).components_).all()
+
+
+# What scikit-learn asks of every estimator that our contract forbids, with the reason.
+_NOT_OURS = {
+    "check_fit_idempotent": "two fits draw different noise, by design",
+    "check_methods_subset_invariance": "refits, and two fits draw different noise",
+    "check_methods_sample_order_invariance": "refits, and two fits draw different noise",
+    "check_estimators_nan_inf": "NaN records are mapped, never refused: an exception would be a release",
+    "check_n_features_in_after_fitting": "message differs",
+    "check_estimator_sparse_tag": "sparse input is not offered",
+}
+
+
+@parametrize_with_checks(
+    [PrivatePCA(radius=10.0)], expected_failed_checks=lambda estimator: _NOT_OURS
+)
+def test_pca_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_in_a_pipeline():
+    X = np.random.default_rng(0).normal(size=(400, 6)) * [3, 1, 1, 1, 1, 1]
+    pipe = make_pipeline(PrivatePCA(n_components=3, radius=5.0), PrivateFrechetMean(Euclidean(3), radius=5.0))
+    assert pipe.fit(X)[-1].location_.shape == (3,)

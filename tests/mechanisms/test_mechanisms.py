@@ -1,0 +1,200 @@
+"""Mechanisms: calibrated on the private side, honest on paper, safe with any value, verifiable by anyone."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee, VerificationFailed
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+)
+from curvedp.mechanisms import (
+    Certificate,
+    GaussianMechanism,
+    LaplaceMechanism,
+    LogGaussianMechanism,
+    LogLaplaceMechanism,
+)
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+
+CURVED = [Sphere(1), Sphere(2), Sphere(20), Lorentz(2), PoincareBall(3), Euclidean(4), SPDLogEuclidean(2)]
+EVERYWHERE = [
+    *((manifold, None) for manifold in (Euclidean(3), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogCholesky(2))),
+    *((manifold, 0.3) for manifold in (Sphere(3), Grassmann(4, 2), Rotations(3), KendallShapes(5), Stiefel(4, 2))),
+]
+
+
+@pytest.mark.parametrize("manifold", CURVED)
+@pytest.mark.parametrize("target", [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.3)])
+def test_gaussian_calibration_meets_the_target_and_wastes_nothing(manifold, target):
+    mechanism = GaussianMechanism.calibrated(manifold, 0.1, target)
+    less = dataclasses.replace(mechanism, sigma=mechanism.sigma * 0.999)
+
+    def cost(m):
+        match target:
+            case GDP():
+                return m.profile.mu / target.mu
+            case ApproxDP():
+                return m.profile.delta(target.eps) / target.delta0
+            case RenyiDP():
+                return m.profile.renyi(target.order) / target.eps
+            case ZCDP():
+                return max(m.profile.renyi(a) / a for a in (1.01, 1.5, 2.0, 5.0, 20.0, 80.0)) / target.rho
+
+    assert cost(mechanism) <= 1.0 + 1e-12
+    assert cost(less) > 0.99
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), Euclidean(3), Sphere(1)])
+def test_laplace_is_pure(manifold):
+    mechanism = LaplaceMechanism.calibrated(manifold, 0.05, PureDP(0.5))
+    assert mechanism.scale == pytest.approx(0.1, rel=1e-6)
+    assert mechanism.guarantee.eps <= 0.5 * (1 + 1e-12)
+    assert mechanism.profile.delta(0.5) <= 1e-12
+
+
+def test_the_hyperbolic_floor_names_itself_and_the_way_out():
+    with pytest.raises(UnattainableGuarantee, match=r"2\.86.*LogGaussianMechanism"):
+        GaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5))
+    assert LogGaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5)).sigma == pytest.approx(2.0, rel=1e-6)
+
+
+def test_laplace_names_the_limit_of_its_existence():
+    with pytest.raises(NotIntegrable, match=r"0\.25"):
+        LaplaceMechanism(Lorentz(5), 0.1, 0.5).profile
+
+
+@pytest.mark.parametrize(("manifold", "radius"), EVERYWHERE)
+def test_the_log_map_mechanisms_work_everywhere(manifold, radius):
+    for kind, target in ((LogGaussianMechanism, GDP(1.0)), (LogLaplaceMechanism, PureDP(1.0))):
+        mechanism = kind.calibrated(manifold, 0.01, target, radius=radius)
+        release = mechanism.release(manifold.origin)
+        assert float(manifold.residual(release.value)) < 1e-9
+        assert float(manifold.dist(manifold.origin, release.value)) < 1.0
+        assert release.certificate.numerics["tau"] <= 2.0**-100
+
+
+def test_the_chart_stretches_where_curvature_is_positive():
+    flat = LogGaussianMechanism.calibrated(Euclidean(2), 0.01, GDP(1.0)).sigma
+    round_ = LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0), radius=1.0).sigma
+    assert round_ / flat == pytest.approx(1 / math.sin(1.0), rel=1e-6)
+    with pytest.raises(ParameterError, match="radius"):
+        LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0))
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Euclidean(3), SPDLogEuclidean(2)])
+def test_releases_sit_on_the_public_grid(manifold):
+    mechanism = GaussianMechanism.calibrated(manifold, 0.05, GDP(1.0))
+    release = mechanism.release(manifold.origin)
+    assert float(manifold.residual(release.value)) < 1e-8
+    assert release.certificate.entropy["cryptographic"] is True
+    assert release.certificate.numerics["path"] == "exact-then-round"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_values_are_mapped_and_never_raise(bad):
+    mechanism = GaussianMechanism(Sphere(2), 0.1, 0.2)
+    assert np.isfinite(mechanism.release(np.full(3, bad)).value).all()
+    assert np.isfinite(mechanism.release(np.zeros(3)).value).all()
+    with pytest.raises(ParameterError, match="shape"):
+        mechanism.release(np.zeros(4))
+
+
+@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "a", None, True])
+def test_bad_parameters_raise(kind, bad):
+    with pytest.raises(ParameterError):
+        kind(Sphere(2), bad, 0.5)
+    with pytest.raises(ParameterError):
+        kind(Sphere(2), 0.1, bad)
+    with pytest.raises(ParameterError):
+        kind.calibrated(Sphere(2), 0.1, bad)
+    with pytest.raises(ParameterError):
+        kind.calibrated(bad, 0.1, GDP(1.0))
+
+
+def test_a_sensitivity_beyond_the_diameter_is_refused():
+    with pytest.raises(ParameterError, match="diameter"):
+        GaussianMechanism.calibrated(Sphere(2), 3.2, GDP(1.0))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        GaussianMechanism.calibrated(Sphere(2), 0.05, GDP(0.5)),
+        GaussianMechanism.calibrated(Lorentz(2), 0.05, GDP(1.0)),
+        GaussianMechanism.calibrated(Euclidean(3), 0.05, ApproxDP(1.0, 1e-6)),
+        LaplaceMechanism.calibrated(Sphere(2), 0.05, PureDP(1.0)),
+        LogGaussianMechanism.calibrated(SPDAffineInvariant(3), 0.05, GDP(1.0)),
+        LogLaplaceMechanism.calibrated(Rotations(3), 0.05, PureDP(1.0), radius=0.4),
+    ],
+    ids=lambda m: f"{m.name}-{m.manifold}",
+)
+def test_certificates_verify_and_forgeries_do_not(mechanism):
+    certificate = mechanism.release(mechanism.manifold.origin).certificate
+    again = Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert all(check.holds for check in verify_certificate(again))
+
+    def forged(**change):
+        return Certificate.from_json(json.dumps({**certificate.to_dict(), **change}))
+
+    claims = certificate.to_dict()["claims"]
+    lies = [
+        forged(claims={**claims, "gdp": claims["gdp"] * 0.99}),
+        forged(claims={**claims, "curve": [[eps, delta * 0.99] for eps, delta in claims["curve"]]}),
+        forged(sensitivity=certificate.sensitivity * 1.01, parameters=dict(certificate.parameters, chart_sensitivity=None))
+        if "base" in certificate.parameters
+        else forged(sensitivity=certificate.sensitivity * 1.01),
+        forged(numerics={**certificate.numerics, "tau": 1e-9}),
+        forged(entropy={"source": "seeded", "cryptographic": False}),
+        forged(guarantee={"type": "GDP", "mu": 1e-3, "adjacency": "replace-one"}),
+    ]
+    for lie in lies:
+        assert not all(check.holds for check in verify_certificate(lie)), lie
+    with pytest.raises(VerificationFailed):
+        verify_certificate(forged(mechanism="magic"))
+    with pytest.raises(VerificationFailed):
+        verify_certificate(forged(manifold="sphere:0"))
+
+
+def test_a_simulated_source_is_recorded():
+    mechanism = GaussianMechanism(Sphere(2), 0.1, 0.2)
+    release = mechanism.release(Sphere(2).origin, source=GeneratorSource(np.random.default_rng(0)))
+    assert release.certificate.entropy["cryptographic"] is False
+
+
+def test_certificates_hold_no_data():
+    mechanism = GaussianMechanism(Sphere(2), 0.1, 0.2)
+    secret = Sphere(2).project(np.array([0.123456789, 0.3, 0.7]))
+    text = mechanism.release(secret).certificate.to_json()
+    assert not any(f"{x:.6f}"[:8] in text for x in secret)
+
+
+def test_release_and_simulation_follow_the_same_law():
+    # Two implementations, one law: distances of exact releases against float draws (two-sample KS).
+    from scipy.stats import ks_2samp
+
+    mechanism, source = GaussianMechanism(Sphere(2), 0.1, 0.6), GeneratorSource(np.random.default_rng(5))
+    centre = Sphere(2).project(np.array([1.0, 2.0, -0.5]))
+    exact = np.array([mechanism.release(centre, source=source).value for _ in range(1500)])
+    loose = mechanism.simulate(np.random.default_rng(6), centre, 20000)
+    wrong = GaussianMechanism(Sphere(2), 0.1, 0.75).simulate(np.random.default_rng(6), centre, 20000)
+    distance = Sphere(2).dist(centre, exact)
+    assert ks_2samp(distance, Sphere(2).dist(centre, loose)).pvalue > 1e-4
+    assert ks_2samp(distance, Sphere(2).dist(centre, wrong)).pvalue < 1e-6

@@ -1,0 +1,112 @@
+"""The command line: the main job from a shell, one-line errors, exit codes, JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from curvedp.cli import app
+from curvedp.geometry import Sphere
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def sphere_file(tmp_path):
+    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (200, 3)))
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "x.npz", directions=X, other=np.zeros(3))
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",", header="x,y,z", comments="")
+    return tmp_path
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.csv", "x.npz", "x.parquet"])
+def test_release_from_every_format(sphere_file, name):
+    extra = ["--key", "directions"] if name == "x.npz" else []
+    if name == "x.parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        X = np.load(sphere_file / "x.npy")
+        pyarrow.parquet.write_table(pyarrow.table({c: X[:, i] for i, c in enumerate("xyz")}), sphere_file / name)
+    result = run("release", sphere_file / name, "-m", "sphere:2", "-r", 0.7, "--mu", 1, "--json", *extra)
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert np.linalg.norm(answer["mean"]) == pytest.approx(1.0, abs=1e-8)
+    assert answer["certificate"]["statistic"]["n"] == 200
+
+
+def test_the_whole_round(sphere_file):
+    paths = {name: sphere_file / name for name in ("c.json", "m.npy", "r.html", "b.ledger")}
+    result = run(
+        "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--epsilon", 1, "--delta", 1e-6, "--ledger",
+        paths["b.ledger"], "--budget-mu", 1, "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report",
+        paths["r.html"],
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "Nothing" in result.output or "convert" in result.output.lower()  # (ε, δ) at one point has no μ
+    result = run(
+        "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.6, "--ledger", paths["b.ledger"],
+        "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report", paths["r.html"],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert np.load(paths["m.npy"]).shape == (3,)
+    assert "<svg" in paths["r.html"].read_text()
+    assert run("verify", paths["c.json"]).exit_code == 0
+    shown = run("ledger", "show", paths["b.ledger"], "--json")
+    assert json.loads(shown.stdout)["entries"][0]["guarantee"]["mu"] == 0.6
+    assert run("ledger", "show", paths["b.ledger"]).exit_code == 0
+    again = run("release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.9, "--ledger", paths["b.ledger"])
+    assert again.exit_code == 2
+    assert "remains" in again.output
+    forged = json.loads(paths["c.json"].read_text())
+    forged["claims"]["gdp"] *= 0.9
+    paths["c.json"].write_text(json.dumps(forged))
+    assert run("verify", paths["c.json"]).exit_code == 1
+
+
+def test_calibrate():
+    result = run("calibrate", "-m", "sphere:2", "--mu", 0.5, "--sensitivity", 0.1, "--json")
+    scales = json.loads(result.stdout)["mechanisms"]
+    assert scales["riemannian-gaussian"]["scale"] == pytest.approx(0.2, rel=0.05)
+    assert run("calibrate", "-m", "lorentz:10", "--mu", 0.5, "--sensitivity", 1).exit_code == 0
+    assert run("calibrate", "-m", "sphere:2", "--mu", 0.5, "-r", 0.5, "-n", 100).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["release", "missing.npy", "-m", "sphere:2", "-r", "0.5", "--mu", "1"],
+        ["release", "X", "-m", "sfere:2", "-r", "0.5", "--mu", "1"],
+        ["release", "X", "-m", "sphere:2", "-r", "nan", "--mu", "1"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "-1"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--epsilon", "1"],
+        ["release", "X", "-m", "spd-affine:3", "-r", "0.5", "--mu", "1"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--out", "/nonexistent/folder/x.npy"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--ledger", "missing.ledger"],
+        ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--mechanism", "magic"],
+        ["calibrate", "-m", "sphere:2", "--mu", "1"],
+        ["verify", "missing.json"],
+        ["ledger", "show", "missing.ledger"],
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(sphere_file, arguments):
+    result = run(*[sphere_file / "x.npy" if a == "X" else a for a in arguments])
+    assert result.exit_code == 2, result.output
+    assert len(result.output.strip().splitlines()) == 1, result.output
+    assert "Traceback" not in result.output
+
+
+def test_demo(tmp_path):
+    result = run("demo", "--output", tmp_path / "demo", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout[result.stdout.index("{") :])
+    assert summary["accuracy"]["private"] > summary["accuracy"]["non-private"] - 0.1
+    assert (tmp_path / "demo" / "report.html").exists()
+    assert run("verify", tmp_path / "demo" / "certificate-3.json").exit_code == 0

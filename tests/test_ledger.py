@@ -1,0 +1,237 @@
+"""The budget on disk: exact, atomic, shared, and aware of tampering."""
+
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import sqlite3
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+
+from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
+from curvedp.ledger import Ledger
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "study.ledger"
+
+
+def test_spending_composes_in_the_budgets_definition(path):
+    ledger = Ledger(path, GDP(1.0))
+    assert ledger.spent is None
+    assert ledger.remaining == GDP(1.0)
+    ledger.spend(GDP(0.6), "mean")
+    assert ledger.spent == GDP(0.6)
+    assert ledger.remaining.mu == pytest.approx(0.8, abs=1e-15)
+    with pytest.raises(BudgetExceeded, match="remains"):
+        ledger.spend(GDP(0.81), "too much")
+    assert [e.label for e in ledger.entries] == ["mean"]
+    ledger.spend(ledger.remaining, "the rest")  # what remains always fits
+    assert ledger.spent.mu <= 1.0 or Fraction(ledger.spent.mu) ** 2 - 1 < Fraction(1, 2**50)
+
+
+@pytest.mark.parametrize(
+    ("budget", "part", "times"),
+    [
+        (PureDP(1.0), PureDP(0.1), 9),  # ten times the double 0.1 is above 1, exactly
+        (PureDP(1.0), PureDP(0.125), 8),
+        (ZCDP(0.5), ZCDP(0.0625), 8),
+        (RenyiDP(8.0, 1.0), RenyiDP(8.0, 0.25), 4),
+        (GDP(1.0), GDP(0.25), 16),
+        (RaoDP(1.0), RaoDP(0.5), 4),
+        (ApproxDP(1.0, 2.0**-20), ApproxDP(0.25, 2.0**-22), 4),
+    ],
+)
+def test_sums_are_exact_rationals(path, budget, part, times):
+    ledger = Ledger(path, budget)
+    for number in range(times):
+        ledger.spend(part, f"part {number}")
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(part, "one too many")
+    assert len(ledger.entries) == times
+
+
+def test_other_definitions_are_converted_and_never_cheaper(path):
+    ledger = Ledger(path, GDP(2.0))
+    entry = ledger.spend(PureDP(1.0), "a pure release")
+    assert isinstance(entry.guarantee, GDP)
+    for eps in (0.0, 0.2, 0.9):
+        assert entry.guarantee.delta(eps) >= PureDP(1.0).delta(eps) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("budget", "wrong"),
+    [
+        (GDP(1.0), GDP(0.1, adjacency="add-remove")),
+        (RenyiDP(8.0, 1.0), RenyiDP(4.0, 0.1)),
+        (PureDP(1.0), GDP(0.1)),
+        (RaoDP(1.0), RaoDP(0.1, angle="hellinger")),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused(path, budget, wrong):
+    ledger = Ledger(path, budget)
+    with pytest.raises(ParameterError):
+        ledger.spend(wrong, "wrong")
+    assert ledger.spent is None
+
+
+def test_disjoint_groups_cost_the_dearest(path):
+    ledger = Ledger(path, PureDP(1.0))
+    for group in "abc":
+        ledger.spend(PureDP(0.5), f"class {group}", partition="classes", group=group)
+    assert ledger.spent == PureDP(0.5)
+    ledger.spend(PureDP(0.25), "class a again", partition="classes", group="a")
+    assert ledger.spent == PureDP(0.75)
+    ledger.spend(PureDP(0.25), "all together")
+    assert ledger.spent == PureDP(1.0)
+    assert ledger.remaining is None
+    ledger.spend(PureDP(0.25), "class b again", partition="classes", group="b")  # still below the dearest group
+    with pytest.raises(BudgetExceeded, match="nothing"):
+        ledger.spend(PureDP(0.001), "more")
+    with pytest.raises(ParameterError, match="together"):
+        ledger.spend(PureDP(0.1), "half", partition="classes")
+
+
+def test_reopening(path):
+    Ledger(path, GDP(1.0)).spend(GDP(0.5), "first")
+    assert Ledger(path).spent == GDP(0.5)
+    assert Ledger(path, GDP(1.0)).budget == GDP(1.0)
+    with pytest.raises(ParameterError, match="was started with"):
+        Ledger(path, GDP(3.0))
+
+
+def test_copies_spend_from_the_same_budget(path):
+    ledger = Ledger(path, PureDP(1.0))
+    for other in (copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger)), copy.copy(ledger)):
+        other.spend(PureDP(0.25), "through a copy")
+    assert ledger.spent == PureDP(0.75)
+
+
+def _spend_until_refused(path, count):
+    accepted = 0
+    for _ in range(count):
+        try:
+            Ledger(path).spend(PureDP(1 / 64), "worker")
+            accepted += 1
+        except BudgetExceeded:
+            pass
+    return accepted
+
+
+def test_threads_never_overspend(path):
+    Ledger(path, PureDP(0.5))
+    accepted = []
+    threads = [threading.Thread(target=lambda: accepted.append(_spend_until_refused(path, 12))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(accepted) == 32 == len(Ledger(path).entries)
+    assert Ledger(path).remaining is None
+
+
+def test_processes_never_overspend(path):
+    Ledger(path, PureDP(0.5))
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        accepted = pool.starmap(_spend_until_refused, [(path, 24)] * 2)
+    assert sum(accepted) == 32 == len(Ledger(path).entries)
+
+
+def _spend_forever(path, started):
+    ledger = Ledger(path)
+    started.set()
+    while True:
+        ledger.spend(GDP(1e-4), "until killed")
+
+
+def test_a_killed_process_leaves_a_ledger_that_holds(path):
+    ledger = Ledger(path, GDP(1.0))
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    process = context.Process(target=_spend_forever, args=(path, started))
+    process.start()
+    assert started.wait(60)
+    time.sleep(0.2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    before = len(ledger.entries)  # the chain is verified on every read
+    assert before > 0
+    ledger.spend(GDP(0.5), "after the crash")
+    assert len(ledger.entries) == before + 1
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        "UPDATE entries SET body = replace(body, '0.5', '0.1') WHERE number = 1",
+        "DELETE FROM entries WHERE number = 1",
+        "UPDATE entries SET number = 9 WHERE number = 2",
+        "UPDATE entries SET hash = 'x' WHERE number = 2",
+        "DELETE FROM entries WHERE number = 0",
+    ],
+)
+def test_tampering_is_detected_and_nothing_is_spent(path, tamper):
+    ledger = Ledger(path, GDP(2.0))
+    ledger.spend(GDP(0.5), "one")
+    ledger.spend(GDP(0.5), "two")
+    with sqlite3.connect(path) as connection:
+        connection.execute(tamper)
+    connection.close()
+    for use in (lambda: ledger.spend(GDP(0.1), "three"), lambda: ledger.spent, lambda: Ledger(path)):
+        with pytest.raises(LedgerCorrupted):
+            use()
+
+
+def test_a_file_that_is_no_ledger(path):
+    path.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(LedgerCorrupted):
+        Ledger(path, GDP(1.0))
+
+
+def test_the_head_changes_with_every_entry(path):
+    ledger = Ledger(path, GDP(1.0))
+    heads = {ledger.head}
+    for number in range(3):
+        ledger.spend(GDP(0.1), f"{number}")
+        heads.add(ledger.head)
+    assert len(heads) == 4
+
+
+def test_entries_are_plain_json_without_data(path):
+    Ledger(path, GDP(1.0)).spend(GDP(0.1), "mean")
+    connection = sqlite3.connect(path)
+    bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries")]
+    connection.close()
+    assert set(bodies[1]) == {"label", "guarantee", "partition", "group", "time"}
+
+
+def test_a_read_only_ledger_spends_nothing(path, monkeypatch):
+    ledger = Ledger(path, GDP(1.0))
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda p, **kw: real(f"file:{p}?mode=ro", uri=True, **kw))
+    with pytest.raises(CurvedpError, match="Nothing was spent"):
+        ledger.spend(GDP(0.1), "mean")
+    monkeypatch.undo()
+    assert ledger.spent is None
+
+
+@pytest.mark.parametrize("label", ["", None, 3])
+def test_an_entry_needs_a_label(path, label):
+    with pytest.raises(ParameterError, match="label"):
+        Ledger(path, GDP(1.0)).spend(GDP(0.1), label)
+
+
+def test_a_ledger_needs_a_budget_and_a_folder(path, tmp_path):
+    with pytest.raises(ParameterError, match="budget"):
+        Ledger(path)
+    with pytest.raises(ParameterError, match="folder"):
+        Ledger(tmp_path / "missing" / "x.ledger", GDP(1.0))
+    with pytest.raises(ParameterError, match="budget must be"):
+        Ledger(path, RaoDP(1.0, angle="hellinger"))
