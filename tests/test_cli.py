@@ -61,7 +61,9 @@ def test_the_whole_round(sphere_file):
     shown = run("ledger", "show", paths["b.ledger"], "--json")
     assert json.loads(shown.stdout)["entries"][0]["guarantee"]["mu"] == 0.6
     assert run("ledger", "show", paths["b.ledger"]).exit_code == 0
-    again = run("release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.9, "--ledger", paths["b.ledger"])
+    again = run(
+        "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.9, "--ledger", paths["b.ledger"]
+    )
     assert again.exit_code == 2
     assert "remains" in again.output
     forged = json.loads(paths["c.json"].read_text())

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import pytest
 
-from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
+from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 
@@ -72,12 +72,14 @@ def test_other_definitions_are_converted_and_never_cheaper(path):
         (GDP(1.0), GDP(0.1, adjacency="add-remove")),
         (RenyiDP(8.0, 1.0), RenyiDP(4.0, 0.1)),
         (PureDP(1.0), GDP(0.1)),
+        (GDP(1.0), ZCDP(0.1)),
+        (ApproxDP(1.0, 1e-6), GDP(0.1)),
         (RaoDP(1.0), RaoDP(0.1, angle="hellinger")),
     ],
 )
 def test_what_cannot_be_expressed_is_refused(path, budget, wrong):
     ledger = Ledger(path, budget)
-    with pytest.raises(ParameterError):
+    with pytest.raises((ParameterError, UnattainableGuarantee)):
         ledger.spend(wrong, "wrong")
     assert ledger.spent is None
 

@@ -224,7 +224,9 @@ def ledger_show(path: Path, json: JsonOption = False) -> None:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path("demo-output"),
+    output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path(
+        "demo-output"
+    ),
     json: JsonOption = False,
 ) -> None:
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""

@@ -31,7 +31,9 @@ RADIUS = 3.0
 def covariance_descriptors(images: np.ndarray) -> np.ndarray:
     """5×5 covariance matrices of pixel features of images with entries in [0, 1], shape (n, height, width)."""
     y, x = np.meshgrid(*(np.linspace(-1, 1, size) for size in images.shape[1:]), indexing="ij")
-    features = np.stack([images, np.gradient(images, axis=2), np.gradient(images, axis=1), x * images, y * images], axis=1)
+    features = np.stack(
+        [images, np.gradient(images, axis=2), np.gradient(images, axis=1), x * images, y * images], axis=1
+    )
     flat = features.reshape(len(images), 5, -1)
     flat = flat - flat.mean(axis=2, keepdims=True)
     # The grey levels are multiples of 1/16: rounding noise of that size keeps a blank image positive definite.
@@ -46,7 +48,9 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
     digits = load_digits()
     X, y = covariance_descriptors(digits.images / 16), digits.target
     train = np.arange(len(X)) % 4 != 3
-    console.print(f"{train.sum()} training images, {(~train).sum()} test images, {manifold}, public ball of radius {RADIUS}")
+    console.print(
+        f"{train.sum()} training images, {(~train).sum()} test images, {manifold}, public ball of radius {RADIUS}"
+    )
 
     ledger = Ledger(output / "digits.ledger", budget=GDP(mu))
     model = PrivateMDM(manifold, radius=RADIUS, center=CENTER, guarantee=GDP(mu), ledger=ledger).fit(X[train], y[train])
@@ -67,8 +71,13 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
     console.print(table)
 
     nearest = manifold.dist(np.stack(true_means)[None], X[~train][:, None]).argmin(axis=1)
-    accuracy = {"private": float(model.score(X[~train], y[~train])), "non-private": float(np.mean(nearest == y[~train]))}
-    console.print("accuracy of the nearest mean: " + ", ".join(f"{name} {100 * a:.1f}%" for name, a in accuracy.items()))
+    accuracy = {
+        "private": float(model.score(X[~train], y[~train])),
+        "non-private": float(np.mean(nearest == y[~train])),
+    }
+    console.print(
+        "accuracy of the nearest mean: " + ", ".join(f"{name} {100 * a:.1f}%" for name, a in accuracy.items())
+    )
     console.print(f"ledger: spent {ledger.spent}, remaining {ledger.remaining or 'nothing'}")
     accuracies = [(name, f"{100 * a:.1f}%") for name, a in accuracy.items()]
     write_report(
@@ -76,7 +85,14 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
         model.means_[0],
         model.certificates_[0],
         ledger,
-        tables=[("All ten digits", header, rows), ("Classification by the nearest mean", ("means", "accuracy"), accuracies)],
+        tables=[
+            ("All ten digits", header, rows),
+            ("Classification by the nearest mean", ("means", "accuracy"), accuracies),
+        ],
     )
     console.print(f"report, certificates and ledger in {output}/ — try: curvedp verify {output}/certificate-0.json")
-    return {"accuracy": accuracy, "distances": {row[0]: float(row[2]) for row in rows}, "report": str(output / "report.html")}
+    return {
+        "accuracy": accuracy,
+        "distances": {row[0]: float(row[2]) for row in rows},
+        "report": str(output / "report.html"),
+    }

@@ -220,14 +220,21 @@ def _guarantee(budget: Guarantee, cost: Cost, *, up: bool) -> Guarantee | None:
         return None
     values = _definition(budget).fields(cost, up)
     names = [f.name for f in dataclasses.fields(budget) if f.name not in ("order", "adjacency", "angle")]
-    return dataclasses.replace(budget, **dict(zip(names, values, strict=True)))
+    changes: dict[str, Any] = dict(zip(names, values, strict=True))
+    return dataclasses.replace(budget, **changes)
 
 
 def _in_definition(budget: Guarantee, guarantee: Guarantee) -> Guarantee:
     """The guarantee in the budget's own definition, never stronger than it is; refused where that is not possible."""
     if guarantee.adjacency != budget.adjacency:
-        raise ParameterError(f"the ledger counts {budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}")
-    charged = guarantee if type(guarantee) is type(budget) else convert(guarantee, type(budget))
+        raise ParameterError(
+            f"the ledger counts {budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
+        )
+    charged = guarantee
+    if type(guarantee) is not type(budget):
+        # Pure ε is (ε, δ) for every δ; other definitions have a whole curve, of which the caller must name a point.
+        pure = {"eps": guarantee.eps} if isinstance(budget, ApproxDP) and isinstance(guarantee, PureDP) else {}
+        charged = convert(guarantee, to=type(budget), order=getattr(budget, "order", None), **pure)
     for rule in ("order", "angle"):
         if getattr(charged, rule, None) != getattr(budget, rule, None):
             raise ParameterError(f"the ledger counts {rule}={getattr(budget, rule)!r}; {guarantee} has another")

@@ -133,7 +133,9 @@ def test_the_ledger_is_charged_before_the_draw_and_refuses(tmp_path):
         def random_bytes(self, n):
             raise RuntimeError("no entropy")
 
-    broken = PrivateFrechetMean(Sphere(2), 0.5, guarantee=GDP(0.6), ledger=ledger, source=Broken(np.random.default_rng()))
+    broken = PrivateFrechetMean(
+        Sphere(2), 0.5, guarantee=GDP(0.6), ledger=ledger, source=Broken(np.random.default_rng())
+    )
     with pytest.raises(RuntimeError):
         broken.fit(X)
     assert ledger.spent == GDP(0.6)  # paid first: a crash cannot leave a draw unpaid
@@ -260,9 +262,7 @@ _NOT_OURS = {
 }
 
 
-@parametrize_with_checks(
-    [PrivatePCA(radius=10.0)], expected_failed_checks=lambda estimator: _NOT_OURS
-)
+@parametrize_with_checks([PrivatePCA(radius=10.0)], expected_failed_checks=lambda estimator: _NOT_OURS)
 def test_pca_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

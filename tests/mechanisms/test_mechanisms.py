@@ -34,7 +34,10 @@ from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
 CURVED = [Sphere(1), Sphere(2), Sphere(20), Lorentz(2), PoincareBall(3), Euclidean(4), SPDLogEuclidean(2)]
 EVERYWHERE = [
-    *((manifold, None) for manifold in (Euclidean(3), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogCholesky(2))),
+    *(
+        (manifold, None)
+        for manifold in (Euclidean(3), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogCholesky(2))
+    ),
     *((manifold, 0.3) for manifold in (Sphere(3), Grassmann(4, 2), Rotations(3), KendallShapes(5), Stiefel(4, 2))),
 ]
 
@@ -97,7 +100,9 @@ def test_the_chart_stretches_where_curvature_is_positive():
         LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0))
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Euclidean(3), SPDLogEuclidean(2)])
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Euclidean(3), SPDLogEuclidean(2)]
+)
 def test_releases_sit_on_the_public_grid(manifold):
     mechanism = GaussianMechanism.calibrated(manifold, 0.05, GDP(1.0))
     release = mechanism.release(manifold.origin)
@@ -158,7 +163,9 @@ def test_certificates_verify_and_forgeries_do_not(mechanism):
     lies = [
         forged(claims={**claims, "gdp": claims["gdp"] * 0.99}),
         forged(claims={**claims, "curve": [[eps, delta * 0.99] for eps, delta in claims["curve"]]}),
-        forged(sensitivity=certificate.sensitivity * 1.01, parameters=dict(certificate.parameters, chart_sensitivity=None))
+        forged(
+            sensitivity=certificate.sensitivity * 1.01, parameters=dict(certificate.parameters, chart_sensitivity=None)
+        )
         if "base" in certificate.parameters
         else forged(sensitivity=certificate.sensitivity * 1.01),
         forged(numerics={**certificate.numerics, "tau": 1e-9}),

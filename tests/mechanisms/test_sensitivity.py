@@ -1,12 +1,12 @@
 """The sensitivity theorem of docs/sensitivity.md: attacked, compared with print, and shown to be nearly attained."""
 
 import math
-import sys
-from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+from benchmarks.sensitivity import search  # the attack is a study of its own, run here in a reduced form
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -23,8 +23,6 @@ from curvedp.geometry import (
 from curvedp.mechanisms import frechet_mean_sensitivity
 from curvedp.mechanisms.sensitivity import mean_chart_sensitivity, mean_gradient_sensitivity
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the attack is a study of its own, run here in a reduced form
-
 
 @pytest.mark.parametrize(
     ("manifold", "radius"),
@@ -38,10 +36,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the attack is a study of i
     ],
 )
 def test_no_attack_exceeds_the_bound(manifold, radius):
-    import jax
-
-    from benchmarks.sensitivity import search
-
     with jax.enable_x64(True):
         found = search(manifold, radius, n=4, starts=6, steps=60)
     bound = frechet_mean_sensitivity(manifold, radius, n=4)

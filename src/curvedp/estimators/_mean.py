@@ -53,7 +53,9 @@ def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
     if records.ndim != 1 + len(manifold.point_shape) or records.shape[1:] != manifold.point_shape:
         raise ParameterError(f"X has shape {records.shape}; {manifold!r} needs (n, {_listed(manifold.point_shape)})")
     if len(records) < least:
-        raise ParameterError(f"X has {len(records)} records; at least {least} are needed for a mean that can be private")
+        raise ParameterError(
+            f"X has {len(records)} records; at least {least} are needed for a mean that can be private"
+        )
     return records
 
 

@@ -54,7 +54,9 @@ class PrivateMDM(ClassifierMixin, BaseEstimator):
         records = check_records(self.manifold, X)
         labels = np.asarray(y)
         if labels.shape != (len(records),):
-            raise ParameterError(f"y has shape {labels.shape}; there must be one label for each of {len(records)} records")
+            raise ParameterError(
+                f"y has shape {labels.shape}; there must be one label for each of {len(records)} records"
+            )
         classes, sizes = np.unique(labels, return_counts=True)
         if sizes.min() < 2:
             raise ParameterError(f"class {classes[sizes.argmin()]!r} has one record; each class needs at least 2")

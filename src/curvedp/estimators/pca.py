@@ -114,7 +114,9 @@ def _clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
     unit = rows / np.where(largest > 0, largest, 1.0)
     length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
-        clipped: np.ndarray = np.where(length <= radius, rows, unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius)
+        clipped: np.ndarray = np.where(
+            length <= radius, rows, unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
+        )
     return clipped
 
 

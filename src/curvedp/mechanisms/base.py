@@ -120,7 +120,9 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
     array = np.asarray(point, dtype=np.float64)
     if array.shape != manifold.point_shape:
-        raise ParameterError(f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}")
+        raise ParameterError(
+            f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"
+        )
     if not np.all(np.isfinite(array)) or not float(manifold.residual(array)) <= 1e-6:
         raise ParameterError(f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project")
     return np.asarray(manifold.project(array))

@@ -42,7 +42,9 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     """The mechanism that the certificate describes, validated anew."""
     manifold, sensitivity = parse_manifold(certificate.manifold), certificate.sensitivity
     parameters = dict(certificate.parameters)
-    kinds = {kind.name: kind for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism)}
+    kinds = {
+        kind.name: kind for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism)
+    }
     if certificate.mechanism not in kinds:
         raise ParameterError(f"unknown mechanism {certificate.mechanism!r}; known: {', '.join(kinds)}")
     if "base" in parameters:

@@ -12,7 +12,15 @@ from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLog
 from curvedp.mechanisms.base import Mechanism
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["Cloud", "budget_figure", "error_figure", "noise_figure", "profile_figure", "simulate_cloud", "tradeoff_figure"]
+__all__ = [
+    "Cloud",
+    "budget_figure",
+    "error_figure",
+    "noise_figure",
+    "profile_figure",
+    "simulate_cloud",
+    "tradeoff_figure",
+]
 
 INK, ACCENT, SOFT, WARM = "#1d2b3a", "#0b6e99", "#9ec9d9", "#d1603d"
 _SPD = (SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein)
@@ -112,7 +120,9 @@ def _on_sphere(value: np.ndarray, points: np.ndarray) -> Figure:
     axes.add_patch(Circle((0, 0), 1, facecolor="#f3f7f9", edgecolor=INK, lw=1))
     for latitude in np.radians(np.arange(-75, 90, 15)):
         t = np.linspace(0, 2 * np.pi, 361)
-        ring = np.stack([np.cos(latitude) * np.cos(t), np.cos(latitude) * np.sin(t), np.full_like(t, np.sin(latitude))], -1)
+        ring = np.stack(
+            [np.cos(latitude) * np.cos(t), np.cos(latitude) * np.sin(t), np.full_like(t, np.sin(latitude))], -1
+        )
         _hidden_line(axes, ring @ frame.T)
     for longitude in np.radians(np.arange(0, 180, 15)):
         t = np.linspace(0, 2 * np.pi, 361)
@@ -152,7 +162,9 @@ def _ellipses(value: np.ndarray, points: np.ndarray) -> Figure:
 def _ellipse(matrix: np.ndarray, **style: object) -> Ellipse:
     values, vectors = np.linalg.eigh(matrix[:2, :2])
     width, height = 2 * np.sqrt(values)
-    return Ellipse((0, 0), width, height, angle=np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])), fill=False, **style)
+    return Ellipse(
+        (0, 0), width, height, angle=np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])), fill=False, **style
+    )
 
 
 def _share(spent: Guarantee, budget: Guarantee) -> float:

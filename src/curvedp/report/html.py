@@ -53,12 +53,22 @@ def write_report(
     """Write the page. `tables` are further (title, header, rows) to show, such as a comparison made for a demonstration."""
     mechanism = rebuild_mechanism(certificate)
     statistic = certificate.statistic
-    ball = (np.asarray(statistic["center"]), float(statistic["radius"])) if statistic.get("name") == "Fréchet mean" else None
+    ball = (
+        (np.asarray(statistic["center"]), float(statistic["radius"]))
+        if statistic.get("name") == "Fréchet mean"
+        else None
+    )
     cloud = figures.simulate_cloud(mechanism, value, ball)
     pictures = [
-        (figures.noise_figure(mechanism.manifold, value, cloud), "Orange: the release. Blue: what else could have come out."),
+        (
+            figures.noise_figure(mechanism.manifold, value, cloud),
+            "Orange: the release. Blue: what else could have come out.",
+        ),
         (figures.error_figure(cloud), "Simulated from public parameters; the data are not used."),
-        (figures.profile_figure(mechanism), "The probability budget δ left over at each privacy loss ε; lower is better."),
+        (
+            figures.profile_figure(mechanism),
+            "The probability budget δ left over at each privacy loss ε; lower is better.",
+        ),
         (figures.tradeoff_figure(mechanism), "The best attacker's errors; nearer to the dotted line is better."),
     ]
     if ledger is not None:
@@ -68,7 +78,9 @@ def write_report(
         title=f"Private {escape(str(statistic.get('name', 'statistic')))} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
         explanation=escape(_explanation(certificate, float(cloud.distances.mean()))),
-        pictures="".join(f"<figure>{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>" for figure, text in pictures),
+        pictures="".join(
+            f"<figure>{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>" for figure, text in pictures
+        ),
         value=escape(np.array2string(value, precision=8, threshold=400)),
         extra="".join(f"<h2>{escape(title)}</h2>{_table(header, rows)}" for title, header, rows in tables),
         claims=_table(("definition", "value"), _claims(certificate)),
@@ -92,7 +104,12 @@ def _explanation(certificate: Certificate, error: float) -> str:
 
 def _claims(certificate: Certificate) -> list[tuple[str, str]]:
     claims = certificate.claims
-    named = [("Gaussian DP, μ", claims.gdp), ("pure DP, ε", claims.pure), ("zCDP, ρ", claims.zcdp), ("Rao DP, θ", claims.rao)]
+    named = [
+        ("Gaussian DP, μ", claims.gdp),
+        ("pure DP, ε", claims.pure),
+        ("zCDP, ρ", claims.zcdp),
+        ("Rao DP, θ", claims.rao),
+    ]
     rows = [(name, "none" if value is None else f"{value:.6g}") for name, value in named]
     return rows + [(f"δ at ε = {eps:g}", f"{delta:.4g}") for eps, delta in claims.curve]
 
@@ -115,7 +132,9 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f'<td class="number">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="number">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
