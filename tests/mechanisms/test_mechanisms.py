@@ -79,7 +79,7 @@ def test_the_hyperbolic_floor_names_itself_and_the_way_out():
 
 def test_laplace_names_the_limit_of_its_existence():
     with pytest.raises(NotIntegrable, match=r"0\.25"):
-        LaplaceMechanism(Lorentz(5), 0.1, 0.5).profile
+        LaplaceMechanism(Lorentz(5), 0.1, 0.5).profile.delta(0.1)
 
 
 @pytest.mark.parametrize(("manifold", "radius"), EVERYWHERE)

@@ -27,7 +27,8 @@ grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)) } figure { margin: 0
 figcaption { font-size: .88rem; color: #51606e } table { border-collapse: collapse; font-size: .92rem }
 td, th { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #e3e9ed }
 pre { background: #f3f7f9; padding: .8rem; overflow-x: auto; font-size: .82rem }
-.number { font-variant-numeric: tabular-nums } .badge { background: #0b6e99; color: #fff; border-radius: .3rem; padding: .1rem .5rem }
+.number { font-variant-numeric: tabular-nums }
+.badge { background: #0b6e99; color: #fff; border-radius: .3rem; padding: .1rem .5rem }
 </style></head><body>
 <h1>$title</h1><p><span class="badge">$guarantee</span></p>
 <p class="lead">$explanation</p>
