@@ -147,4 +147,4 @@ def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
 
 
 def _length(xp: Any, parts: Sequence[Array]) -> Array:
-    return euclidean_norm(xp, xp.stack(list(parts), axis=-1))
+    return euclidean_norm(xp, xp.stack(xp.broadcast_arrays(*parts), axis=-1))
