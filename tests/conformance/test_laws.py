@@ -7,10 +7,10 @@ sampler. Every check of the sampler is paired with a wrong law that the same che
 from dataclasses import replace
 from functools import cache
 
-import goodness
 import numpy as np
 import pytest
 
+import goodness
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,

@@ -29,7 +29,7 @@ _RAISE = 2.0**-30
 
 
 class TangentHat:
-    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum.
+    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum, low finite.
 
     `width` is any positive length to start the search for knots with.
     """

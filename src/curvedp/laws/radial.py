@@ -126,8 +126,8 @@ class RadialLaw:
 
     @cached_property
     def reach(self) -> float:
-        """A radius that no draw is expected to pass: the density has fallen there by 2^-53 from its peak."""
-        return self.table.radius_where_fallen(53 * math.log(2.0))
+        """The radius where the density has fallen by 2^-40 from its peak: one draw in about 10^12 is farther out."""
+        return self.table.radius_where_fallen(40 * math.log(2.0))
 
     @cached_property
     def log_normalizer(self) -> float:

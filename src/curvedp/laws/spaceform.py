@@ -26,15 +26,6 @@ from curvedp.laws.radial import Kind, RadialLaw, radial_law
 
 __all__ = ["SpaceForm", "curvature_of", "space_form"]
 
-# How far double-precision coordinates reach. Lorentz coordinates are e^r, squared in the lift; in the ball 1 − |x| = 2e^-r
-# must stay above half an ulp of 1; eigenvalues are e^r (log-Cholesky: the square of a diagonal entry e^r).
-_LARGEST_RADIUS: dict[type[Manifold], float] = {
-    Lorentz: 350.0,
-    PoincareBall: 36.0,
-    SPDAffineInvariant: 700.0,
-    SPDLogCholesky: 350.0,
-    SPDLogEuclidean: 700.0,
-}
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
 _BOOST_LIMIT = 32.0
@@ -53,6 +44,25 @@ def curvature_of(manifold: Manifold) -> int | None:
             return 0
         case _:
             return None
+
+
+def _largest_radius(manifold: Manifold) -> float:
+    """How far from the origin double-precision coordinates reach."""
+    match manifold:
+        case Lorentz():
+            return 350.0  # coordinates e^r, squared in the lift
+        case PoincareBall():
+            return 36.0  # 1 − |x| = 2e^-r, above half an ulp of 1
+        case SPDLogEuclidean(m=1) | SPDAffineInvariant(m=1):
+            return 700.0  # e^r
+        case SPDLogCholesky(m=1):
+            return 350.0  # (e^r)²
+        case SPDLogEuclidean():
+            return 25.0  # eigenvalues a factor e^{√2·r} apart; 2^52 = e^36 and the small ones are lost
+        case SPDLogCholesky():
+            return 18.0  # diagonals of L a factor e^r apart, squared in LLᵀ
+        case _:
+            return math.inf
 
 
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
@@ -97,15 +107,11 @@ class SpaceForm:
 
     def check_representable(self) -> None:
         """Refuses parameters whose draws double-precision coordinates cannot hold; the rule reads no data."""
-        limit = _LARGEST_RADIUS.get(type(self.manifold), math.inf)
-        if limit == math.inf:
-            return
-        radius = self.radial.reach
-        if radius > limit:
-            ball_only = isinstance(self.manifold, PoincareBall) and radius <= _LARGEST_RADIUS[Lorentz]
-            other = "Lorentz, or " if ball_only else ""
+        limit = _largest_radius(self.manifold)
+        if self.radial.reach > limit:
+            other = "Lorentz, or " if isinstance(self.manifold, PoincareBall) else ""
             raise ParameterError(
-                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {radius:.4g}, "
+                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {self.radial.reach:.4g}, "
                 f"but its double-precision coordinates hold {limit:g}; use {other}a smaller scale"
             )
 

@@ -1,0 +1,247 @@
+"""The Riemannian Gaussian against integrals that share nothing with it, at its extremes, and with its factors left out."""
+
+import math
+from unittest import mock
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import erf
+
+import goodness
+from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+)
+from curvedp.laws import RiemannianGaussian, TangentGaussian
+from curvedp.laws.logconcave import TangentHat
+
+SPACES = {Euclidean: (mpmath.mpf, mpmath.inf), Sphere: (mpmath.sin, mpmath.pi), Lorentz: (mpmath.sinh, mpmath.inf)}
+
+
+def by_mpmath(manifold, scale, upto=None, order=0):
+    """∫₀^upto r^order·exp(−r²/2σ²)·sn(r)^{d−1} dr with 30 digits, split around the bulk."""
+    sn, end = SPACES[type(manifold)]
+    with mpmath.workdps(30):
+        s, k = mpmath.mpf(scale), manifold.dim - 1
+        top = mpmath.mpf(upto) if upto is not None else min(end, 60 * s + 2 * k * s * s + 4 * s * mpmath.sqrt(k))
+        cuts = [top * i / 24 for i in range(25)]
+        return mpmath.quad(lambda r: r**order * mpmath.exp(-((r / s) ** 2) / 2) * sn(r) ** k, cuts)
+
+
+CASES = [(Euclidean(3), 0.7), (Sphere(1), 2.0), (Sphere(2), 0.1), (Sphere(3), 5.0), (Sphere(20), 0.5)]
+CASES += [(Lorentz(1), 1.0), (Lorentz(2), 0.05), (Lorentz(3), 2.0), (Lorentz(12), 1.0)]
+
+
+@pytest.mark.parametrize(("manifold", "scale"), CASES)
+def test_radial_law_against_high_precision(manifold, scale):
+    law = RiemannianGaussian(manifold, scale)
+    mass = by_mpmath(manifold, scale)
+    area = 2 * mpmath.pi ** (mpmath.mpf(manifold.dim) / 2) / mpmath.gamma(mpmath.mpf(manifold.dim) / 2)
+    assert law.log_normalizer == pytest.approx(float(mpmath.log(mass * area)), rel=1e-12, abs=1e-12)
+    for fraction in (0.2, 0.8, 1.0, 1.5):
+        r = fraction * law.mean_radius
+        if r < manifold.injectivity_radius:
+            expected = float(by_mpmath(manifold, scale, upto=r) / mass)
+            assert float(law.radial_cdf(r)) == pytest.approx(expected, rel=1e-11)
+    assert law.mean_radius == pytest.approx(float(by_mpmath(manifold, scale, order=1) / mass), rel=1e-11)
+    assert law.mean_square_radius == pytest.approx(float(by_mpmath(manifold, scale, order=2) / mass), rel=1e-11)
+
+
+def test_circle_in_closed_form():
+    r = np.linspace(0, math.pi, 50)
+    for scale in (0.01, 1.0, 30.0):
+        expected = erf(r / (math.sqrt(2) * scale)) / erf(math.pi / (math.sqrt(2) * scale))
+        np.testing.assert_allclose(RiemannianGaussian(Sphere(1), scale).radial_cdf(r), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 10_000])
+@pytest.mark.parametrize("scale", [1e3, 1e200])
+def test_wide_on_the_sphere_is_uniform(dim, scale):
+    """(1 − cos r)/2 ~ Beta(d/2, d/2) under the uniform law; σ = 1e3 differs from it by (π/σ)² at most."""
+    law, r = RiemannianGaussian(Sphere(dim), scale), np.linspace(0.01, 3.13, 200)
+    expected = stats.beta(dim / 2, dim / 2).cdf(np.sin(r / 2) ** 2)
+    np.testing.assert_allclose(law.radial_cdf(r), expected, atol=2e-5 if scale < 1e6 else 1e-10)
+    x = law.sample(np.random.default_rng(0), goodness.off_origin(law.manifold), 2000)
+    assert goodness.accepts(
+        goodness.ks(x[:, 0], lambda c: stats.beta(dim / 2, dim / 2).cdf((1 + np.clip(c, -1, 1)) / 2))
+    )
+
+
+@pytest.mark.parametrize("manifold", [Sphere(10_000), Lorentz(10_000), PoincareBall(10_000), Euclidean(10_000)])
+@pytest.mark.parametrize("scale", [1e-6, 1e-2])
+def test_ten_thousand_dimensions(manifold, scale):
+    law, center = RiemannianGaussian(manifold, scale), manifold.origin
+    x = law.sample(np.random.default_rng(1), center, 150)
+    r = manifold.dist(center, x)
+    assert goodness.accepts(goodness.ks(r, law.radial_cdf))
+    assert goodness.rejects(goodness.ks(r, RiemannianGaussian(manifold, 1.05 * scale).radial_cdf))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(3), PoincareBall(2)])
+def test_from_tiny_to_large_scales(manifold, scale):
+    law, center = RiemannianGaussian(manifold, scale), manifold.origin
+    x = law.sample(np.random.default_rng(2), center, 20_000)
+    assert goodness.accepts(goodness.ks(manifold.dist(center, x), law.radial_cdf))
+
+
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), Sphere(6), Lorentz(2), Lorentz(6), PoincareBall(3), SPDAffineInvariant(2)]
+)
+def test_a_missing_volume_factor_is_rejected(manifold):
+    """exp_p of a tangent Gaussian leaves out sin(r)/r or sinh(r)/r: the commonest wrong sampler of this law."""
+    scale, center = 0.7, goodness.off_origin(manifold)
+    law, tangent = RiemannianGaussian(manifold, scale), TangentGaussian(manifold, scale)
+    rng = np.random.default_rng(3)
+    r = manifold.dist(center, law.sample(rng, center, 100_000))
+    assert goodness.accepts(goodness.ks(r, law.radial_cdf))
+    assert goodness.rejects(goodness.ks(r, tangent.radial_cdf))
+    wrong = manifold.exp(center, tangent.sample(rng, center, 100_000))
+    assert goodness.rejects(goodness.ks(manifold.dist(center, wrong), law.radial_cdf))
+
+
+def test_density_integrates_to_one_over_the_sphere():
+    """Over longitude and latitude about the pole, for a footpoint elsewhere."""
+    law, center = RiemannianGaussian(Sphere(2), 0.4), goodness.off_origin(Sphere(2))
+    node, weight = np.polynomial.legendre.leggauss(200)
+    angle = 2 * np.pi * np.arange(400) / 400
+    height, turn = np.meshgrid(node, angle, indexing="ij")
+    ring = np.sqrt(1 - height**2)
+    x = np.stack([height, ring * np.cos(turn), ring * np.sin(turn)], axis=-1)
+    total = np.sum(np.exp(law.log_prob(x, center)) * weight[:, None]) * 2 * np.pi / 400
+    assert total == pytest.approx(1.0, abs=1e-6)  # log_prob has a cusp at the cut locus
+
+
+def test_density_integrates_to_one_over_the_disc():
+    law, center = RiemannianGaussian(PoincareBall(2), 0.5), goodness.off_origin(PoincareBall(2))
+    node, weight = np.polynomial.legendre.leggauss(400)
+    radius, turn = np.meshgrid((1 + node) / 2, 2 * np.pi * np.arange(400) / 400, indexing="ij")
+    w = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=-1)
+    volume = 4 / (1 - radius**2) ** 2 * radius * weight[:, None] / 2 * 2 * np.pi / 400
+    assert np.sum(np.exp(law.log_prob(w, center)) * volume) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("manifold", [SPDAffineInvariant(2), SPDLogEuclidean(2), SPDLogCholesky(2)])
+def test_density_integrates_to_one_over_spd_matrices(manifold):
+    """In the chart X = LLᵀ, L = [[eᵃ, 0], [b, eᶜ]]: the volume form is √det of the metric pulled back by differences."""
+    law = RiemannianGaussian(manifold, 0.25)
+    center = np.array([[1.2, 0.3], [0.3, 0.8]])
+    axis = np.linspace(-1.6, 1.6, 41)
+    chart = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
+
+    def point(u):
+        lower = np.zeros((*u.shape[:-1], 2, 2))
+        lower[..., 0, 0], lower[..., 1, 0], lower[..., 1, 1] = np.exp(u[..., 0]), u[..., 1], np.exp(u[..., 2])
+        return lower @ np.swapaxes(lower, -1, -2)
+
+    x, step = point(chart), 1e-5
+    columns = [(point(chart + e) - point(chart - e)) / (2 * step) for e in step * np.eye(3)]
+    frame = np.stack([manifold.to_coordinates(x, v) for v in columns], axis=-1)
+    total = np.sum(np.exp(law.log_prob(x, center)) * np.abs(np.linalg.det(frame))) * (axis[1] - axis[0]) ** 3
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+def test_product_density_and_marginals():
+    manifold = Product(Sphere(2), Lorentz(2))
+    law, center = RiemannianGaussian(manifold, 0.5), goodness.off_origin(manifold)
+    x = law.sample(np.random.default_rng(5), center, 100_000)
+    parts = [RiemannianGaussian(factor, 0.5) for factor in manifold.factors]
+    pieces = list(zip(parts, manifold.split(x), manifold.split(center), strict=True))
+    np.testing.assert_allclose(law.log_prob(x[:9], center), sum(p.log_prob(y[:9], c) for p, y, c in pieces), rtol=1e-12)
+    for part, y, c in pieces:
+        assert goodness.accepts(goodness.ks(part.manifold.dist(c, y), part.radial_cdf))
+    radii = [part.manifold.dist(c, y) for part, y, c in pieces]
+    assert abs(stats.spearmanr(*radii).statistic) < 4 / math.sqrt(100_000)
+
+
+@pytest.mark.parametrize("dims", [(2, 5), (1, 1), (50, 2), (1, 9999)])
+def test_product_radius_against_the_chi_law(dims):
+    total, root = sum(dims), math.sqrt(sum(dims))
+    r = np.linspace(max(0.0, root - 7), root + 7, 500)
+    law = RiemannianGaussian(Product(*map(Euclidean, dims)), 1.0)
+    np.testing.assert_allclose(law.radial_cdf(r), stats.chi(total).cdf(r), atol=2e-6)
+
+
+def test_draws_that_coordinates_cannot_hold_are_refused():
+    """Public parameters alone decide: distances concentrate at (d−1)σ²."""
+    rng = np.random.default_rng(6)
+    with pytest.raises(ParameterError, match=r"reaches distances of 5.* hold 36; use Lorentz"):
+        RiemannianGaussian(PoincareBall(10), 2.0).sample(rng, np.zeros(10), 5)
+    with pytest.raises(ParameterError, match="hold 350; use a smaller scale"):
+        RiemannianGaussian(Lorentz(10), 20.0).sample(rng, Lorentz(10).origin, 5)
+    with pytest.raises(ParameterError, match="hold 25"):
+        RiemannianGaussian(SPDLogEuclidean(3), 5.0).sample(rng, np.eye(3), 5)
+    with pytest.raises(ParameterError, match="hold 700"):
+        RiemannianGaussian(SPDAffineInvariant(1), 1e3).sample(rng, np.eye(1), 5)
+    with pytest.raises(ParameterError, match="beyond double precision"):
+        RiemannianGaussian(Lorentz(3), 1e200)
+    ball = PoincareBall(2)
+    far = ball.exp(ball.origin, np.array([14.0, 3.0]))
+    x = RiemannianGaussian(ball, 2.9).sample(rng, far, 20_000)  # beyond the last float the ball keeps points inside
+    assert np.max(ball.residual(x)) == 0
+    assert np.all(np.isfinite(ball.dist(ball.origin, x)))
+
+
+def test_a_centre_far_out_on_the_hyperboloid():
+    manifold = Lorentz(3)
+    law, center = RiemannianGaussian(manifold, 0.8), goodness.off_origin(manifold, 25.0)
+    x = law.sample(np.random.default_rng(7), center, 50_000)
+    assert goodness.accepts(goodness.ks(manifold.dist(center, x), law.radial_cdf))
+    z = manifold.to_coordinates(center, manifold.log(center, x))
+    assert goodness.accepts(min(goodness.mean_zero(z), goodness.directions(z)))
+
+
+@pytest.mark.parametrize(
+    "manifold", [Stiefel(4, 2), Grassmann(4, 2), Rotations(3), KendallShapes(4), SPDBuresWasserstein(2)]
+)
+def test_manifolds_without_an_exact_sampler_name_the_alternative(manifold):
+    with pytest.raises(ParameterError, match="TangentGaussian.*LogGaussianMechanism"):
+        RiemannianGaussian(manifold, 1.0)
+    with pytest.raises(ParameterError, match="TangentGaussian"):
+        RiemannianGaussian(Product(Sphere(2), manifold), 1.0)
+
+
+class TestHat:
+    """The rejection loop raises when its hat is wrong, whatever the way it is wrong."""
+
+    def hat(self, g, slope):
+        return TangentHat(g, slope, -30.0, math.inf, 1.0)
+
+    def test_the_right_hat_serves(self):
+        t = self.hat(lambda t: -t * t / 2, lambda t: -t).draw(np.random.default_rng(0), 100_000)
+        assert goodness.accepts(goodness.ks(t, stats.norm.cdf))
+
+    @pytest.mark.parametrize(
+        ("g", "slope"),
+        [
+            (lambda t: -t * t / 2, lambda t: -1.2 * t),  # tangents too steep
+            (
+                lambda t: -(np.abs(t) ** 0.5),
+                lambda t: -0.5 * np.sign(t) * np.maximum(np.abs(t), 1e-9) ** -0.5,
+            ),  # convex tails
+            (lambda t: -t * t / 2 * np.where(t > 1, np.nan, 1), lambda t: -t),  # not a number
+        ],
+    )
+    def test_a_wrong_hat_raises(self, g, slope):
+        with pytest.raises((EnvelopeViolation, ValueError)):
+            self.hat(g, slope).draw(np.random.default_rng(0), 100_000)
+
+    def test_a_swapped_hat_raises(self):
+        """The hat of one law with the density of another: pyRiemann's 2×2 sampler had its two envelopes swapped."""
+        narrow, wide = (self.hat(lambda t, s=s: -((t / s) ** 2) / 2, lambda t, s=s: -t / s**2) for s in (1.0, 1.1))
+        with mock.patch.object(narrow, "_g", wide._g), pytest.raises(EnvelopeViolation, match="log f − hat"):
+            narrow.draw(np.random.default_rng(0), 100_000)
