@@ -11,6 +11,7 @@ from curvedp.privacy.constant_curvature import (
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
 from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "GDP",
@@ -31,4 +32,6 @@ __all__ = [
     "gaussian_profile",
     "guarantee_from_dict",
     "laplace_profile",
+    "subsampled_gaussian",
+    "subsampled_noise_multiplier",
 ]

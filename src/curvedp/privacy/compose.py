@@ -39,7 +39,7 @@ from curvedp.privacy.guarantees import (
     common_adjacency,
     guarantee_from_dict,
 )
-from curvedp.privacy.pld import LossDistribution, discretise
+from curvedp.privacy.pld import LONGEST, LossDistribution, discretise
 from curvedp.privacy.rao import hellinger_compose
 
 __all__ = ["Composition", "compose", "compose_profiles"]
@@ -77,20 +77,10 @@ class Composition(Guarantee):
     @functools.cached_property
     def _curve(self) -> tuple[float, Array]:
         """(w, δ at 0, w, 2w, …)."""
-        whole = functools.reduce(
-            LossDistribution.compose,
-            (_loss(part).power(count) for part, count in zip(self.parts, self.counts, strict=True)),
-        )
-        return 2.0**whole.level, whole.profile()
+        return _curve(self.parts, self.counts, LONGEST)
 
     def _delta(self, eps: Array) -> Any:
-        width, delta = self._curve
-        # Linear in e^ε between the grid's values: this is the discrete pair's own profile, not an approximation.
-        position = np.minimum(eps, (len(delta) - 1) * width) / width
-        left = np.minimum(position.astype(np.int64), max(len(delta) - 2, 0))
-        right = np.minimum(left + 1, len(delta) - 1)
-        share = np.clip(np.expm1((position - left) * width) / math.expm1(width), 0.0, 1.0)
-        return np.minimum(up(delta[left] * (1 - share) + delta[right] * share, 1e-15), 1.0)
+        return _interpolated(*self._curve, eps)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "parts": [part.to_dict() for part in self.parts], "counts": list(self.counts)}
@@ -167,6 +157,25 @@ def _factors(parts: Iterable[Guarantee]) -> Iterable[tuple[Guarantee, int]]:
             yield from zip(part.parts, part.counts, strict=True)
         else:
             yield part, 1
+
+
+def _curve(parts: tuple[Guarantee, ...], counts: tuple[int, ...], longest: int) -> tuple[float, Array]:
+    whole: LossDistribution | None = None
+    for part, count in zip(parts, counts, strict=True):
+        factor = _loss(part).power(count, longest)
+        whole = factor if whole is None else whole.compose(factor, longest)
+    assert whole is not None
+    return 2.0**whole.level, whole.profile()
+
+
+def _interpolated(width: float, delta: Array, eps: Array) -> Array:
+    """δ(ε), linear in e^ε between the grid's values: this is the discrete pair's own profile, not an approximation."""
+    position = np.minimum(eps, (len(delta) - 1) * width) / width
+    left = np.minimum(position.astype(np.int64), max(len(delta) - 2, 0))
+    right = np.minimum(left + 1, len(delta) - 1)
+    share = np.clip(np.expm1((position - left) * width) / math.expm1(width), 0.0, 1.0)
+    value: Array = np.minimum(up(delta[left] * (1 - share) + delta[right] * share, 1e-15), 1.0)
+    return value
 
 
 def _loss(part: Guarantee) -> LossDistribution:

@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 BITS = 224  # the unit of mass is 2^-224, 4e-68
 _WORK = 320  # constants are known to 2^-320
 _TRIM = 1 << (BITS - 150)  # mass 2^-150 = 7e-46 may go to infinity at each trimming
-_LONGEST = 32768  # bins of a factor before it is coarsened: the error is about (range/bins)² relative to the variance
+LONGEST = 16384  # bins of a factor before it is coarsened: the error is about (range/bins)² relative to the variance
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class LossDistribution:
     masses: tuple[int, ...]
     infinite: int
 
-    def compose(self, other: "LossDistribution") -> "LossDistribution":
+    def compose(self, other: "LossDistribution", longest: int = LONGEST) -> "LossDistribution":
         """The loss distribution of both mechanisms, also if the second one adapts (Zhu, Dong and Wang 2022, Thm 10)."""
         a, b = self, other
-        while a.level != b.level or len(a.masses) + len(b.masses) > 2 * _LONGEST:
+        while a.level != b.level or len(a.masses) + len(b.masses) > 2 * longest:
             if a.level <= b.level:
                 a, b = a.coarser(), (b.coarser() if a.level == b.level else b)
             else:
@@ -60,17 +60,17 @@ class LossDistribution:
         infinite = _shift_up(a.infinite * (sum(b.masses) + b.infinite)) + _shift_up(b.infinite * sum(a.masses))
         return _trimmed(a.level, a.low + b.low, product, infinite)
 
-    def power(self, count: int) -> "LossDistribution":
+    def power(self, count: int, longest: int = LONGEST) -> "LossDistribution":
         """`count` copies together, by repeated squaring."""
         result, square = None, self
         while True:
             if count & 1:
-                result = square if result is None else result.compose(square)
+                result = square if result is None else result.compose(square, longest)
             count >>= 1
             if not count:
                 assert result is not None
                 return result
-            square = square.compose(square)
+            square = square.compose(square, longest)
 
     def coarser(self) -> "LossDistribution":
         """The same on every second loss: a mass p in between becomes p/(1+r) below and pr/(1+r) above, which keeps
