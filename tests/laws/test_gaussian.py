@@ -209,7 +209,7 @@ def test_a_centre_far_out_on_the_hyperboloid():
     "manifold", [Stiefel(4, 2), Grassmann(4, 2), Rotations(3), KendallShapes(4), SPDBuresWasserstein(2)]
 )
 def test_manifolds_without_an_exact_sampler_name_the_alternative(manifold):
-    with pytest.raises(ParameterError, match="TangentGaussian.*LogGaussianMechanism"):
+    with pytest.raises(ParameterError, match=r"TangentGaussian.*LogGaussianMechanism"):
         RiemannianGaussian(manifold, 1.0)
     with pytest.raises(ParameterError, match="TangentGaussian"):
         RiemannianGaussian(Product(Sphere(2), manifold), 1.0)

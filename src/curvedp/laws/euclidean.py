@@ -52,7 +52,8 @@ class _SphericalLaw(ABC):
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density at x."""
         r = np.linalg.norm(np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64), axis=-1)
-        return np.asarray(-((r / self._unit) ** self._power) - self.log_normalizer)
+        with np.errstate(over="ignore", under="ignore"):  # a density of 0, a weight of 1
+            return np.asarray(-((r / self._unit) ** self._power) - self.log_normalizer)
 
     @property
     def log_normalizer(self) -> float:
@@ -62,8 +63,7 @@ class _SphericalLaw(ABC):
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(‖x − center‖ ≤ r)."""
-        ratio = np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit
-        return np.asarray(gammainc(self.dim / self._power, ratio**self._power))
+        return _power_cdf(self.dim, self._power, np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit)
 
     def moment(self, order: float) -> float:
         """E‖x − center‖^order."""
@@ -182,12 +182,13 @@ class GeneralizedGaussian:
         """Logarithm of the density at x, with the constant 2σΓ(1/N)/N of every coordinate."""
         deviation = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64))
         constant = math.log(2 * self.scale / self.power) + float(gammaln(1 / self.power))
-        return np.asarray(-np.sum((deviation / self.scale) ** self.power, axis=-1) - self.dim * constant)
+        with np.errstate(over="ignore", under="ignore"):  # a density of 0, a weight of 1
+            return np.asarray(-np.sum((deviation / self.scale) ** self.power, axis=-1) - self.dim * constant)
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Distribution function of one coordinate about its centre."""
         deviation = np.asarray(x, dtype=np.float64)
-        half = gammainc(1 / self.power, (np.abs(deviation) / self.scale) ** self.power) / 2
+        half = _power_cdf(1, self.power, np.abs(deviation) / self.scale) / 2
         return np.asarray(0.5 + np.copysign(half, deviation))
 
     @property
@@ -211,6 +212,15 @@ class GeneralizedGaussian:
 def _gamma_ratio(shape: float, step: float) -> float:
     """Γ(shape + step)/Γ(shape): the moment of order `step` of the Gamma law."""
     return math.exp(float(gammaln(shape + step)) - float(gammaln(shape)))
+
+
+def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
+    """P(G ≤ ratio^N), G of the Gamma law of shape a = d/N: u^a/Γ(a+1) for small u, as ratio^N underflows for large N."""
+    shape = dim / power
+    with np.errstate(over="ignore", under="ignore"):
+        u = ratio**power
+        near_zero = ratio**dim * math.exp(-float(gammaln(shape + 1.0)))
+    return np.where(u < 1e-20, near_zero, gammainc(shape, u))
 
 
 def _gamma_root(rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]) -> Floats:
