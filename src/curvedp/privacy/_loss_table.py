@@ -16,9 +16,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-__all__ = ["LossTable", "LossTails"]
+__all__ = ["LossTable", "LossTails", "log_sum"]
 
 Array = NDArray[np.float64]
 
@@ -29,12 +28,21 @@ _K = np.arange(_N)
 _ANGLES = np.pi * (_K + 0.5) / _N
 _TO_COEFFICIENTS = 2.0 / _N * np.cos(np.outer(_K, _ANGLES))
 _TO_COEFFICIENTS[0] /= 2
-_THETA, _WEIGHT = np.polynomial.legendre.leggauss(48)
+_THETA, _WEIGHT = np.polynomial.legendre.leggauss(40)
 _THETA = np.pi / 2 * (_THETA + 1)
 _WEIGHT = _WEIGHT * np.pi / 4 * np.sin(_THETA)
 _Z16, _W16 = np.polynomial.legendre.leggauss(16)
 _OFFSET16, _WEIGHT16 = (_Z16 + 1) / 2, _W16 / 2
+_LOG_WEIGHT = np.log(_WEIGHT)
 _OFFSET = np.sin(_THETA / 2) ** 2  # nodes on (0, 1), dense at both ends
+
+
+def log_sum(x: Array, axis: int) -> Array:
+    """log Σ e^x along an axis; −inf for a sum of nothing."""
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
 
 
 class LossTails(Protocol):
@@ -119,28 +127,43 @@ class LossTable:
         done.sort(key=lambda panel: panel[0])
         return np.array([p[0] for p in done] + [done[-1][1]]), np.stack([p[2] for p in done])
 
-    def _series(self, w: Array, which: int) -> tuple[Array, Array]:
-        """The series and its derivative at w; the last panel's end is continued linearly (a power law in T − t)."""
+    def _locate(self, w: Array) -> tuple[Array, Array, Array, Array]:
+        """(panel, z in [−1, 1], 2/width, distance beyond the last panel)."""
         inside = np.minimum(w, self._edges[-1])
         i = np.clip(np.searchsorted(self._edges, inside, side="right") - 1, 0, len(self._coefficients) - 1)
         low, high = self._edges[i], self._edges[i + 1]
-        c = self._coefficients[i, which]
         z = np.clip((2 * inside - low - high) / (high - low), -1.0, 1.0)
+        return i, z, 2 / (high - low), np.where(np.isfinite(w), w - inside, 0.0)
+
+    def _value(self, w: Array, which: int) -> Array:
+        """The series at w, by Clenshaw's recurrence."""
+        i, z, _, beyond = self._locate(w)
+        if np.any(beyond > 0):
+            return self._series(w, which)[0]
+        c, z2 = self._coefficients[:, which].T, 2 * z
+        b0 = b1 = np.zeros_like(z)
+        for k in range(_N - 1, 0, -1):
+            b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
+        return np.asarray(c[0].take(i) + z * b0 - b1)
+
+    def _series(self, w: Array, which: int) -> tuple[Array, Array]:
+        """The series and its derivative at w; the last panel's end is continued linearly (a power law in T − t)."""
+        i, z, scale, beyond = self._locate(w)
+        c, z2 = self._coefficients[:, which].T, 2 * z
         b0 = b1 = d0 = d1 = np.zeros_like(z)
-        for k in range(_N - 1, 0, -1):  # Clenshaw, with its derivative
-            d0, d1 = 2 * b0 + 2 * z * d0 - d1, d0
-            b0, b1 = c[..., k] + 2 * z * b0 - b1, b0
-        value = c[..., 0] + z * b0 - b1
-        slope = (b0 + z * d0 - d1) * 2 / (high - low)
-        return value + slope * np.where(np.isfinite(w), w - inside, 0.0), slope
+        for k in range(_N - 1, 0, -1):
+            d0, d1 = 2 * b0 + z2 * d0 - d1, d0
+            b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
+        slope = (b0 + z * d0 - d1) * scale
+        return c[0].take(i) + z * b0 - b1 + slope * beyond, slope
 
     def log_upper(self, t: Array) -> Array:
         """log P₁(L > t)."""
-        return self._series(self._w(t, self.T - t), 0)[0]
+        return self._value(self._w(t, self.T - t), 0)
 
     def log_lower(self, t: Array) -> Array:
         """log P₁(L <= t)."""
-        return self._series(self._w(t, self.T - t), 1)[0]
+        return self._value(self._w(t, self.T - t), 1)
 
     def log_delta(self, eps: Array) -> Array:
         """log δ(ε), ε in [0, end]."""
@@ -214,7 +237,7 @@ class LossTable:
             )
         v = low[:, None] + (high - low)[:, None] * _OFFSET16
         h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)
-        return float(logsumexp(h))
+        return float(log_sum(h.ravel(), axis=0))
 
     def _log_density(self, log_integrand: Callable[[Array], Array], w: Array) -> Array:
         """The integrand with the Jacobian dt/dw = T − t."""
@@ -240,8 +263,8 @@ class LossTable:
             rate = 1.0 - np.minimum(slope * per_t, 0.0)  # e^{−t}P falls at least so fast where log P is concave
             reach = np.minimum(44.0 / rate, width)
             v = reach[:, None] * _OFFSET
-            log_p = self._series(self._w(left[:, None] + v, room[:, None] - v), which)[0]
-            piece = np.log(reach) + logsumexp(log_p + (flat[row] - left)[:, None] - v, axis=1, b=_WEIGHT)
+            log_p = self._value(self._w(left[:, None] + v, room[:, None] - v), which)
+            piece = np.log(reach) + log_sum(log_p + (flat[row] - left)[:, None] - v + _LOG_WEIGHT, axis=1)
         out = np.full(flat.shape, -math.inf)
         np.logaddexp.at(out, row, piece)
         if which == 1 and math.isfinite(self.T):  # beyond T the lower tail is 1

@@ -21,7 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import betainc, betaln, logsumexp
+from scipy.special import betainc, betaln
+
+from curvedp.privacy._loss_table import log_sum
 
 __all__ = ["Kind", "SpaceFormLaw", "log_beta"]
 
@@ -29,7 +31,7 @@ Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace"]
 
 _DEPTH = 42.0  # the window of a radial integral ends where the integrand is e^-42 of its peak, below half an ulp
-_LADDER = 2.0 ** np.arange(-9.0, 13.0)
+_LADDER = 4.0 ** np.arange(-5.0, 7.0)
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,8 @@ class SpaceFormLaw:
             if self.k == 0:
                 growth = n * np.log1p(np.maximum(u / m, -1.0))
             elif self.k == 1:
-                inside = np.maximum(np.cos(u) + np.sin(u) / math.tan(m), 0.0)
-                near = np.log1p(np.where(np.abs(u) < 0.5, np.sin(u) / math.tan(m) - 2 * np.sin(u / 2) ** 2, 0.0))
-                growth = n * np.where(np.abs(u) < 0.5, near, np.log(inside))
-                growth = np.where((m + u <= 0) | (m + u >= math.pi), -np.inf, growth)
+                half = np.sin(u / 2)  # sin(m+u)/sin m = 1 + 2·sin(u/2)·(cot m·cos(u/2) − sin(u/2))
+                growth = n * np.log1p(np.maximum(2 * half * (np.cos(u / 2) / math.tan(m) - half), -1.0))
             else:  # log(sinh(m+u)/sinh m) = u + log1p(−expm1(−2u)/expm1(2m))
                 em = math.expm1(2 * m) if m < 350 else math.inf
                 if m < 350:
@@ -195,16 +195,22 @@ class SpaceFormLaw:
         m, (r_a, r_b, inner) = self.mode, self._breaks(t)
         start, a, b, end = np.full_like(t, -m), r_a - m, r_b - m, np.full_like(t, self._right_end)
         below = self._integral(t, start, a, "full")
-        above = self._integral(t, b, end, "full") if self.k == 1 else np.full_like(t, -math.inf)
-        upper = np.stack([np.where(inner, below, -math.inf), self._integral(t, a, b, "upper")])
-        lower = np.stack([np.where(inner, -math.inf, below), above, self._integral(t, a, b, "lower")])
-        log_s, log_f = logsumexp(upper, axis=0) - self.log_mass, logsumexp(lower, axis=0) - self.log_mass
-        # the smaller of the two carries the digits; the other is its complement
-        small_s = np.minimum(log_s, -math.log(2)), np.minimum(log_f, -math.log(2))
-        return (
-            np.where(log_s < log_f, log_s, np.log1p(-np.exp(small_s[1]))),
-            np.where(log_s < log_f, np.log1p(-np.exp(small_s[0])), log_f),
-        )
+        parts = [np.where(inner, below, -math.inf), self._integral(t, a, b, "upper")]
+        log_s = np.minimum(log_sum(np.stack(parts), axis=0) - self.log_mass, 0.0)
+        # the smaller tail carries the digits, the other is its complement: integrate the lower one only where it is small
+        log_f = np.full_like(t, -math.inf)
+        with np.errstate(divide="ignore"):
+            right = log_s < -0.7
+            log_f[right] = np.log1p(-np.exp(log_s[right]))
+        left = ~right
+        if np.any(left):
+            t, a, b, end = t[left], a[left], b[left], end[left]
+            parts = [np.where(inner[left], -math.inf, below[left]), self._integral(t, a, b, "lower")]
+            if self.k == 1:
+                parts.append(self._integral(t, b, end, "full"))
+            log_f[left] = np.minimum(log_sum(np.stack(parts), axis=0) - self.log_mass, -0.5)
+            log_s[left] = np.log1p(-np.exp(log_f[left]))
+        return log_s, log_f
 
     def _log_integrand(self, u: Array, t: Array, part: str, rough: bool = False) -> Array:
         log_rho = self.log_rho(u)
@@ -232,7 +238,7 @@ class SpaceFormLaw:
             h = np.concatenate([h, self._log_integrand(last, t, part, rough=True)], axis=1)
         left, right = _hull(u, h)
         for _ in range(2):
-            u = left + (right - left) * np.linspace(0.0, 1.0, 25)
+            u = left + (right - left) * np.linspace(0.0, 1.0, 17)
             left, right = _hull(u, self._log_integrand(u, t, part, rough=True))
         return left[:, 0], right[:, 0]
 
@@ -259,7 +265,7 @@ class SpaceFormLaw:
         t, lo, hi = t[some], lo[some], hi[some]
         left, right = self._window(t, lo, hi, part)
         u, log_w = self._nodes_in(left, right, logarithmic=self.kind == "laplace" and part != "full")
-        out[some] = logsumexp(self._log_integrand(u, t[:, None], part) + log_w, axis=1)
+        out[some] = log_sum(self._log_integrand(u, t[:, None], part) + log_w, axis=1)
         return out
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import log_ndtr, ndtr
+
+from curvedp.privacy._loss_table import log_sum
 
 __all__ = ["CircleGaussian", "CircleLaplace", "LineLaplace", "circle_gaussian_delta", "circle_gaussian_delta_printed"]
 
@@ -56,7 +58,7 @@ class CircleGaussian:
         mass = _log_normal_between(-edge[:1] / s, edge[:1] / s)[0]
         upper = _log_normal_between(-r_b / s, y_a / s) - mass
         parts = [_log_normal_between(y_a / s, edge / s), _log_normal_between(-edge / s, -r_b / s)]
-        return np.minimum(upper, 0.0), np.minimum(logsumexp(np.stack(parts), axis=0) - mass, 0.0)
+        return np.minimum(upper, 0.0), np.minimum(log_sum(np.stack(parts), axis=0) - mass, 0.0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         near = width * np.maximum(np.abs(a), 1.0) < 4.0
         y = np.where(near, a, 0.0)[..., None] + np.where(near, width, 0.0)[..., None] * (_Z + 1) / 2
-        by_quadrature = np.log(width) + logsumexp(-y * y / 2, axis=-1, b=_W / 2) - 0.5 * math.log(2 * math.pi)
+        by_quadrature = np.log(width) + log_sum(-y * y / 2 + np.log(_W / 2), axis=-1) - 0.5 * math.log(2 * math.pi)
         high, low = log_ndtr(b), log_ndtr(a)
         by_difference = high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
     return np.where(near, by_quadrature, by_difference)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import erfcx, log_ndtr, ndtri_exp
 
 from curvedp._numerics import up
 from curvedp.errors import ParameterError
@@ -97,31 +97,29 @@ class PrivacyProfile(Guarantee):
     def _mu_on(self, grid: Array) -> float:
         """max μ_ε over the span of a grid: every local maximum on it is closed in on."""
         mu = self._mu_at(grid)
-        peak = np.concatenate([[True], mu[1:] >= mu[:-1]]) & np.concatenate([mu[:-1] >= mu[1:], [True]])
-        peak &= mu >= 0.98 * mu.max()
-        low, high = (
-            grid[np.maximum(np.nonzero(peak)[0] - 1, 0)],
-            grid[np.minimum(np.nonzero(peak)[0] + 1, len(grid) - 1)],
-        )
         best = float(mu.max())
-        for _ in range(6):
-            fine = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 13)
-            values = self._mu_at(fine)
-            best = max(best, float(values.max()))
-            i = np.argmax(values, axis=1)
-            row = np.arange(len(i))
-            low, high = fine[row, np.maximum(i - 1, 0)], fine[row, np.minimum(i + 1, 12)]
+        peak = np.concatenate([[True], mu[1:] >= mu[:-1]]) & np.concatenate([mu[:-1] >= mu[1:], [True]])
+        at = np.nonzero(peak & (mu >= 0.98 * best))[0]
+        low, high = grid[np.maximum(at - 1, 0)], grid[np.minimum(at + 1, len(grid) - 1)]
+        for _ in range(8):
+            fine = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 9)
+            values = self._mu_at(fine, best)
+            last, best = best, max(best, float(values.max()))
+            i, row = np.argmax(values, axis=1), np.arange(len(at))
+            low, high = fine[row, np.maximum(i - 1, 0)], fine[row, np.minimum(i + 1, 8)]
+            if best <= last * (1 + 1e-11):  # the next round would gain a sixteenth of that
+                break
         return best
 
-    def _mu_at(self, eps: Array) -> Array:
+    def _mu_at(self, eps: Array, start: float | None = None) -> Array:
         """μ_ε, from whichever of log δ and log(1 − δ) has the digits."""
         log_delta = self._table.log_delta(eps)
         near_one = log_delta > -_LOG_2
         out = np.zeros_like(eps)
         some = ~near_one & (log_delta > -math.inf)
-        out[some] = _mu_from_log_delta(eps[some], log_delta[some])
+        out[some] = _mu_from_log_delta(eps[some], log_delta[some], start)
         if np.any(near_one):
-            out[near_one] = _mu_from_log_rest(eps[near_one], self._table.log_one_minus_delta(eps[near_one]))
+            out[near_one] = _mu_from_log_rest(eps[near_one], self._table.log_one_minus_delta(eps[near_one]), start)
         return out
 
     def _tradeoff(self, alpha: Array) -> Array:
@@ -189,19 +187,17 @@ class PrivacyProfile(Guarantee):
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
 
 
-def _mu_from_log_delta(eps: Array, log_delta: Array) -> Array:
+def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
     z = ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)
     low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)  # Φ(−a) = δ: δ_μ <= δ here
     with np.errstate(under="ignore"):
         mu = np.maximum(low, math.sqrt(2 * math.pi) * np.exp(log_delta))  # and here, because φ <= φ(0)
-    mu = np.maximum(mu, 1e-305)
+    mu = np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start)
     for _ in range(60):
-        value = gdp_log_delta(mu, eps)
-        a = eps / mu - mu / 2
-        log_slope = -a * a / 2 - 0.5 * math.log(2 * math.pi) - value
-        step = (log_delta - value) * np.exp(np.minimum(-log_slope, 600.0))
+        a, b = eps / mu - mu / 2, eps / mu + mu / 2
+        step = (log_delta - gdp_log_delta(mu, eps)) * _mills_difference(a, b)
         step = np.clip(step, -mu / 2, mu)
         mu = mu + step
         if np.all(np.abs(step) <= 1e-13 * mu):
@@ -209,17 +205,30 @@ def _mu_from_log_delta(eps: Array, log_delta: Array) -> Array:
     return mu
 
 
-def _mu_from_log_rest(eps: Array, log_rest: Array) -> Array:
-    """Newton on log(1 − δ_μ(ε)) = log(Φ(a) + e^ε Φ(−b)), for δ near 1."""
+def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array:
+    """Newton on log(1 − δ_μ(ε)) = log(Φ(a) + e^ε Φ(−b)), for δ near 1; 1 − δ = φ(a)·(R(−a) + R(b)), R Mills' ratio."""
     z = ndtri_exp(np.minimum(log_rest, -1e-300))
     mu = np.where(z < 0, -z + np.sqrt(z * z + 2 * eps), 2 * eps / (np.abs(z) + np.sqrt(z * z + 2 * eps)))
-    mu = np.maximum(mu, 1e-305)
+    mu = np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start)
     for _ in range(60):
         a, b = eps / mu - mu / 2, eps / mu + mu / 2
         value = np.logaddexp(log_ndtr(a), eps + log_ndtr(-b))
-        log_slope = -a * a / 2 - 0.5 * math.log(2 * math.pi) - value
-        step = np.clip((value - log_rest) * np.exp(np.clip(-log_slope, -600.0, 600.0)), -mu / 2, mu)
+        step = np.clip((value - log_rest) * (_mills(-a) + _mills(b)), -mu / 2, mu)
         mu = mu + step
         if np.all(np.abs(step) <= 1e-13 * mu):
             break
     return mu
+
+
+def _mills(x: Array) -> Array:
+    """Mills' ratio Φ(−x)/φ(x); held at its value at −35 to the left, where only the sign of a Newton step matters."""
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(np.maximum(x, -35.0) / math.sqrt(2)))
+
+
+def _mills_difference(a: Array, b: Array) -> Array:
+    """R(a) − R(b) = δ_μ/φ(a), well enough for a Newton step: ∫(1 − zR(z)) dz at the midpoint where the ends are close."""
+    z = (a + b) / 2
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope = np.where(z > 100, 1 / (z * z), 1 - z * _mills(z))
+        difference = _mills(a) - _mills(b)
+        return np.where(difference > 1e-3 * _mills(a), difference, (b - a) * slope)
