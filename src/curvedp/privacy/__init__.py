@@ -1,5 +1,6 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
+from curvedp.privacy.calibrate import calibrate, meets, smallest_scale
 from curvedp.privacy.compose import Composition, compose, compose_profiles
 from curvedp.privacy.constant_curvature import (
     ConstantCurvatureProfile,
@@ -9,6 +10,7 @@ from curvedp.privacy.constant_curvature import (
     laplace_profile,
 )
 from curvedp.privacy.convert import convert
+from curvedp.privacy.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
@@ -25,13 +27,19 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
+    "calibrate",
     "compose",
     "compose_profiles",
     "convert",
+    "discrete_gaussian_rao",
     "gaussian_floor",
     "gaussian_profile",
+    "geometric_rao",
     "guarantee_from_dict",
     "laplace_profile",
+    "meets",
+    "randomised_response_rao",
+    "smallest_scale",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
 ]

@@ -18,6 +18,7 @@
 | | ApproxDP | the exact two-point bound | Asoodeh et al. 2021, Thm 2 |
 | | RaoDP | cos(θ/2) = e^{−ε/2} | D_{1/2} ≤ D_α |
 | RaoDP(θ) | ApproxDP | ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε | Helstrom bound, see `privacy.rao` |
+| PrivacyProfile | any | its own μ, Rényi divergence, Hellinger angle, sup of the loss | exact |
 | Composition | any | each part, then the closed form | |
 
 What is missing is impossible: there are mechanisms with the first guarantee and, for no parameter, the second.
@@ -32,6 +33,7 @@ from scipy.special import erfinv, ndtri_exp
 from curvedp._numerics import up
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP
+from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.rao import hellinger_from_affinity
 from curvedp.privacy.renyi import pure_renyi
 
@@ -100,12 +102,27 @@ def _convert(g: Guarantee, to: Any, eps: float | None, delta: float | None, orde
         return _rao(g)
     if type(g) is to:
         return g
+    if isinstance(g, PrivacyProfile):
+        return _from_profile(g, to)
     if to is GDP and isinstance(g, PureDP):
         return GDP(pure_to_gdp_mu(g.eps), **near)
     if to is ZCDP and isinstance(g, PureDP):
         return ZCDP(up(g.eps * math.tanh(g.eps / 2), 1e-15), **near)
     if to is ZCDP and isinstance(g, GDP):
         return ZCDP(_half_square(g.mu), **near)
+    raise _impossible(g, to)
+
+
+def _from_profile(g: PrivacyProfile, to: Any) -> Guarantee:
+    if to is PureDP and g.pure_epsilon < math.inf:
+        return PureDP(g.pure_epsilon, adjacency=g.adjacency)
+    if to is GDP and g.mu < math.inf:
+        return GDP(g.mu, adjacency=g.adjacency)
+    if to is ZCDP:
+        pure = g.pure_epsilon
+        rho = min(_half_square(g.mu), up(pure * math.tanh(pure / 2), 1e-15) if pure < math.inf else math.inf)
+        if rho < math.inf:
+            return ZCDP(rho, adjacency=g.adjacency)
     raise _impossible(g, to)
 
 
@@ -134,6 +151,8 @@ def _renyi(g: Guarantee, order: float | None) -> RenyiDP:
         return RenyiDP(order, up(order * _half_square(g.mu)), **near)
     if isinstance(g, ZCDP):
         return RenyiDP(order, up(order * g.rho), **near)
+    if isinstance(g, PrivacyProfile) and g.renyi(RenyiDP(order, 1.0).order) < math.inf:
+        return RenyiDP(order, g.renyi(order), **near)
     if isinstance(g, RenyiDP) and order <= g.order:
         return RenyiDP(order, g.eps, **near)
     raise _impossible(g, RenyiDP)
@@ -142,6 +161,8 @@ def _renyi(g: Guarantee, order: float | None) -> RenyiDP:
 def _rao(g: Guarantee) -> RaoDP:
     if isinstance(g, RaoDP):
         return RaoDP(min(g.theta, math.pi), angle="hellinger", adjacency=g.adjacency)
+    if isinstance(g, PrivacyProfile):
+        return RaoDP(g.hellinger_angle, angle="hellinger", adjacency=g.adjacency)
     if isinstance(g, PureDP):
         x = _log_cosh(g.eps / 2)
     elif isinstance(g, ApproxDP):
