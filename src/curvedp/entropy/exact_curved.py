@@ -46,11 +46,12 @@ def draw_curved(kind: str, manifold: Any, scale: float, center: np.ndarray, sour
 
     def balls(precision: int) -> np.ndarray | None:
         # Arb is faster on operands with few bits, such as the zeros of a pole. The reflection makes generic footpoints
-        # of those, and is undone on the way out; the law is invariant under it.
+        # of those. Direction and result are reflected too, so that this is the draw the filter could not settle, and
+        # not another one with the same law: that would be biased, since the filter has looked.
         steps = _steps(radius, curvature, precision)
         if steps is None:
             return None
-        parts = place(mirror(arb_array(foot)), normals.balls(precision), *steps)
+        parts = place(mirror(arb_array(foot)), mirror(normals.balls(precision)), *steps)
         parts[-1] = mirror(parts[-1])
         cells = [round_arb(x, grid) for part in parts for x in np.ravel(part)]
         return None if None in cells else np.array(cells, dtype=object)
