@@ -86,7 +86,7 @@ class Mechanism(ABC):
         if value.shape != self.manifold.point_shape:
             raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
         source = SecureSource() if source is None else source
-        on_manifold = project_to_ball(self.manifold, self.manifold.origin, np.inf, value[None])[0]
+        on_manifold = project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0]
         noisy, draw = self.draw(on_manifold, source)
         certificate = Certificate(
             mechanism=self.name,

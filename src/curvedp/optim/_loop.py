@@ -1,0 +1,194 @@
+"""What the three optimisers share: the noise's source, clipping, batches, and the steps' schedule."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import SecureSource, Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import project_to_ball
+from curvedp.optim.problem import FrechetMeanProblem, Problem
+
+__all__ = [
+    "Randomness",
+    "cast",
+    "chunks",
+    "clip_rows",
+    "clipped_sum",
+    "fixed_batches",
+    "joined",
+    "poisson_batches",
+    "prepare",
+    "rates",
+]
+
+_BLOCK = 4096  # records whose gradients are held at once in a full pass
+_CHUNK_BYTES = 1 << 26  # noise drawn on the host at a time
+
+
+class Randomness:
+    """Normals, uniforms and integers from the operating system's stream, a NumPy generator, or a JAX key.
+
+    Only the first is private in production; the others are for simulation.
+    """
+
+    def __init__(self, rng: Any) -> None:
+        self._generator: np.random.Generator | None = None
+        self._source: Source | None = None
+        if rng is None:
+            self._source = SecureSource()
+        elif isinstance(rng, Source):
+            self._source = rng
+        elif isinstance(rng, np.random.Generator):
+            self._generator = rng
+        elif isinstance(rng, jax.Array):
+            key = rng if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(rng)
+            self._generator = np.random.default_rng(np.asarray(jax.random.bits(key, (8,), "uint32")).tolist())
+        else:
+            raise ParameterError(f"rng={rng!r} must be None (cryptographic), a NumPy generator or a JAX key")
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Standard normals."""
+        return self._source.normal(shape) if self._source is not None else self._the_generator.standard_normal(shape)
+
+    def uniform(self, size: int) -> np.ndarray:
+        """Uniforms in (0, 1)."""
+        if self._source is not None:
+            return self._source.uniform(size)
+        return np.clip(self._the_generator.random(size), 2.0**-54, 1 - 2.0**-54)
+
+    def integers(self, high: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Uniform integers below `high`."""
+        if self._source is None:
+            return self._the_generator.integers(high, size=shape)
+        # 64 bits modulo n is off from uniform by n/2^64 in total variation, below 2^-30 for any n that fits in memory.
+        return np.asarray(self._source.words(shape) % np.uint64(high), dtype=np.int64)
+
+    @property
+    def _the_generator(self) -> np.random.Generator:
+        assert self._generator is not None  # exactly one of the two is set
+        return self._generator
+
+
+def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
+    """Data and start as JAX arrays of the start's precision; records off the manifold are data and are mapped onto it."""
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"problem={problem!r} must be a curvedp.optim.Problem")
+    manifold = problem.manifold
+    start = np.asarray(init)
+    if start.dtype not in (np.float32, np.float64):
+        start = start.astype(np.float64)
+    if start.shape != manifold.point_shape or not np.isfinite(start).all() or not manifold.residual(start) <= 1e-3:
+        raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
+    records = np.asarray(data)
+    if records.ndim < 1 or len(records) < 2:
+        raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
+    if records.dtype.kind not in "iuf":
+        raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
+    records = records.astype(start.dtype)
+    if isinstance(problem, FrechetMeanProblem):
+        if records.shape[1:] != manifold.point_shape:
+            raise ParameterError(f"data has shape {records.shape}; {manifold!r} needs (n, {manifold.point_shape})")
+        records = project_to_ball(manifold, start, 1e300, records).astype(start.dtype)
+    _check_scalar(problem, start, records)
+    return jnp.asarray(manifold.project(start), dtype=start.dtype), jnp.asarray(records)
+
+
+def _check_scalar(problem: Problem, start: np.ndarray, records: np.ndarray) -> None:
+    try:
+        shape = jax.eval_shape(problem.loss, start, records[0]).shape
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ParameterError(
+            f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}: {error}"
+        ) from None
+    if shape != ():
+        raise ParameterError(f"loss(w, z) returned an array of shape {shape}; it must return a number")
+
+
+def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:
+    """The learning rate of each step, from a number or from a schedule step -> rate."""
+    values = [learning_rate(step) for step in range(steps)] if callable(learning_rate) else [learning_rate] * steps
+    return np.array([_validate.positive("learning_rate", value) for value in values])
+
+
+def chunks(steps: int, dim: int) -> Iterator[slice]:
+    """Runs of steps whose noise fits in memory; all but the last have the same length, so that one program serves."""
+    length = max(1, min(steps, _CHUNK_BYTES // (8 * dim)))
+    for start in range(0, steps, length):
+        yield slice(start, min(start + length, steps))
+
+
+def clip_rows(gradients: Any, clip: Any) -> Any:
+    """Each row scaled to length at most `clip`: min(1, C/‖g‖)·g. A row that is not finite contributes nothing."""
+    finite = jnp.all(jnp.isfinite(gradients), axis=-1, keepdims=True)
+    rows = jnp.where(finite, gradients, 0.0)
+    largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)  # first by the largest entry: squares may overflow
+    unit = rows / jnp.where(largest > 0, largest, 1.0)
+    length = largest * jnp.sqrt(jnp.sum(unit * unit, axis=-1, keepdims=True))
+    return rows * jnp.where(length > clip, clip / jnp.where(length > 0, length, 1.0), 1.0)
+
+
+def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
+    """Σ clip(gradient) over all records, block by block: memory does not grow with n."""
+
+    def part(records: Any) -> Any:
+        return jnp.sum(clip_rows(jax.vmap(lambda z: problem.gradient(w, z))(records), clip), axis=0)
+
+    whole = len(data) // _BLOCK * _BLOCK
+    total = part(data[whole:]) if whole < len(data) else 0.0
+    if whole:
+        blocks = data[:whole].reshape(-1, _BLOCK, *data.shape[1:])
+        total = (
+            total
+            + jax.lax.scan(
+                lambda acc, block: (acc + part(block), None), jnp.zeros(problem.manifold.dim, w.dtype), blocks
+            )[0]
+        )
+    return total
+
+
+def poisson_batches(random: Randomness, n: int, rate: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Poisson batches of `steps` steps as (flat record numbers, first position, size): every record with chance `rate`.
+
+    The steps·n coins are one row of independent coins; the gaps between heads are geometric.
+    """
+    cells = steps * n
+    heads: list[np.ndarray] = []
+    position = -1
+    while position < cells:
+        count = int(1.1 * rate * (cells - position)) + 16
+        gaps = np.ones(count) if rate == 1 else np.ceil(np.log(random.uniform(count)) / np.log1p(-rate))
+        run = position + np.cumsum(np.maximum(gaps, 1).astype(np.int64))
+        heads.append(run)
+        position = int(run[-1])
+    flat = np.concatenate(heads)
+    flat = flat[flat < cells]
+    sizes = np.bincount(flat // n, minlength=steps)
+    return flat % n, np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes
+
+
+def fixed_batches(random: Randomness, n: int, size: int, steps: int) -> np.ndarray:
+    """`steps` uniform subsets of exactly `size` records, as rows of record numbers."""
+    if size * size > n:  # repeats are likely: take the `size` smallest of n uniforms
+        return np.stack([np.argpartition(random.uniform(n), size - 1)[:size] for _ in range(steps)])
+    rows = random.integers(n, (steps, size))
+    while True:  # a row without repeats is a uniform ordered subset; draw the others again
+        ordered = np.sort(rows, axis=1)
+        bad = np.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))[0]
+        if not len(bad):
+            return rows
+        rows[bad] = random.integers(n, (len(bad), size))
+
+
+def cast(w: Any, *arrays: np.ndarray) -> list[Any]:
+    """Arrays of the iterate's precision."""
+    return [jnp.asarray(array, dtype=w.dtype) for array in arrays]
+
+
+def joined(parts: list[Any]) -> np.ndarray:
+    """The recorded objectives of all chunks."""
+    return np.concatenate([np.asarray(part) for part in parts])

@@ -1,0 +1,139 @@
+"""What the optimisers cost, and the noise that meets a guarantee. Sensitivities are for replace-one: 2C, not C."""
+
+from collections.abc import Callable
+from math import inf, nextafter, sqrt
+from typing import Any
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._numerics import bracket, private_side, up
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, compose, gaussian_profile, smallest_scale
+from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
+
+__all__ = [
+    "rgd_guarantee",
+    "rgd_noise",
+    "rounded_clip",
+    "rsgd_guarantee",
+    "rsgd_noise",
+    "rsvrg_guarantee",
+    "rsvrg_noise",
+]
+
+_BLOCK = 4096  # records summed at once (`_loop.clipped_sum`)
+
+
+def rounded_clip(clip: float, n: int, dim: int, dtype: Any) -> float:
+    """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the blocked sum.
+
+    A sum of k floats is off by at most (k-1)·eps relative to the sum of lengths (Higham 2002, §4.2); lengths add dim.
+    """
+    additions = min(n, _BLOCK) + n // _BLOCK + dim + 8
+    return clip * (1 + 2 * additions * float(np.finfo(dtype).eps))
+
+
+def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
+    """T noisy mean gradients of sensitivity 2C/n: μ = √T·2C/(nσ) (Dong, Roth & Su 2022, Corollary 3.3)."""
+    return GDP(up(sqrt(steps) * 2 * clip / (n * noise), 1e-15))
+
+
+def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
+    """The smallest tangent standard deviation at which `rgd_guarantee` meets the guarantee."""
+    if isinstance(guarantee, PureDP):
+        raise UnattainableGuarantee(f"Gaussian noise has no pure ε; ask for GDP or ApproxDP instead of {guarantee}")
+    if isinstance(guarantee, GDP):
+        return nextafter(sqrt(steps) * 2 * clip / (n * guarantee.mu) * (1 + 1e-14), inf)
+    # T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the definition.
+    moved = sqrt(steps) * 2 * clip / n
+    return up(smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved), 1e-14)
+
+
+def rsgd_guarantee(n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str) -> Guarantee:
+    """T noisy sums over random batches; the noise on the sum is batch_size times the noise on the average."""
+    return subsampled_gaussian(noise * batch_size / clip, batch_size / n, steps, sampling=sampling)
+
+
+def rsgd_noise(n: int, steps: int, batch_size: int, clip: float, guarantee: Guarantee, sampling: str) -> float:
+    """The smallest noise on the average at which `rsgd_guarantee` meets (ε, δ)."""
+    if batch_size == n:
+        return rgd_noise(n, steps, clip, guarantee)
+    _only_approximate(guarantee)
+    assert isinstance(guarantee, ApproxDP)  # checked above
+    return subsampled_noise_multiplier(guarantee, batch_size / n, steps, sampling=sampling) * clip / batch_size
+
+
+def rsvrg_guarantee(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    batch_size: int,
+    clip: tuple[float, float],
+    noise: tuple[float, float],
+    sampling: str,
+) -> Guarantee:
+    """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences."""
+    full = rgd_guarantee(n, epochs, clip[0], noise[0])
+    return compose(full, rsgd_guarantee(n, epochs * inner_steps, batch_size, clip[1], noise[1], sampling))
+
+
+def rsvrg_noise(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    batch_size: int,
+    clip: tuple[float, float],
+    guarantee: Guarantee,
+    sampling: str,
+) -> tuple[float, float]:
+    """(σ₁, σ₂) with the smallest σ₁² + σ₂², the noise of one step, at which `rsvrg_guarantee` meets (ε, δ).
+
+    Each part alone must meet the target, which bounds both from below. Along the ray from that corner the split is
+    searched by its ratio, and for each ratio the common factor is found on the private side.
+    """
+    _only_approximate(guarantee)
+    assert isinstance(guarantee, ApproxDP)  # checked above
+    first = rgd_noise(n, epochs, clip[0], guarantee)
+    second = rsgd_noise(n, epochs * inner_steps, batch_size, clip[1], guarantee, sampling)
+
+    def scaled(ratio: float) -> tuple[float, float]:
+        def excess(factor: float) -> float:
+            noise = (first * factor * ratio, second * factor / ratio)
+            found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise, sampling)
+            return float(found.delta(guarantee.eps)) / guarantee.delta0 - 1
+
+        factor = private_side(excess, *bracket(excess, 1.5), relative=1e-3)
+        return first * factor * ratio, second * factor / ratio
+
+    def cost(noise: tuple[float, float]) -> float:
+        return noise[0] ** 2 + noise[1] ** 2
+
+    return min((scaled(ratio) for ratio in (0.7, 1.0, 1.4, 2.0)), key=cost)
+
+
+def check_request(guarantee: Guarantee | None, noise: object) -> None:
+    """Exactly one of the two is given."""
+    if (guarantee is None) == (noise is None):
+        raise ParameterError("give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both")
+    if guarantee is not None and not isinstance(guarantee, Guarantee):
+        raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
+
+
+def _only_approximate(guarantee: Guarantee) -> None:
+    if not isinstance(guarantee, ApproxDP):
+        raise UnattainableGuarantee(
+            f"random batches are accounted as (ε, δ): ask for ApproxDP(eps, delta) instead of {guarantee}, or use dp_rgd"
+        )
+
+
+def derive(
+    guarantee: Guarantee | None,
+    noise: float | None,
+    to_noise: Callable[[Guarantee], float],
+    to_guarantee: Callable[[float], Guarantee],
+) -> tuple[float, Guarantee]:
+    """(noise, guarantee) from whichever of the two was asked for."""
+    check_request(guarantee, noise)
+    sd = to_noise(guarantee) if guarantee is not None else _validate.positive("noise", noise)
+    return sd, to_guarantee(sd)

@@ -1,0 +1,121 @@
+"""What is minimised: the mean over records z of loss(w, z), w on a manifold.
+
+Everything private happens in coordinates: `gradient` gives the Riemannian gradient of one record in an orthonormal frame
+at w (`from_coordinates`), where its Riemannian length is the Euclidean one. Clipping, averaging and noise are then the
+Euclidean ones, and one isometry a step carries the result back to the tangent space.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry import Grassmann, Sphere
+from curvedp.geometry.base import Manifold
+
+__all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "SubspaceProblem"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Any loss(w, z) -> scalar, written in JAX, of a point w of `manifold` and one record z.
+
+    >>> import jax.numpy as jnp
+    >>> from curvedp.geometry import Sphere
+    >>> problem = Problem(Sphere(2), lambda w, z: -(w @ z) ** 2)
+    """
+
+    manifold: Manifold
+    loss: Callable[[Any, Any], Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.manifold, Manifold):
+            raise ParameterError(f"manifold={self.manifold!r} must be a curvedp manifold")
+        if not callable(self.loss):
+            raise ParameterError(f"loss={self.loss!r} must be a function loss(w, z) that returns a number")
+
+    def gradient(self, w: Any, z: Any) -> Any:
+        """Coordinates, shape (dim,), of the Riemannian gradient at w for one record.
+
+        The differential of exp at 0 is the identity, so the coordinates are the loss's ambient slope pulled back through
+        the frame: the transpose of `from_coordinates`, whatever the metric.
+        """
+        slope = jax.grad(self.loss)(w, z)
+        zero = jnp.zeros(self.manifold.dim, dtype=w.dtype)
+        _, transpose = jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)
+        return transpose(slope)[0]
+
+    def objective(self, w: Any, data: Any) -> Any:
+        """The mean loss."""
+        return jnp.mean(jax.vmap(lambda z: self.loss(w, z))(data))
+
+
+@dataclass(frozen=True)
+class FrechetMeanProblem(Problem):
+    """½·d²(w, z): its minimiser is the Fréchet mean.
+
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> FrechetMeanProblem(SPDAffineInvariant(3)).manifold.dim
+    6
+    """
+
+    loss: Callable[[Any, Any], Any] = field(init=False, repr=False, compare=False, default=None)  # type: ignore[assignment]  # set below
+
+    def __post_init__(self) -> None:
+        manifold = self.manifold
+        object.__setattr__(self, "loss", lambda w, z: manifold.dist(w, z) ** 2 / 2)
+        super().__post_init__()
+
+    def gradient(self, w: Any, z: Any) -> Any:
+        """-log_w z: no differentiation through the distance."""
+        return -self.manifold.to_coordinates(w, self.manifold.log(w, z))
+
+
+@dataclass(frozen=True)
+class LeadingEigenvectorProblem(Problem):
+    """-(wᵀz)² on the unit sphere of R^dim: its minimiser is the leading eigenvector of Σ zzᵀ.
+
+    >>> LeadingEigenvectorProblem(784).manifold
+    Sphere(d=783)
+    """
+
+    manifold: Manifold = field(init=False, repr=False)
+    loss: Callable[[Any, Any], Any] = field(init=False, repr=False, compare=False)
+    dim: int = 2
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
+        object.__setattr__(self, "manifold", Sphere(self.dim - 1))
+        object.__setattr__(self, "loss", _rayleigh)
+
+    def gradient(self, w: Any, z: Any) -> Any:
+        """-2(wᵀz)z without its part along w."""
+        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, -2 * jnp.sum(w * z) * z))
+
+
+@dataclass(frozen=True)
+class SubspaceProblem(Problem):
+    """-‖wᵀz‖² on the Grassmann manifold: its minimiser is the leading `rank`-dimensional subspace of Σ zzᵀ."""
+
+    manifold: Manifold = field(init=False, repr=False)
+    loss: Callable[[Any, Any], Any] = field(init=False, repr=False, compare=False)
+    dim: int = 2
+    rank: int = 1
+
+    def __init__(self, dim: int, rank: int) -> None:
+        object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
+        object.__setattr__(self, "rank", _validate.integer("rank", rank, 1))
+        object.__setattr__(self, "manifold", Grassmann(self.dim, self.rank))
+        object.__setattr__(self, "loss", lambda w, z: -jnp.sum((z @ w) ** 2))
+
+    def gradient(self, w: Any, z: Any) -> Any:
+        """-2z(zᵀw) without its part in the subspace."""
+        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, -2 * z[:, None] * (z @ w)[None, :]))
+
+
+def _rayleigh(w: Any, z: Any) -> Any:
+    return -(jnp.sum(w * z) ** 2)

@@ -1,0 +1,155 @@
+"""DP-RSGD: clipped gradients of random batches, noise on their sum (Han et al. 2022; E5)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.optim._loop import (
+    Randomness,
+    cast,
+    chunks,
+    clip_rows,
+    fixed_batches,
+    joined,
+    poisson_batches,
+    prepare,
+    rates,
+)
+from curvedp.optim.accounting import derive, rounded_clip, rsgd_guarantee, rsgd_noise
+from curvedp.optim.problem import Problem
+from curvedp.optim.result import OptimResult
+from curvedp.privacy import Guarantee
+
+__all__ = ["Batches", "batch_sum", "dp_rsgd", "draw_batches"]
+
+_WIDTH = 64  # records of a Poisson batch whose gradients are computed together
+
+
+def dp_rsgd(
+    problem: Problem,
+    data: Any,
+    init: Any,
+    steps: int,
+    batch_size: int,
+    clip: float,
+    learning_rate: float | Callable[[int], float],
+    guarantee: Guarantee | None = None,
+    noise: float | None = None,
+    rng: Any = None,
+    sampling: Literal["poisson", "fixed-size"] = "poisson",
+    record_history: bool = False,
+) -> OptimResult:
+    """w <- exp_w(-rate·(Σ clipped gradients of a random batch/batch_size + ξ)), `steps` times.
+
+    A Poisson batch has every record with chance batch_size/n, so `batch_size` is its expected size, which is what the sum
+    is divided by; "fixed-size" batches are drawn without replacement. `noise` is the standard deviation of ξ, on the
+    average (the noise on the sum is batch_size times that). Other arguments as in `dp_rgd`.
+
+    Guarantees
+    - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a record moves the sum by 2·clip),
+      exactly accounted (`privacy.subsampled`), for any data.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.optim import FrechetMeanProblem
+    >>> from curvedp.privacy import ApproxDP
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> result = dp_rsgd(FrechetMeanProblem(Sphere(2)), X, np.array([1.0, 0, 0]), steps=100, batch_size=20, clip=0.7,
+    ...                  learning_rate=0.2, guarantee=ApproxDP(1.0, 1e-6))
+    >>> result.point.shape
+    (3,)
+    """
+    steps = _validate.integer("steps", steps, 1)
+    clip = _validate.positive("clip", clip)
+    schedule = rates(learning_rate, steps)
+    with jax.enable_x64(True):
+        w, records = prepare(problem, data, init)
+        n = len(records)
+        size = check_batch(batch_size, n, sampling)
+        charged = rounded_clip(clip, n, problem.manifold.dim, w.dtype)
+        sd, met = derive(
+            guarantee,
+            noise,
+            lambda target: rsgd_noise(n, steps, size, charged, target, sampling),
+            lambda value: rsgd_guarantee(n, steps, size, charged, value, sampling),
+        )
+        random, history = Randomness(rng), []
+        for part in chunks(steps, max(problem.manifold.dim, size)):
+            count = part.stop - part.start
+            batches = draw_batches(random, n, size, count, sampling)
+            xi = sd * random.normal((count, problem.manifold.dim))
+            w, values = _steps(
+                problem, records, w, clip, size, batches, *cast(w, schedule[part], xi), record=record_history
+            )
+            w = problem.manifold.project(w)
+            history.append(values)
+        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
+
+
+def check_batch(batch_size: int, n: int, sampling: str) -> int:
+    """A batch size between 1 and n, for a known sampling scheme."""
+    if sampling not in ("poisson", "fixed-size"):
+        raise ParameterError(f"sampling={sampling!r} must be 'poisson' or 'fixed-size'")
+    size = _validate.integer("batch_size", batch_size, 1)
+    if size > n:
+        raise ParameterError(f"batch_size={size} is more than the {n} records")
+    return size
+
+
+Batches = dict[str, Any]  # {"rows": (steps, size)} or the ragged form of `poisson_batches`
+
+
+def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: str) -> Batches:
+    """The record numbers of every step's batch, ready for `batch_sum`."""
+    if sampling == "fixed-size" or size == n:
+        every = np.broadcast_to(np.arange(n), (steps, n)) if size == n else fixed_batches(random, n, size, steps)
+        return {"rows": jnp.asarray(every, dtype=jnp.int32)}
+    flat, first, sizes = poisson_batches(random, n, size / n, steps)
+    width = min(_WIDTH, size)
+    # Lengths are rounded up so that chunks of the same number of steps share one compiled program.
+    room = -(-(len(flat) + width) // 65536) * 65536
+    padded = np.zeros(room, dtype=np.int32)
+    padded[: len(flat)] = flat
+    return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
+
+
+def batch_sum(batch: Batches, flat: Any, width: int, dim: int, dtype: Any, contributions: Callable[[Any], Any]) -> Any:
+    """Σ over a step's batch of contributions(record numbers) -> (k, dim), for either form of `Batches`."""
+    if flat is None:
+        return jnp.sum(contributions(batch["rows"]), axis=0)
+
+    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        done, total = state
+        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
+        inside = (jnp.arange(width) < batch["sizes"] - done)[:, None]
+        return done + width, total + jnp.sum(jnp.where(inside, contributions(numbers), 0.0), axis=0)
+
+    zero = (jnp.zeros((), dtype=batch["sizes"].dtype), jnp.zeros(dim, dtype=dtype))
+    return jax.lax.while_loop(lambda state: state[0] < batch["sizes"], body, zero)[1]
+
+
+@partial(jax.jit, static_argnames=("problem", "size", "record"))
+def _steps(
+    problem: Problem, data: Any, w: Any, clip: Any, size: int, batches: Batches, rate: Any, xi: Any, record: bool
+) -> tuple[Any, Any]:
+    manifold = problem.manifold
+    flat = batches.get("flat")
+    per_step = {name: array for name, array in batches.items() if name != "flat"}
+
+    def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
+        batch, rate, xi = inputs
+
+        def contributions(numbers: Any) -> Any:
+            return clip_rows(jax.vmap(lambda z: problem.gradient(w, z))(data[numbers]), clip)
+
+        total = batch_sum(batch, flat, min(_WIDTH, size), manifold.dim, w.dtype, contributions)
+        w = manifold.exp(w, manifold.from_coordinates(w, -rate * (total / size + xi)))
+        return w, problem.objective(w, data) if record else None
+
+    return jax.lax.scan(step, w, (per_step, rate, xi))
