@@ -7,15 +7,19 @@ from curvedp.laws.euclidean import (
     SphericalGeneralizedGaussian,
 )
 from curvedp.laws.gaussian import RiemannianGaussian
+from curvedp.laws.knorm import GeodesicBall, KNormLaw, TangentBundleBall
 from curvedp.laws.laplace import RiemannianLaplace
 from curvedp.laws.tangent import TangentGaussian
 
 __all__ = [
     "GeneralizedGaussian",
+    "GeodesicBall",
+    "KNormLaw",
     "MultivariateGaussian",
     "MultivariateLaplace",
     "RiemannianGaussian",
     "RiemannianLaplace",
     "SphericalGeneralizedGaussian",
+    "TangentBundleBall",
     "TangentGaussian",
 ]

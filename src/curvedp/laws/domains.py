@@ -1,0 +1,261 @@
+"""Public domains of the K-norm gradient mechanism, as boxes of coordinates with bounded distortion.
+
+A geodesic ball B_R(c) is read in normal coordinates, x = exp_c(z), |z| ≤ R. A ball of the tangent bundle adds
+coordinates w of v = (parallel transport of w along the radial geodesic from c to p), ‖v‖ ≤ V. Three facts make a cell
+of coordinates usable:
+
+* volume: dvol = J(z)dz with J = ∏ (sn_κ(r)/r)^multiplicity over the curvatures κ seen from the geodesic, and dv = dw;
+* Rauch: |d exp_z| ≤ max(1, sn_{κ_min}(r)/r), so a function that is L-Lipschitz on the manifold is L·(that) in z;
+* holonomy: with w fixed, moving z turns v against its parallel transport by at most |κ|·(area swept)/|dz| =
+  |κ|·∫₀^r sn_κ/r per unit of z (the curvature integrated over the thin triangle c, z, z+dz).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from curvedp._validate import positive
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+)
+from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
+from curvedp.geometry.base import Manifold
+
+__all__ = ["Domain", "GeodesicBall", "TangentBundleBall"]
+
+Float = NDArray[np.float64]
+
+_MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
+
+
+class Domain(ABC):
+    """What the cell tree asks of a domain. Coordinates come in blocks, each block a ball in R^k."""
+
+    @property
+    @abstractmethod
+    def radii(self) -> tuple[float, ...]:
+        """Radius of each block's ball."""
+
+    @property
+    @abstractmethod
+    def block_dim(self) -> int:
+        """Dimension k of every block."""
+
+    @abstractmethod
+    def points(self, z: Float) -> tuple[Any, ...]:
+        """The arguments of the gradient norm at coordinates z of shape (N, blocks, k)."""
+
+    @abstractmethod
+    def log_volume(self, z: Float) -> Float:
+        """log J at coordinates z."""
+
+    @abstractmethod
+    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
+        """Upper bound of log J where the blocks' norms are in [low, high] and the part of z across flat directions
+        is at most `length` long; arrays of shape (N, blocks) and (N,)."""
+
+    @abstractmethod
+    def across(self, z: Float) -> Float:
+        """Length of the part of z across the flat directions, on which J depends."""
+
+    @abstractmethod
+    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+        """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""
+
+
+@dataclass(frozen=True, eq=False)
+class GeodesicBall(Domain):
+    """The closed ball of a public radius about a public center (the origin if none is given).
+
+    >>> from curvedp.geometry import Sphere
+    >>> GeodesicBall(Sphere(2), radius=0.5).dim
+    2
+    """
+
+    manifold: Manifold
+    center: ArrayLike | None = None
+    radius: float = math.nan
+
+    def __post_init__(self) -> None:
+        M = self.manifold
+        roots, _ = _roots(M)
+        radius = positive("radius", self.radius)
+        if not radius < M.injectivity_radius:
+            raise ParameterError(f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}")
+        center = np.asarray(M.origin if self.center is None else self.center, dtype=np.float64)
+        if center.shape != M.point_shape or not M.residual(center) <= OFF_MANIFOLD_TOLERANCE:
+            raise ParameterError(f"center={center!r} must be one point of {M!r}")
+        if self.dim > _MOST_DIMENSIONS:
+            raise ParameterError(f"{M!r} has dimension {M.dim}, exact K-norm sampling allows {_MOST_DIMENSIONS}")
+        widest = max([math.sqrt(-k) * radius for k, _ in roots if k < 0], default=0.0)
+        if widest > 300:
+            raise ParameterError(f"radius={radius!r} is too large: the volume of the ball overflows")
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "radius", radius)
+
+    @property
+    def dim(self) -> int:
+        return self.manifold.dim
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return (self.radius,)
+
+    @property
+    def block_dim(self) -> int:
+        return self.manifold.dim
+
+    def points(self, z: Float) -> tuple[Any, ...]:
+        return (self.base(z[:, 0]),)
+
+    def base(self, z: Float) -> Any:
+        M = self.manifold
+        return M.exp(self.center, M.from_coordinates(self.center, z))
+
+    def log_volume(self, z: Float) -> Float:
+        r = self.across(z)
+        return sum((count * _log_sn(k, r) for k, count in _roots(self.manifold)[0]), np.zeros(len(z)))
+
+    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
+        bound = np.zeros(len(low))
+        for k, count in _roots(self.manifold)[0]:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
+            bound += count * _log_sn(k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0]))
+        return bound
+
+    def across(self, z: Float) -> Float:
+        flat = _roots(self.manifold)[1]
+        first = z[:, 0]
+        if flat:  # of SPD(2) = R × H²: the direction of the center itself is flat
+            center = np.asarray(self.center)
+            unit = self.manifold.to_coordinates(center, center / math.sqrt(2))
+            first = first - np.outer(first @ unit, unit)
+        return np.asarray(np.linalg.norm(first, axis=-1))
+
+    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+        return constants[0] * self.stretch(high[:, :1])
+
+    def stretch(self, r: Float) -> Float:
+        """max(1, sn_{κ_min}(r)/r), the largest stretch of exp_c within r (Rauch)."""
+        lowest = min([k for k, _ in _roots(self.manifold)[0]], default=0.0)
+        return np.exp(_log_sn(min(lowest, 0.0), r))
+
+
+@dataclass(frozen=True, eq=False)
+class TangentBundleBall(Domain):
+    """{(p, v): p in the ball of `radius` about `center`, ‖v‖ ≤ speed}, with the volume dvol(p)·dv.
+
+    >>> from curvedp.geometry import Sphere
+    >>> TangentBundleBall(Sphere(2), radius=0.5, speed=1.0).dim
+    4
+    """
+
+    manifold: Manifold
+    center: ArrayLike | None = None
+    radius: float = math.nan
+    speed: float = math.nan
+    ball: GeodesicBall = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if 2 * self.manifold.dim > _MOST_DIMENSIONS:
+            raise ParameterError(
+                f"the tangent bundle of {self.manifold!r} has dimension {2 * self.manifold.dim}, exact K-norm "
+                f"sampling allows {_MOST_DIMENSIONS}; use gradient descent on it"
+            )
+        ball = GeodesicBall(self.manifold, self.center, self.radius)
+        object.__setattr__(self, "ball", ball)
+        object.__setattr__(self, "center", ball.center)
+        object.__setattr__(self, "radius", ball.radius)
+        object.__setattr__(self, "speed", positive("speed", self.speed))
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.manifold.dim
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return (self.radius, self.speed)
+
+    @property
+    def block_dim(self) -> int:
+        return self.manifold.dim
+
+    def points(self, z: Float) -> tuple[Any, ...]:
+        M, c = self.manifold, self.center
+        p = self.ball.base(z[:, 0])
+        return p, M.transport(c, p, M.from_coordinates(c, z[:, 1]))
+
+    def log_volume(self, z: Float) -> Float:
+        return self.ball.log_volume(z)
+
+    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
+        return self.ball.log_volume_bound(low, high, length)
+
+    def across(self, z: Float) -> Float:
+        return self.ball.across(z)
+
+    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+        along, fibre = constants
+        turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in _roots(self.manifold)[0])
+        first = along * self.ball.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
+        return np.stack([first, np.full(len(high), fibre)], axis=1)
+
+
+def _roots(M: Manifold) -> tuple[tuple[tuple[float, int], ...], bool]:
+    """Curvatures κ across a geodesic with their multiplicities, and whether one direction is a flat factor."""
+    match M:
+        case Euclidean() | SPDLogEuclidean() | SPDLogCholesky():
+            return (), False
+        case Sphere():
+            return _present((1.0, M.dim - 1)), False
+        case Lorentz() | PoincareBall():
+            return _present((-1.0, M.dim - 1)), False
+        case SPDAffineInvariant() if M.m <= 2:
+            return _present((-0.5, M.m - 1)), M.m == 2
+        case KendallShapes():  # ℂP^n, n = k−2: 4 once, along i·velocity, 1 otherwise
+            return _present((1.0, M.dim - 2), (4.0, 1)), False
+        case Rotations() if M.n <= 3:
+            return _present((0.25, M.dim - 1)), False
+    raise ParameterError(
+        f"exact K-norm sampling on {M!r} is not available: use Euclidean, Sphere, Lorentz, PoincareBall, "
+        "SPDAffineInvariant(2), a flat SPD metric, KendallShapes or Rotations(3) in dimension up to 4"
+    )
+
+
+def _present(*roots: tuple[float, int]) -> tuple[tuple[float, int], ...]:
+    return tuple(root for root in roots if root[1] > 0)
+
+
+def _log_sn(curvature: float, r: Float) -> Float:
+    """log(sn_κ(r)/r): sin for κ > 0, sinh for κ < 0, −∞ never reached inside the injectivity radius."""
+    x = math.sqrt(abs(curvature)) * np.asarray(r, dtype=np.float64)
+    small = x < 1e-2
+    safe = np.where(small, 1.0, x)
+    u = x * x
+    if curvature > 0:
+        series, ratio = -u / 6 - u * u / 180, np.log(np.abs(np.sin(np.minimum(safe, math.pi))) / safe)
+    elif curvature < 0:
+        series, ratio = u / 6 - u * u / 180, safe + np.log(-np.expm1(-2 * safe) / (2 * safe))
+    else:
+        return np.zeros_like(x)
+    return np.where(small, series, ratio)
+
+
+def _mean_sn(curvature: float, r: Float) -> Float:
+    """∫₀^r sn_κ / r = (1 − cos √κ r)/(κ r), and its hyperbolic form; r/2 near 0."""
+    x = math.sqrt(abs(curvature)) * r
+    half = np.sin(x / 2) if curvature > 0 else np.sinh(x / 2)
+    safe = np.where(x > 0, x, 1.0)
+    return np.where(x > 0, 2 * half * half / safe, 0.0) / math.sqrt(abs(curvature))
