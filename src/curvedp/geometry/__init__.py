@@ -6,6 +6,7 @@ from curvedp.geometry.euclidean import Euclidean
 from curvedp.geometry.grassmann import Grassmann
 from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
 from curvedp.geometry.kendall import KendallShapes
+from curvedp.geometry.mean import frechet_mean, mean_error_bound
 from curvedp.geometry.names import manifold_name, parse_manifold
 from curvedp.geometry.product import Product
 from curvedp.geometry.rotations import Rotations
@@ -28,7 +29,9 @@ __all__ = [
     "SPDLogEuclidean",
     "Sphere",
     "Stiefel",
+    "frechet_mean",
     "manifold_name",
+    "mean_error_bound",
     "parse_manifold",
     "project_to_ball",
 ]

@@ -72,7 +72,7 @@ class SPDBuresWasserstein(SPD):
         return 0.5 * xp.sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """The isometry C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates; it is NOT parallel transport."""
+        """The isometry C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates; NOT parallel transport."""
         return self.from_coordinates(q, self.to_coordinates(p, v))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:

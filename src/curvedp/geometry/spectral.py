@@ -43,7 +43,7 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
     return U @ S @ (U if V is None else V).mT
 
 
-# ---- divided differences f[x, y] = (f(x) − f(y)) / (x − y), f'(x) at x = y --------------------------------------------
+# ---- divided differences f[x, y] = (f(x) − f(y)) / (x − y), f'(x) at x = y ------------------------------------------
 
 
 def _log1p_ratio(t: Array) -> Array:
@@ -54,7 +54,7 @@ def _log1p_ratio(t: Array) -> Array:
 
 
 def divided_log(x: Array, y: Array) -> Array:
-    """log[x, y] for x, y > 0, that is log1p(t)/(t·min) with t = (max − min)/min ≥ 0: every step has small relative error."""
+    """log[x, y] for x, y > 0, as log1p(t)/(t·min), t = (max − min)/min ≥ 0: no cancellation."""
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     low = xp.where(x < y, x, y)
@@ -80,7 +80,7 @@ def _divided_log1p(x: Array, y: Array) -> Array:
     return divided_log(1 + x, 1 + y)
 
 
-# ---- f(S) --------------------------------------------------------------------------------------------------------------
+# ---- f(S) ------------------------------------------------------------------------------------------------------------
 
 
 def differentiate_as(smooth: Callable[..., Array], accurate: Callable[..., Array], *args: Array) -> Array:

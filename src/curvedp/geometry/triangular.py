@@ -57,7 +57,7 @@ def whiten(L: Array, S: Array) -> Array:
 
 
 def cholesky_minus_identity(E: Array) -> Array:
-    """F lower triangular with (I+F)(I+F)ᵀ = I+E, computed without ever adding the identity: keeps the digits of small E."""
+    """F lower triangular with (I+F)(I+F)ᵀ = I+E, never adding the identity: small E keeps its digits."""
     xp = namespace(E)
     m = E.shape[-1]
     index = xp.arange(m)
