@@ -117,6 +117,47 @@ class ConstantCurvatureProfile(PrivacyProfile):
             return up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu**2) / 8) / 2)), 1e-15)
         return PrivacyProfile.hellinger_angle.func(self)  # type: ignore[attr-defined,no-any-return]
 
+    @cached_property
+    def rho(self) -> float:
+        if self._flat_gaussian:
+            return up(self.mu**2 / 2, 2.0**-51)
+        return PrivacyProfile.rho.func(self)  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf if self._flat_gaussian else super().pure_epsilon
+
+    @property
+    def floor(self) -> PrivacyProfile | None:
+        if self.curvature < 0 and self.dim > 1:
+            return FloorProfile(self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency)
+        return None
+
+    @property
+    def space(self) -> str:
+        if self.curvature == 0:
+            return f"Euclidean({self.dim})"
+        if abs(self.curvature) == 1:
+            return f"Sphere({self.dim})" if self.curvature > 0 else f"Lorentz({self.dim})"
+        return f"the space of dimension {self.dim} and curvature {self.curvature:g}"
+
+    def _order_closes(self, order: float, rho: float) -> bool:
+        """On a hyperbolic space log E₁[e^{sL}] <= log K + s(mD/s² + D²/2s²) + s²D²/2s², by the bound behind `_closes`."""
+        law = self.tails
+        if math.isfinite(law.max_loss):
+            return super()._order_closes(order, rho)
+        assert isinstance(law, SpaceFormLaw)
+        s, limit = order - 1, (law.distance / law.s) ** 2 / 2
+        # a growing order lowers this bound once log K >= 0, which holds because ∫ρ <= its bound
+        drift = law.mode * law.distance / law.s**2
+        return limit + (self._log_k() / s + drift) / (s + 1) <= max(rho, limit * (1 + 1e-10))
+
+    def _log_k(self) -> float:
+        law = self.tails
+        assert isinstance(law, SpaceFormLaw)
+        em = math.expm1(2 * law.mode) if law.mode < 350 else math.inf
+        return (law.d - 1) * math.log1p(1 / em) - law.log_mass + math.log(law.s * math.sqrt(2 * math.pi))
+
     @property
     def _tail_mu(self) -> float:
         return self.sensitivity / self.scale
@@ -129,10 +170,8 @@ class ConstantCurvatureProfile(PrivacyProfile):
         """
         law = self.tails
         assert isinstance(law, SpaceFormLaw)
-        s, m, n = law.s, law.mode, law.d - 1
+        s, m, log_k = law.s, law.mode, self._log_k()
         limit = law.distance / s
-        em = math.expm1(2 * m) if m < 350 else math.inf
-        log_k = n * math.log1p(1 / em) - law.log_mass + math.log(s * math.sqrt(2 * math.pi))
         z = eps / limit - limit / 2 - m / s
         x, y = eps / mu - mu / 2, eps / mu + mu / 2
         if not (z > 0 and x > 0 and mu > limit):

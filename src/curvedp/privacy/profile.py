@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri_exp
 
 from curvedp._numerics import up
@@ -165,19 +166,43 @@ class PrivacyProfile(Guarantee):
         if math.isinf(order):
             return self.pure_epsilon
         s = order - 1.0
-        table = self._table
-
-        def log_integrand(t: Array) -> Array:
-            with np.errstate(divide="ignore"):
-                first = table.log_upper(t) + s * t + np.log(-np.expm1(-(2 * s + 1) * t))
-            return np.logaddexp(first, table.log_delta(t) - (s + 1) * t)
-
-        log_j = table.log_integral(log_integrand, growth=s)
+        log_j = self._table.log_moment(s)
         if s == 0:
             return up(math.exp(log_j), RELATIVE_ERROR)
         log_sj = log_j + math.log(s)
         value = math.log1p(math.exp(log_sj)) if log_sj < 30 else log_sj + math.log1p(math.exp(-log_sj))
         return min(up(value / s, RELATIVE_ERROR), self.pure_epsilon)
+
+    @cached_property
+    def rho(self) -> float:
+        """The smallest ρ of zCDP: the supremum over every order α > 1 of the Rényi divergence divided by α, rounded up."""
+        best, x = self._renyi(1.0), -6.0  # x = log₂(α − 1)
+        values: dict[float, float] = {}
+        while True:
+            values[x] = self._renyi(1 + 2.0**x) / (1 + 2.0**x)
+            best = max(best, values[x])
+            if self._order_closes(1 + 2.0**x, best):
+                break
+            x += 0.5
+        top = max(values, key=values.__getitem__)
+        found = minimize_scalar(
+            lambda x: -self._renyi(1 + 2.0**x) / (1 + 2.0**x), bounds=(top - 0.5, top + 0.5), method="bounded"
+        )
+        return up(max(best, -float(found.fun)), RELATIVE_ERROR)
+
+    def _order_closes(self, order: float, rho: float) -> bool:
+        """Whether no larger order can exceed ρ: the divergence never exceeds the largest loss."""
+        return self.pure_epsilon <= rho * order
+
+    @property
+    def floor(self) -> "PrivacyProfile | None":
+        """The profile that no scale of this law goes below, if there is one above perfect privacy."""
+        return None
+
+    @property
+    def space(self) -> str:
+        """Where the law lives, in words."""
+        return "this space"
 
     @cached_property
     def hellinger_angle(self) -> float:
