@@ -9,7 +9,7 @@ A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and 
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -107,10 +107,13 @@ class Guarantee:
 
     def _tradeoff(self, alpha: Array) -> Any:
         # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
-        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
-        delta = np.asarray(self._delta(eps))
+        eps, delta = self._curve_points()
         alpha = alpha[..., None]
         return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
+
+    def _curve_points(self) -> tuple[Array, Array]:
+        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
+        return eps, np.asarray(self._delta(eps))
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +197,9 @@ class ZCDP(Guarantee):
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
 
+    def _curve_points(self) -> tuple[Array, Array]:
+        return _points_by_delta(self._epsilon)
+
 
 @dataclass(frozen=True, repr=False)
 class RenyiDP(Guarantee):
@@ -220,6 +226,9 @@ class RenyiDP(Guarantee):
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)
+
+    def _curve_points(self) -> tuple[Array, Array]:
+        return _points_by_delta(self._epsilon)
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,6 +312,14 @@ def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
     if len(found) != 1:
         raise ParameterError(f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined")
     return found[0]
+
+
+def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
+    """Points of a profile whose ε(δ) is the explicit side, with ε small enough for e^ε."""
+    delta = np.concatenate([np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)])
+    eps = np.asarray(epsilon(delta), np.float64)
+    keep = eps < 700
+    return eps[keep], delta[keep]
 
 
 def _two_point(eps0: float, eps: Array) -> Any:

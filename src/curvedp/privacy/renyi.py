@@ -8,6 +8,7 @@ Thm 2 (strong duality: the two points are where λh_u touches 0 and x − γ; `_
 pressed to x = 0). zCDP takes the best order as well.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,12 @@ def zcdp_delta(rho: float, eps: Any) -> Any:
     return _delta(lambda delta: zcdp_epsilon(rho, delta), eps)
 
 
-def _delta(epsilon: Any, eps: Any) -> Any:
+def _delta(epsilon: Callable[[Array], Any], eps: Any) -> Any:
+    """The smallest float δ with epsilon(δ) ≤ ε."""
     eps = np.asarray(eps, np.float64)
+    below_one = np.nextafter(1.0, 0.0)
     delta = smallest_float(
-        lambda d: (d >= 1.0) | (epsilon(np.clip(d, 5e-324, np.nextafter(1, 0))) <= eps),
-        np.full_like(eps, 5e-324),
-        np.ones_like(eps),
+        lambda d: (d >= 1) | (epsilon(np.minimum(d, below_one)) <= eps), np.full_like(eps, 5e-324), np.ones_like(eps)
     )
     delta = np.where(eps == np.inf, 0.0, delta)
     return delta if delta.ndim else float(delta)

@@ -1,0 +1,217 @@
+"""Each guarantee against an independent oracle: δ(ε) exact or above, ε(δ) on the private side, limits instead of NaN."""
+
+import json
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose, guarantee_from_dict
+from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+
+ALL = [
+    PureDP(0.7),
+    ApproxDP(1.2, 1e-6),
+    ZCDP(0.3),
+    RenyiDP(8.0, 0.9),
+    GDP(0.8),
+    RaoDP(0.6),
+    RaoDP(0.6, angle="hellinger"),
+    compose(GDP(0.5), PureDP(0.3)),
+]
+IDS = [repr(g) for g in ALL]
+
+
+def gaussian_delta(mu, eps):
+    """Φ(−a) − e^ε Φ(−b) with as many digits as cancel."""
+    with mp.workdps(60 + int(2 * max(0, math.log10(1 + eps / mu) - math.log10(mu)))):
+        mu, eps = mp.mpf(mu), mp.mpf(eps)
+        a = eps / mu - mu / 2
+        return mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(eps) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+
+
+def test_gaussian_profile_against_mpmath():
+    rng = np.random.default_rng(2)
+    worst = 0.0
+    for _ in range(1500):
+        mu = 10 ** rng.uniform(-6, 3)
+        a = rng.uniform(-10, 37)
+        eps = mu * (a + mu / 2) if a + mu / 2 > 0 else mu * 10 ** rng.uniform(-5, 0)
+        truth = gaussian_delta(mu, eps)
+        if truth > mp.mpf("1e-300"):
+            error = float(mp.mpf(gdp_delta(mu, eps)) / truth - 1)
+            assert error >= 0, (mu, eps)
+            worst = max(worst, error)
+        assert gdp_log_delta(mu, eps) >= mp.log(truth)
+    assert worst < 4e-14
+
+
+def test_gaussian_profile_far_below_the_smallest_float():
+    for mu, eps in [(1.0, 100.0), (0.01, 30.0), (3.0, 900.0)]:
+        with mp.workdps(3000):
+            truth = mp.log(gaussian_delta(mu, eps) if mu > 0.5 else _tail(mu, eps))
+        assert gdp_log_delta(mu, eps) == pytest.approx(float(truth), rel=1e-13)
+        assert gdp_log_delta(mu, eps) >= truth
+
+
+def _tail(mu, eps):
+    """The positive integral, for where 3000 digits would not do."""
+    mu, eps = mp.mpf(mu), mp.mpf(eps)
+    a = eps / mu - mu / 2
+    with mp.workdps(30):
+        integral = mp.quad(lambda s: (1 - mp.exp(-mu * s)) * mp.exp(-a * s - s * s / 2), [0, 1 / a, 10 / a, 80 / a])
+    return mp.npdf(a) * integral
+
+
+def test_gdp_mu_inverts_delta():
+    rng = np.random.default_rng(3)
+    eps, mu = 10 ** rng.uniform(-3, 1, 300), 10 ** rng.uniform(-2, 1, 300)
+    delta = gdp_delta(mu, eps)
+    keep = (delta > 1e-290) & (delta < 0.999)
+    found = gdp_mu(eps[keep], delta[keep])
+    assert np.all(found >= mu[keep] * (1 - 1e-15))
+    assert np.all(found <= mu[keep] * (1 + 1e-10))
+    assert gdp_mu(1.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("g", ALL, ids=IDS)
+def test_delta_falls_and_epsilon_is_its_private_inverse(g):
+    eps = np.linspace(0, 12, 121)
+    delta = g.delta(eps)
+    assert delta.shape == eps.shape
+    assert np.all(np.diff(delta) <= 1e-12 * delta[:-1])
+    assert np.all((delta >= 0) & (delta <= 1))
+    for d in (0.3, 1e-2, 1e-5, 1e-9, 1e-20):
+        e = g.epsilon(d)
+        if math.isinf(e):
+            assert g.delta(1e300) > d
+            continue
+        assert g.delta(e) <= d * (1 + 1e-12)
+        if e > 1e-6:
+            assert g.delta(e * (1 - 1e-6)) > d * (1 - 1e-7)
+    assert isinstance(g.delta(1.0), float)
+    assert isinstance(g.epsilon(0.1), float)
+
+
+@pytest.mark.parametrize("g", ALL, ids=IDS)
+def test_limits_not_nan(g):
+    for eps in (0, 0.0, 1e-300, 1e-16, 1e3, 1e300, math.inf):
+        assert 0 <= g.delta(eps) <= 1
+    for delta in (5e-324, 1e-300, 1e-16, 0.5, 1 - 1e-16):
+        assert g.epsilon(delta) >= 0
+    alpha = np.array([0.0, 1e-300, 0.5, 1.0])
+    assert np.all((g.tradeoff(alpha) >= 0) & (g.tradeoff(alpha) <= 1 - alpha + 1e-15))
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-3, 30.0, 1e6])
+@pytest.mark.parametrize("make", [PureDP, ZCDP, GDP, RaoDP, lambda s: RenyiDP(1.5, s), lambda s: ApproxDP(s, 0.1)])
+def test_extreme_parameters(make, size):
+    g = make(size)
+    values = np.concatenate([g.delta(np.array([0.0, size, 1e5])), [g.epsilon(1e-3), g.epsilon(0.9)]])
+    assert not np.any(np.isnan(values))
+    assert np.all(values >= 0)
+
+
+def test_pure_profile_is_randomised_response():
+    e0 = 1.3
+    p, q = math.exp(e0) / (1 + math.exp(e0)), 1 / (1 + math.exp(e0))
+    for eps in (0.0, 0.4, 1.0, 1.29):
+        assert PureDP(e0).delta(eps) == pytest.approx(p - math.exp(eps) * q, rel=1e-13)
+    assert PureDP(e0).delta(e0) == 0.0
+    assert PureDP(e0).epsilon(1e-30) == e0
+
+
+def test_approx_profile_is_the_four_point_pair():
+    e0, d0 = 0.9, 0.05
+    p = np.array([d0, (1 - d0) / (1 + math.exp(-e0)), (1 - d0) / (1 + math.exp(e0)), 0])
+    q = p[::-1]
+    for eps in (0.0, 0.3, 0.9, 2.0):
+        assert ApproxDP(e0, d0).delta(eps) == pytest.approx(np.sum(np.maximum(p - math.exp(eps) * q, 0)), rel=1e-13)
+    assert ApproxDP(e0, d0).epsilon(0.04) == math.inf
+
+
+@pytest.mark.parametrize("g", ALL, ids=IDS)
+def test_tradeoff_never_promises_more_than_delta_allows(g):
+    # At any test (α, β): 1 − β ≤ δ(ε) + e^ε α. The curve must lie on or above each of these lines' maximum … and a valid
+    # pair of errors exists on the curve, so no line may lie above it by more than the grid's resolution.
+    alpha = np.linspace(0, 1, 41)
+    curve = g.tradeoff(alpha)
+    for eps in (0.0, 0.5, 2.0):
+        assert np.all(curve >= 1 - g.delta(eps) - math.exp(eps) * alpha - 2e-3)
+    assert np.all(np.diff(curve) <= 1e-12)
+
+
+def test_tradeoff_of_the_gaussian():
+    alpha = np.array([0.01, 0.3])
+    expected = [float(mp.ncdf(-mp.sqrt(2) * mp.erfinv(2 * mp.mpf(a) - 1) - 0.8)) for a in alpha]
+    assert GDP(0.8).tradeoff(alpha) == pytest.approx(expected, rel=1e-12)
+
+
+BAD = [math.nan, math.inf, -math.inf, -1.0, 0.0, 0, "1", True, None, [1.0, 2.0]]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=map(repr, BAD))
+@pytest.mark.parametrize(
+    "make",
+    [
+        PureDP,
+        ZCDP,
+        GDP,
+        RaoDP,
+        lambda x: ApproxDP(x, 1e-6),
+        lambda x: ApproxDP(1.0, x),
+        lambda x: RenyiDP(x, 1.0),
+        lambda x: RenyiDP(2.0, x),
+    ],
+)
+def test_bad_parameters_raise(make, bad):
+    with pytest.raises(ParameterError, match=r"must"):
+        make(bad)
+
+
+def test_more_bad_parameters():
+    for build in (
+        lambda: ApproxDP(1.0, 1.0),
+        lambda: RenyiDP(1.0, 1.0),
+        lambda: RaoDP(4.0, angle="hellinger"),
+        lambda: RaoDP(1.0, angle="other"),
+        lambda: GDP(1.0, adjacency="none"),
+        lambda: GDP(1.0).delta(-0.1),
+        lambda: GDP(1.0).delta(math.nan),
+        lambda: GDP(1.0).delta("1"),
+        lambda: GDP(1.0).delta(None),
+        lambda: GDP(1.0).epsilon(0.0),
+        lambda: GDP(1.0).epsilon(1.0),
+        lambda: GDP(1.0).epsilon(np.array([0.1, math.nan])),
+        lambda: GDP(1.0).tradeoff(1.1),
+    ):
+        with pytest.raises(ParameterError):
+            build()
+
+
+@pytest.mark.parametrize("g", ALL, ids=IDS)
+def test_json_round_trip_is_exact(g):
+    back = guarantee_from_dict(json.loads(json.dumps(g.to_dict())))
+    assert back == g
+    assert hash(back) == hash(g)
+    assert type(back) is type(g)
+
+
+def test_json_refuses_what_it_does_not_know():
+    for bad in ({}, {"type": "Magic"}, {"type": "GDP"}, {"type": "GDP", "mu": -1.0}, {"type": "GDP", "mu": 1.0, "x": 2}):
+        with pytest.raises(ParameterError):
+            guarantee_from_dict(bad)
+    nested = compose(GDP(0.1), ApproxDP(0.2, 1e-9))
+    assert isinstance(nested, Composition)
+    assert guarantee_from_dict(nested.to_dict()) == nested
+
+
+def test_frozen_and_readable():
+    with pytest.raises(AttributeError):
+        GDP(1.0).mu = 2.0
+    assert repr(GDP(0.5)) == "GDP(0.5)"
+    assert repr(RaoDP(0.5, angle="hellinger", adjacency="add-remove")) == (
+        "RaoDP(0.5, adjacency='add-remove', angle='hellinger')"
+    )
