@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Product, SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.spaceform import curvature_of, space_form
-
-if TYPE_CHECKING:
-    from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.constant_curvature import gaussian_profile
+from curvedp.privacy.profile import PrivacyProfile
 
 __all__ = ["RiemannianGaussian"]
 
@@ -47,15 +44,12 @@ class RiemannianGaussian(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         return -((distance / self.scale) ** 2) / 2
 
-    def profile(self, sensitivity: float) -> "PrivacyProfile":
+    def profile(self, sensitivity: float) -> PrivacyProfile:
         """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`."""
-        from curvedp.privacy.constant_curvature import gaussian_profile
-
-        moved = _validate.nonnegative("sensitivity", sensitivity)
         curvature = curvature_of(self.manifold)
         if curvature is None:
             raise ParameterError(f"no exact profile on {self.manifold!r}; use LogGaussianMechanism")
-        return gaussian_profile(curvature, self.manifold.dim, self.scale, moved)
+        return gaussian_profile(curvature, self.manifold.dim, self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""

@@ -3,17 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.spaceform import curvature_of, space_form
-
-if TYPE_CHECKING:
-    from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.constant_curvature import laplace_profile
+from curvedp.privacy.profile import PrivacyProfile
 
 __all__ = ["RiemannianLaplace"]
 
@@ -55,12 +52,9 @@ class RiemannianLaplace(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         return -distance / self.scale
 
-    def profile(self, sensitivity: float) -> "PrivacyProfile":
+    def profile(self, sensitivity: float) -> PrivacyProfile:
         """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`."""
-        from curvedp.privacy.constant_curvature import laplace_profile
-
-        moved = _validate.nonnegative("sensitivity", sensitivity)
-        return laplace_profile(self._curvature, self.manifold.dim, self.scale, moved)
+        return laplace_profile(self._curvature, self.manifold.dim, self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""

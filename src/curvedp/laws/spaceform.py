@@ -68,14 +68,7 @@ def _largest_radius(manifold: Manifold) -> float:
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
     """The engine for a manifold of constant curvature, else None."""
     curvature = curvature_of(manifold)
-    if curvature is None:
-        return None
-    if curvature < 0 and kind == "gaussian" and not (manifold.dim - 1) * scale <= _LARGEST_SHIFT:
-        raise ParameterError(
-            f"scale={scale!r}: on {manifold!r} the distances concentrate at (d−1)·scale² = "
-            f"{(manifold.dim - 1) * scale * scale:.3g}, beyond double precision; use a smaller scale"
-        )
-    return SpaceForm(kind, manifold, curvature, scale)
+    return None if curvature is None else SpaceForm(kind, manifold, curvature, scale)
 
 
 @dataclass(frozen=True)
@@ -90,6 +83,12 @@ class SpaceForm:
     @property
     def radial(self) -> RadialLaw:
         """The law of the distance."""
+        shift = (self.manifold.dim - 1) * self.scale
+        if self.curvature < 0 and self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
+            raise ParameterError(
+                f"scale={self.scale!r}: on {self.manifold!r} the distances concentrate at (d−1)·scale² = "
+                f"{shift * self.scale:.3g}, beyond double precision; use a smaller scale"
+            )
         return radial_law(self.kind, self.curvature, self.manifold.dim, self.scale)
 
     @property
@@ -130,20 +129,36 @@ class SpaceForm:
         r = hat.draw(rng, count)
         r += mode
         u = uniform_directions(rng, count, dim)
-        if isinstance(manifold, Sphere) or (isinstance(manifold, Lorentz) and np.max(center[..., 0]) < _BOOST_LIMIT):
-            return self._geodesic(center, u, r)
+        if isinstance(manifold, Sphere):
+            return _along_great_circles(manifold, center, u, r)
+        if isinstance(manifold, Lorentz) and np.max(center[..., 0]) < _BOOST_LIMIT:
+            return _along_hyperbolas(manifold, center, u, r)
+        if isinstance(manifold, PoincareBall):
+            square = np.einsum("...i,...i->...", center, center)[..., None]
+            if np.max(square) < 1.0 - 2.0 / _BOOST_LIMIT:
+                # The ball is the hyperboloid seen from (−1, 0): x = y/(1 + y₀).
+                lifted = np.concatenate([1.0 + square, 2.0 * center], axis=-1) / (1.0 - square)
+                y = _along_hyperbolas(Lorentz(dim), lifted, u, r)
+                x = y[:, 1:] / (1.0 + y[:, :1])
+                return x if np.max(y[:, 0]) < 2.0**50 else np.asarray(manifold.project(x))
         u *= r[:, None]
         return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u)))
 
-    def _geodesic(self, p: Floats, u: Floats, r: Floats) -> Floats:
-        """exp_p(r·E_p(u)) = cs(r)·p + sn(r)·E_p(u) for a unit vector u, in ambient coordinates."""
-        y = np.asarray(self.manifold.from_coordinates(p, u))
-        if self.curvature > 0:
-            y *= np.sin(r)[:, None]
-            y += np.cos(r)[:, None] * p
-            return y
-        y *= np.sinh(r)[:, None]
-        y += np.cosh(r)[:, None] * p
-        space = y[:, 1:]
-        y[:, 0] = np.sqrt(1.0 + np.einsum("ij,ij->i", space, space))  # the time coordinate is the lift of the others
-        return y
+
+# exp_p(r·E_p(u)) = cs(r)·p + sn(r)·E_p(u) for unit vectors u, in ambient coordinates.
+
+
+def _along_great_circles(manifold: Sphere, p: Floats, u: Floats, r: Floats) -> Floats:
+    y = np.asarray(manifold.from_coordinates(p, u))
+    y *= np.sin(r)[:, None]
+    y += np.cos(r)[:, None] * p
+    return y
+
+
+def _along_hyperbolas(manifold: Lorentz, p: Floats, u: Floats, r: Floats) -> Floats:
+    y = np.asarray(manifold.from_coordinates(p, u))
+    y *= np.sinh(r)[:, None]
+    y += np.cosh(r)[:, None] * p
+    space = y[:, 1:]
+    y[:, 0] = np.sqrt(1.0 + np.einsum("ij,ij->i", space, space))  # the time coordinate is the lift of the others
+    return y
