@@ -12,11 +12,11 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import frechet_mean, project_to_ball
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean import mean_error_bound
-from curvedp.mechanisms.base import Release, check_guarantee, check_manifold, check_point
-from curvedp.mechanisms.choose import Ball, Choice, choose_mechanism
+from curvedp.mechanisms.base import Ball, Release, check_guarantee, check_manifold, check_point
+from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import Guarantee
 
@@ -62,7 +62,7 @@ def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
 def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mechanism: str) -> PlannedMean:
     """Sensitivity, solver error and the calibrated mechanism, from public quantities alone."""
     check_guarantee(guarantee)
-    error = mean_error_bound(manifold, ball.radius)
+    error = solver_error(manifold, ball.radius)
     sensitivity = frechet_mean_sensitivity(manifold, ball.radius, n) + 2 * error
     in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error
     choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
@@ -75,7 +75,7 @@ def release_mean(manifold: Manifold, records: np.ndarray, plan: PlannedMean, sou
     Projecting the release is post-processing. The mean is in the ball, which is convex, so it only comes closer.
     """
     inside = project_to_ball(manifold, *plan.ball, records)
-    mean = frechet_mean(manifold, inside, ball=plan.ball)
+    mean = bounded_mean(manifold, inside, plan.ball)
     release = plan.choice.mechanism.release(
         mean,
         source=source,

@@ -8,12 +8,12 @@ from sklearn.base import BaseEstimator
 
 from curvedp.entropy import Source
 from curvedp.estimators._mean import check_records, public_ball
-from curvedp.geometry import Euclidean, frechet_mean, project_to_ball
+from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean import mean_error_bound
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import Ball, choose_mechanism
+from curvedp.mechanisms.base import Ball, check_guarantee
+from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.privacy import GDP, Guarantee
 
@@ -66,14 +66,14 @@ class PrivateDispersion(BaseEstimator):
         check_guarantee(self.guarantee)
         frechet_mean_sensitivity(self.manifold, r, n)  # refuses a ball in which the mean need not be unique
         # A mean off by η raises the mean square by at most 2·2r·η + η² at either end.
-        error = mean_error_bound(self.manifold, r)
+        error = solver_error(self.manifold, r)
         sensitivity = 4 * r * r / n + 2 * (4 * r * error + error * error)
         values = Ball(np.array([r * r / 2]), r * r / 2)  # the variance lies in [0, r²], an interval about its middle
         choice = choose_mechanism(self.mechanism, Euclidean(1), sensitivity, sensitivity, self.guarantee, values)
         if self.ledger is not None:
             self.ledger.spend(self.guarantee, self.label)
         inside = project_to_ball(self.manifold, *ball, records)
-        mean = frechet_mean(self.manifold, inside, ball=ball)
+        mean = bounded_mean(self.manifold, inside, ball)
         variance = np.mean(np.asarray(self.manifold.dist(mean, inside)) ** 2)
         statistic = {
             "name": "Fréchet variance",

@@ -6,7 +6,7 @@ Public parameters are fields; private data are arguments of calls. `release` ret
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,31 @@ from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.privacy import Guarantee, PrivacyProfile
 
-__all__ = ["GRID", "Mechanism", "Release", "check_guarantee", "check_manifold", "check_point"]
+__all__ = [
+    "CHART_ERROR",
+    "GRID",
+    "REACH",
+    "Ball",
+    "Mechanism",
+    "Release",
+    "check_guarantee",
+    "check_manifold",
+    "check_point",
+]
 
 GRID = 30  # releases are whole multiples of 2^-30, a public constant
+
+# log_o and to_coordinates are accurate to 1e-12 relative on every space (tests/geometry); tenfold is allowed for.
+CHART_ERROR = 1e-11
+# Where no ball is given, a statistic is moved to within this distance of the base, so that the float error is bounded.
+REACH = 100.0
+
+
+class Ball(NamedTuple):
+    """The public ball that holds the records."""
+
+    center: np.ndarray
+    radius: float
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,15 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Mechanism
+from curvedp.mechanisms.base import Ball, Mechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.privacy import Guarantee
 
-__all__ = ["CANDIDATES", "Ball", "Choice", "choose_mechanism", "predicted_error"]
+__all__ = ["CANDIDATES", "Choice", "choose_mechanism", "predicted_error"]
 
 _DRAWS = 512  # at each of three public points: the standard error is about 2% of the predicted error
-
-
-class Ball(NamedTuple):
-    """The public ball that holds the records."""
-
-    center: np.ndarray
-    radius: float
 
 
 class Choice(NamedTuple):
@@ -87,5 +80,5 @@ def choose_mechanism(
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {reasons}")
     best = min(found, key=lambda candidate: found[candidate][0])
     ranking = ", ".join(f"{c} {error:.4g}" for c, (error, _) in sorted(found.items(), key=lambda item: item[1][0]))
-    left_out = "".join(f"; {candidate} not available: {error}" for candidate, error in refused.items())
+    left_out = f"; not available for this guarantee here: {', '.join(refused)}" if refused else ""
     return Choice(found[best][1], f"smallest predicted mean error ({ranking}){left_out}")

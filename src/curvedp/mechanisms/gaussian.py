@@ -3,18 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf, nextafter
 from typing import Any, ClassVar
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import ExactDraw, Source, exact_gaussian
+from curvedp.geometry import SPDLogCholesky, SPDLogEuclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.mechanisms.base import GRID, Mechanism, check_guarantee, check_manifold
+from curvedp.mechanisms.base import CHART_ERROR, GRID, REACH, Mechanism, check_guarantee, check_manifold
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, smallest_scale
 
 __all__ = ["GaussianMechanism"]
+
+_FLAT_SPD = (SPDLogEuclidean, SPDLogCholesky)
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,8 @@ class GaussianMechanism(Mechanism):
         check_manifold(manifold)
         check_guarantee(guarantee)
         sensitivity = _validate.positive("sensitivity", sensitivity)
-        sigma = smallest_scale(
-            lambda scale: RiemannianGaussian(manifold, scale).profile(sensitivity), guarantee, sensitivity
-        )
+        charged = _charged(manifold, sensitivity)
+        sigma = smallest_scale(lambda scale: RiemannianGaussian(manifold, scale).profile(charged), guarantee, charged)
         return cls(manifold, sensitivity, sigma)
 
     @cached_property
@@ -58,7 +61,7 @@ class GaussianMechanism(Mechanism):
     @cached_property
     def profile(self) -> PrivacyProfile:
         """The exact privacy profile."""
-        return self.law.profile(self.sensitivity)
+        return self.law.profile(_charged(self.manifold, self.sensitivity))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -71,10 +74,17 @@ class GaussianMechanism(Mechanism):
         return {"sigma": self.sigma}
 
     def draw(self, value: np.ndarray, source: Source) -> tuple[np.ndarray, ExactDraw]:
-        """One exact draw, projected back onto the manifold from the grid."""
+        """One exact draw; the point of the manifold nearest to its grid point is post-processing."""
+        if isinstance(self.manifold, _FLAT_SPD):
+            value = project_to_ball(self.manifold, self.manifold.origin, REACH, value[None])[0]
         draw = exact_gaussian(self.manifold, self.sigma, value, source=source, grid=GRID)
-        return np.asarray(self.manifold.project(draw.value)), draw
+        return np.asarray(draw.point), draw
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
         """Float draws."""
         return self.law.sample(rng, value, size)
+
+
+def _charged(manifold: Manifold, sensitivity: float) -> float:
+    """The flat SPD metrics are released in their flat coordinates, computed in floats: that error counts at both ends."""
+    return nextafter(sensitivity + 2 * CHART_ERROR * REACH, inf) if isinstance(manifold, _FLAT_SPD) else sensitivity

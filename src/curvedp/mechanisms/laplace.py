@@ -9,12 +9,16 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import ExactDraw, Source, exact_laplace
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianLaplace
 from curvedp.mechanisms.base import GRID, Mechanism, check_guarantee, check_manifold
 from curvedp.privacy import Guarantee, PrivacyProfile, PureDP, smallest_scale
 
 __all__ = ["LaplaceMechanism"]
+
+_SPACES = (Euclidean, Sphere, Lorentz, PoincareBall)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class LaplaceMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.manifold, _SPACES):
+            raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @classmethod
@@ -70,9 +76,9 @@ class LaplaceMechanism(Mechanism):
         return {"scale": self.scale}
 
     def draw(self, value: np.ndarray, source: Source) -> tuple[np.ndarray, ExactDraw]:
-        """One exact draw, projected back onto the manifold from the grid."""
+        """One exact draw; the point of the manifold nearest to its grid point is post-processing."""
         draw = exact_laplace(self.manifold, self.scale, value, source=source, grid=GRID)
-        return np.asarray(self.manifold.project(draw.value)), draw
+        return np.asarray(draw.point), draw
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
         """Float draws."""

@@ -18,17 +18,12 @@ from curvedp.entropy import ExactDraw, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Mechanism, check_manifold, check_point
+from curvedp.mechanisms.base import CHART_ERROR, REACH, Mechanism, check_manifold, check_point
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 
 __all__ = ["LogGaussianMechanism", "LogLaplaceMechanism", "chart_stretch"]
-
-# log_o and to_coordinates are accurate to 1e-12 relative on every space (tests/geometry); tenfold is allowed for.
-_CHART_ERROR = 1e-11
-# Without a ball the statistic is moved to within this distance of the base, so that the float error stays bounded.
-_REACH = 100.0
 
 
 def chart_stretch(manifold: Manifold, radius: float | None) -> float:
@@ -93,11 +88,11 @@ class _LogMechanism(Mechanism):
     def moved(self) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
         assert self.chart_sensitivity is not None  # set in __post_init__
-        return nextafter(self.chart_sensitivity + 2 * _CHART_ERROR * self._reach, inf)
+        return nextafter(self.chart_sensitivity + 2 * CHART_ERROR * self._reach, inf)
 
     @property
     def _reach(self) -> float:
-        return _REACH if self.radius is None else self.radius
+        return REACH if self.radius is None else self.radius
 
     @cached_property
     def in_chart(self) -> GaussianMechanism | LaplaceMechanism:

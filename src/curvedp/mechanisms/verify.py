@@ -13,7 +13,6 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean import mean_error_bound
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.spaceform import curvature_of
 from curvedp.mechanisms.base import GRID, Mechanism
@@ -21,6 +20,7 @@ from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.mean_solver import solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import certified_mu, meets
 
@@ -85,7 +85,7 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> list[C
     name = statistic["name"]
     if name == "Fréchet mean":
         manifold, radius, n = mechanism.manifold, statistic["radius"], statistic["n"]
-        error = mean_error_bound(manifold, radius)
+        error = solver_error(manifold, radius)
         least = frechet_mean_sensitivity(manifold, radius, n, bound=statistic["bound"]) + 2 * error
         checks = [_at_least("sensitivity of the Fréchet mean", certificate.sensitivity, least)]
         chart = certificate.parameters.get("chart_sensitivity")
