@@ -22,9 +22,11 @@ __all__ = [
     "reflect",
     "sinc",
     "skew",
+    "skew_eigen",
     "skew_exp",
     "skew_from_vector",
     "skew_to_vector",
+    "svd",
     "sym_function",
 ]
 
@@ -68,6 +70,33 @@ def sinc(xp: Any, x: Array) -> Array:
     return xp.where(zero, xp.ones_like(x), xp.sin(safe) / safe)
 
 
+def svd(x: Array) -> tuple[Array, Array, Array]:
+    """Thin singular value decomposition (U, s, Vᵀ); all NaN for a matrix that is not finite, where LAPACK would raise."""
+    xp = array_namespace(x)
+    x, finite = _finite(xp, x)
+    U, s, Vh = xp.linalg.svd(x, full_matrices=False)
+    nan = xp.full_like(s[..., :1], xp.nan)
+    return (
+        xp.where(finite, U, nan[..., None]),
+        xp.where(finite[..., 0], s, nan),
+        xp.where(finite, Vh, nan[..., None]),
+    )
+
+
+def skew_eigen(W: Array) -> tuple[Array, Array]:
+    """(w, Z) with W = Z diag(iw) Z*, Z unitary, for skew W; w is NaN for a matrix that is not finite."""
+    xp = array_namespace(W)
+    W, finite = _finite(xp, W)
+    kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
+    w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
+    return xp.where(finite[..., 0], w, xp.full_like(w, xp.nan)), Z
+
+
+def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
+    finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    return xp.where(finite, x, xp.zeros_like(x)), finite
+
+
 def sym_function(
     A: Array,
     w: Array,
@@ -93,7 +122,7 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
     """
     xp = array_namespace(C)
     base = constant(C)
-    U, c, Vh = xp.linalg.svd(base, full_matrices=False)
+    U, c, Vh = svd(base)
     W = U @ Vh
     if not differentiable(C):
         return W, c, U
@@ -112,8 +141,8 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     """
     xp = array_namespace(W)
     base = constant(W)
-    kind = xp.complex64 if base.dtype == xp.float32 else xp.complex128
-    w, Z = xp.linalg.eigh(xp.astype(base, kind) * -1j)
+    w, Z = skew_eigen(base)
+    kind = Z.dtype
     half = w / 2
     phi = sinc(xp, half)
     turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)

@@ -1,23 +1,35 @@
 """Riemannian logarithm of the Stiefel manifold in the span of the two frames: Newton's method on a small problem.
 
-In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at
-E + `endpoint`(A, B), E = [I; 0], a problem of size (r + k)×r with k ≤ r whatever m is. The unknown (A, B) is kept as one
-array [A; B]: a tangent vector at E.
+In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at E + `endpoint`(A, B), E = [I; 0]: a
+problem of size (r + k)×r with k ≤ r whatever m is. The unknown (A, B) is one array X = [A; B], a tangent vector at E.
+Newton's method solves endpoint(X) = target, the linear systems by GMRES: in the frame carried along the geodesic the
+derivative is the identity plus curvature, so few Krylov steps are enough.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_jax_array
 
-from curvedp.geometry._matrix import bmm, reflect, sinc, skew, skew_exp, skew_from_vector, skew_to_vector
+from curvedp.geometry._matrix import (
+    bmm,
+    reflect,
+    sinc,
+    skew,
+    skew_eigen,
+    skew_exp,
+    skew_from_vector,
+    skew_to_vector,
+    svd,
+)
 from curvedp.geometry.base import Array
 from curvedp.geometry.rotations import rotation_log
 
-__all__ = ["endpoint", "log_change", "reduced_log"]
+__all__ = ["endpoint", "generator", "log_change", "reduced_log"]
 
-_NEWTON_STEPS = 10
-_KRYLOV_STEPS = 16
+_NEWTON_STEPS = 30  # a cap for each start: inside half the injectivity radius 5 are enough
+_KRYLOV_STEPS = 40
 
 
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
@@ -26,7 +38,7 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
     `mean` is ∫₀¹ of the top r×r block of exp(tG) dt · exp(−A): the factor of N in the geodesic's end, for N = QB.
     """
     r = A.shape[-1]
-    rise, mean = skew_exp(_generator(A, B))
+    rise, mean = skew_exp(generator(A, B))
     turn, _ = skew_exp(-A)
     first = rise[..., :, :r]
     step = first + first @ turn + _pad(turn, B.shape[-2])
@@ -35,14 +47,22 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
 
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
-    """(A, B) of the shortest geodesic from E to E + [top; bottom]."""
+    """(A, B) of a geodesic from E to E + [top; bottom], the shortest inside the injectivity radius; NaN if none is found.
+
+    The chord is a good start except next to points that it does not lead to, such as a column turned by π. What has
+    not converged from there starts again from logarithms of rotations that complete both frames.
+    """
     xp = array_namespace(top, bottom)
-    r = top.shape[-1]
+    r, k = top.shape[-1], bottom.shape[-2]
     target = xp.concat([top, bottom], axis=-2)
-    X = _start(xp, target, r)
-    if r > 1:  # on the sphere the start is the solution
-        for _ in range(_NEWTON_STEPS):
-            X = X + _newton_step(xp, X, target, r)
+    point = target + xp.eye(r + k, r, dtype=target.dtype)
+    rest = xp.concat([xp.zeros((r, k), dtype=target.dtype), xp.eye(k, dtype=target.dtype)], axis=-2)
+    # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
+    rows = _rows(xp, bottom)
+    signed = xp.concat([-bottom.mT, bmm(rows, point[..., :r, :] + point[..., :r, :].mT, rows.mT) / 2], axis=-2)
+    starts = [_start(xp, target, r), *(_completed_log(xp, point, rest, wish) for wish in (rest, signed))]
+    X, solved = _newton(xp, starts, target)
+    X = xp.where(solved, X, xp.full_like(X, xp.nan))
     return X[..., :r, :], X[..., r:, :]
 
 
@@ -73,8 +93,8 @@ class _Flow(NamedTuple):
 
     @classmethod
     def at(cls, xp: Any, A: Array, B: Array) -> "_Flow":
-        w, Z = _eigen(xp, _generator(A, B))
-        u, Y = _eigen(xp, -A)
+        w, Z = skew_eigen(generator(A, B))
+        u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
 
     def expand(self) -> "_Flow":
@@ -85,7 +105,7 @@ class _Flow(NamedTuple):
         """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
-        inside = _divided(xp, self.Z, self.w, _generator(a, b), -1)
+        inside = _divided(xp, self.Z, self.w, generator(a, b), -1)
         turn = _divided(xp, self.Y, self.u, -a, 1)
         first = inside[..., :, :r]
         return _tangent(xp, first + _pad(turn, b.shape[-2]), r)
@@ -98,79 +118,138 @@ class _Flow(NamedTuple):
         return _tangent(xp, _apply(xp, self.Y, self.u, back.mT).mT, r)
 
 
-def _newton_step(xp: Any, X: Array, target: Array, r: int) -> Array:
-    A, B = X[..., :r, :], X[..., r:, :]
-    flow = _Flow.at(xp, A, B)
-    gap = target - endpoint(A, B)[0]
-    return _gmres(xp, flow, flow.pull_back(gap))
+class _State(NamedTuple):
+    X: Array
+    gap: Array
+    size: Array  # of the gap, see `_gap`
+    active: Array
+    step: Any
+
+
+def _newton(xp: Any, starts: list[Array], target: Array) -> tuple[Array, Array]:
+    """X after Newton's method, and whether it solves endpoint(X) = target; what does not solve it in time starts anew."""
+    eps = float(xp.finfo(target.dtype).eps)
+    scale = _length(xp, target)
+    enough, floor = math.sqrt(eps) * scale, 4 * eps * target.shape[-2] * scale
+
+    def begin(X: Array, step: Any) -> _State:
+        gap, size = _gap(xp, X, target)
+        return _State(X, gap, size, size > floor, step)
+
+    def body(state: _State) -> _State:
+        better = _damped_step(xp, state, target)
+        stalled = (better.size > state.size / 2) & (better.size <= enough)
+        X = better.X
+        for index, start in enumerate(starts[1:], 1):
+            X = xp.where((state.step + 1 == index * _NEWTON_STEPS) & (better.size > enough), start, X)
+        fresh = begin(X, state.step + 1)
+        return fresh._replace(active=fresh.active & ~stalled)
+
+    end = _repeat(xp, body, begin(starts[0], xp.asarray(0)), len(starts) * _NEWTON_STEPS)
+    return end.X, end.size <= enough
+
+
+def _repeat(xp: Any, body: Callable[[_State], _State], state: _State, steps: int) -> _State:
+    if is_jax_array(state.X):
+        import jax
+
+        end: _State = jax.lax.while_loop(lambda s: xp.any(s.active) & (s.step < steps), body, state)
+        return end
+    while state.step < steps and xp.any(state.active):
+        state = body(state)
+    return state
+
+
+def _damped_step(xp: Any, state: _State, target: Array) -> _State:
+    """The best of the Newton step (at most 1 long), of shorter ones, and of no step."""
+    X, r = state.X, state.X.shape[-1]
+    flow = _Flow.at(xp, X[..., :r, :], X[..., r:, :])
+    step = _gmres(xp, flow, flow.pull_back(state.gap))
+    size = _length(xp, step)
+    step = step / xp.where(size > 1, size, xp.ones_like(size))
+    trial = xp.stack([X + share * step for share in (1.0, 0.5, 0.25, 0.0625)])
+    _, sizes = _gap(xp, trial, target)
+    X, least = state.X, state.size
+    for index in range(trial.shape[0]):
+        better = sizes[index, ...] < least
+        X, least = xp.where(better, trial[index, ...], X), xp.where(better, sizes[index, ...], least)
+    return state._replace(X=X, size=least)
+
+
+def _gap(xp: Any, X: Array, target: Array) -> tuple[Array, Array]:
+    """target − endpoint(X), and its size: the part tangent at the end, and what a frame off by round-off cannot explain.
+
+    Two frames 1e-15 apart are no nearer to being orthonormal than that; no geodesic closes such a gap.
+    """
+    rows, r = X.shape[-2:]
+    end, _ = endpoint(X[..., :r, :], X[..., r:, :])
+    frame = end + xp.eye(rows, r, dtype=X.dtype)
+    gap = target - end
+    normal = frame.mT @ gap
+    normal = (normal + normal.mT) / 2
+    beyond = _length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps))
+    beyond = xp.where(beyond > 0, beyond, xp.zeros_like(beyond))
+    return gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
 
 
 def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
     """Solve derivative(X) = rhs by GMRES (Saad & Schultz 1986) with a fixed number of steps."""
-    r, rows = rhs.shape[-1], rhs.shape[-2]
+    rows, r = rhs.shape[-2:]
+    batch = rhs.shape[:-2]
     steps = min(_KRYLOV_STEPS, r * (r - 1) // 2 + (rows - r) * r)
     beta = _length(xp, rhs)
-    basis = [_unit(xp, rhs, beta)]
+    basis = xp.reshape(_unit(xp, rhs, beta), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
-        w = flow.derivative(xp, basis[j])
-        column = xp.zeros_like(beta[..., 0])
-        entries = []
-        for _ in range(2):  # orthogonalise twice: once loses orthogonality to round-off
-            shares = [xp.sum(b * w, axis=(-2, -1), keepdims=True) for b in basis]
-            for b, share in zip(basis, shares, strict=True):
-                w = w - share * b
-            entries = [e + s for e, s in zip(entries, shares, strict=True)] if entries else shares
+        w = flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape))
+        w = xp.reshape(w, (*batch, 1, rows * r))
+        entries = w @ basis.mT
+        w = w - entries @ basis
+        again = w @ basis.mT  # a second pass: the first loses orthogonality to round-off
+        w = w - again @ basis
         size = _length(xp, w)
-        basis.append(_unit(xp, w, size))
-        zero = [column[..., None]] * (steps - 1 - j)
-        columns.append(xp.concat([*entries, size, *zero], axis=-2))
-    H = xp.concat(columns, axis=-1)
-    y = xp.linalg.pinv(H)[..., :, :1] * beta
-    solution = xp.zeros_like(rhs)
-    for j in range(steps):
-        solution = solution + y[..., j : j + 1, :] * basis[j]
-    return solution
+        basis = xp.concat([basis, _unit(xp, w, size)], axis=-2)
+        zeros = xp.zeros((*batch, 1, steps - 1 - j), dtype=rhs.dtype)
+        columns.append(xp.concat([entries + again, size, zeros], axis=-1))
+    H = xp.concat(columns, axis=-2).mT
+    U, s, Vh = svd(H)  # least squares; a Krylov space that ended early leaves zero columns
+    kept = s > float(xp.finfo(s.dtype).eps) * s[..., :1]
+    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
+    weights = Vh.mT @ (inverse[..., None] * U.mT[..., :, :1]) * beta
+    return xp.reshape(weights.mT @ basis[..., :steps, :], rhs.shape)
 
 
 def _start(xp: Any, target: Array, r: int) -> Array:
-    """Complete E + target to a rotation that commutes with the geodesic's as far as it can, and take its logarithm.
+    """The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2)."""
+    X = _tangent(xp, target, r)
+    size, chord = _length(xp, X), _length(xp, target) / 2
+    arc = 2 * xp.asin(xp.where(chord < 1, chord, xp.ones_like(chord)))
+    return _unit(xp, X, size) * xp.where(chord < 1, arc, 2 * chord)
 
-    For A = 0 the geodesic's end is [V cos V'; sin V'], completed by [−sin; cos]: with that completion the logarithm is
-    exact, whatever the angles. In general the completion nearest to it is a start for Newton's method.
-    """
-    k = target.shape[-2] - r
-    point = target + xp.eye(r + k, r, dtype=target.dtype)
-    E = xp.concat([xp.zeros((r, k), dtype=target.dtype), xp.eye(k, dtype=target.dtype)], axis=-2)
-    rest = reflect(point, E)
-    N = point[..., r:, :]
-    W = _rows(xp, N)
-    wish = xp.concat([-N.mT, bmm(W, (point[..., :r, :] + point[..., :r, :].mT) / 2, W.mT)], axis=-2)
-    U, _, Vh = xp.linalg.svd(rest.mT @ wish, full_matrices=False)
-    whole = xp.concat([point, rest @ U @ Vh], axis=-1)
-    sign = xp.where(xp.linalg.det(whole) < 0, -1.0, 1.0)[..., None, None]
-    turned = xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
-    whole = xp.concat([point, rest @ turned], axis=-1)
-    omega = rotation_log(whole - xp.eye(r + k, dtype=target.dtype))
-    return omega[..., :, :r]
+
+def _completed_log(xp: Any, point: Array, rest: Array, wish: Array) -> Array:
+    """First columns of the logarithm of a rotation [point C], C an orthonormal completion near the `wish`."""
+    free = reflect(point, rest)
+    U, _, Vh = svd(free.mT @ wish)
+    det = xp.linalg.det(xp.concat([point, free @ U @ Vh], axis=-1))
+    sign = xp.where(det < 0, -xp.ones_like(det), xp.ones_like(det))[..., None, None]
+    turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
+    whole = xp.concat([point, turned], axis=-1)
+    omega = rotation_log(whole - xp.eye(whole.shape[-1], dtype=whole.dtype))
+    return omega[..., :, : point.shape[-1]]
 
 
 def _rows(xp: Any, N: Array) -> Array:
-    """The rows of N, which are orthogonal, scaled to length 1."""
+    """The rows of N scaled to length 1, and 0 where they are 0."""
     size = xp.sqrt(xp.sum(N * N, axis=-1, keepdims=True))
     return N / xp.where(size > 0, size, xp.ones_like(size))
 
 
-def _generator(A: Array, B: Array) -> Array:
+def generator(A: Array, B: Array) -> Array:
+    """The skew matrix [2A −Bᵀ; B 0] whose exponential moves the frame [p Q] along the geodesic."""
     xp = array_namespace(A, B)
     zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype)
     return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
-
-
-def _eigen(xp: Any, G: Array) -> tuple[Array, Array]:
-    kind = xp.complex64 if G.dtype == xp.float32 else xp.complex128
-    w, Z = xp.linalg.eigh(xp.astype(G, kind) * -1j)
-    return w, Z
 
 
 def _phase(xp: Any, w: Array, kind: Any) -> Array:

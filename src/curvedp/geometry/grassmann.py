@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
-from curvedp.geometry._matrix import bmm, constant, differentiable, frobenius, polar, reflect, sinc, sym_function
+from curvedp.geometry._matrix import bmm, constant, differentiable, frobenius, polar, reflect, sinc, svd, sym_function
 from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["Grassmann"]
@@ -100,7 +100,7 @@ class Grassmann(Manifold):
         xp = array_namespace(p, v)
         v = self.to_tangent(p, v)  # the round-off of a long v along p would not be orthonormal to p
         base = constant(v)
-        left, s, Vh = xp.linalg.svd(base, full_matrices=False)
+        left, s, Vh = svd(base)
         V = Vh.mT
         square, change = s * s, v.mT @ v
         drop = sym_function(
@@ -135,8 +135,7 @@ class Grassmann(Manifold):
 
     def project(self, x: Array) -> Array:
         """Orthonormal basis of the column space nearest to x (its polar factor)."""
-        xp = array_namespace(x)
-        U, _, Vh = xp.linalg.svd(x, full_matrices=False)
+        U, _, Vh = svd(x)
         return U @ Vh
 
     def to_tangent(self, p: Array, x: Array) -> Array:

@@ -14,9 +14,11 @@ from curvedp.geometry._matrix import (
     differentiable,
     frobenius,
     skew,
+    skew_eigen,
     skew_exp,
     skew_from_vector,
     skew_to_vector,
+    svd,
 )
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, safe_sqrt, versine_quotient
@@ -97,7 +99,7 @@ class Rotations(Manifold):
     def project(self, x: Array) -> Array:
         """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
         xp = array_namespace(x)
-        U, _, Vh = xp.linalg.svd(x, full_matrices=False)
+        U, _, Vh = svd(x)
         det = xp.linalg.det(U) * xp.linalg.det(Vh)
         sign = xp.where(det < 0, -xp.ones_like(det), xp.ones_like(det))[..., None, None]
         last = U[..., :, -1:] * sign
@@ -188,14 +190,14 @@ def _log_n(D: Array) -> Array:
     base = constant(D)
     n = D.shape[-1]
     one = xp.eye(n, dtype=D.dtype)
-    _, c, Vh = xp.linalg.svd(one + base / 2, full_matrices=False)
+    _, c, Vh = svd(one + base / 2)
     V = Vh.mT
     K = bmm(Vh, skew(base), V)
     total = c[..., :, None] + c[..., None, :]
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
     B = xp.where(flat, _pairs(xp, n, D.dtype), K / xp.where(flat, xp.ones_like(total), total))
-    left, s, Wh = xp.linalg.svd(skew(B), full_matrices=False)
+    left, s, Wh = svd(skew(B))
     cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
     omega = bmm(V, skew(inner), Vh)
@@ -212,8 +214,8 @@ def _pairs(xp: Any, n: int, dtype: Any) -> Array:
 
 def _log_change(xp: Any, omega: Array, change: Array) -> Array:
     """Derivative of the logarithm at exp Ω in direction `change`: the inverse of the one of exp, entry by entry."""
-    kind = xp.complex64 if omega.dtype == xp.float32 else xp.complex128
-    w, Z = xp.linalg.eigh(xp.astype(omega, kind) * -1j)
+    w, Z = skew_eigen(omega)
+    kind = Z.dtype
     half = w / 2
     gap = half[..., :, None] - half[..., None, :]
     mean = half[..., :, None] + half[..., None, :]

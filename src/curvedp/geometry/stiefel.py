@@ -9,6 +9,7 @@ from array_api_compat import array_namespace
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
 from curvedp.geometry._matrix import (
+    bmm,
     constant,
     differentiable,
     frobenius,
@@ -17,10 +18,13 @@ from curvedp.geometry._matrix import (
     skew_exp,
     skew_from_vector,
     skew_to_vector,
+    svd,
 )
-from curvedp.geometry._stiefel_log import endpoint, log_change, reduced_log
+from curvedp.geometry._stiefel_log import endpoint, generator, log_change, reduced_log
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.rotations import rotation_log
+from curvedp.geometry.sphere import Sphere
+from curvedp.geometry.stable import safe_sqrt
 
 __all__ = ["Stiefel"]
 
@@ -96,25 +100,36 @@ class Stiefel(Manifold):
         return p + (frame @ step + (N - frame[..., self.r :] @ B) @ mean)
 
     def log(self, p: Array, q: Array) -> Array:
-        xp = array_namespace(p, q)
-        change = q - p
-        top, N = p.mT @ change, self._normal(p, change)
+        """The velocity of a geodesic from p to q, the shortest one where dist(p, q) < π.
+
+        Beyond, or where Newton's method finds none, the geodesic need not be the shortest, or `log` is NaN.
+        """
         if self.r == self.m:
-            apart = (xp.linalg.det(p) * xp.linalg.det(q) < 0)[..., None, None]
-            turn = rotation_log(xp.where(apart, xp.zeros_like(top), top))
-            return p @ xp.where(apart, xp.full_like(turn, xp.nan), turn)
-        frame, bottom = self._frame(p, N)
-        A, B = reduced_log(constant(top), constant(bottom))
+            return self._log_group(p, q)
+        if self.r == 1:
+            return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
+        change = q - p
+        frame, bottom = self._frame(p, self._normal(p, change), complete=True)
+        A, B = reduced_log(constant(p.mT @ change), constant(bottom))
         base = constant(frame)
         v = base[..., : self.r] @ A + base[..., self.r :] @ B
         if not differentiable(v):
             return v
-        v = p @ skew(p.mT @ v) + self._normal(p, v)
+        v = self.to_tangent(p, v)
         return v + log_change(A, B, base, q - self.exp(p, v))
 
-    def dist(self, p: Array, q: Array) -> Array:
+    def _log_group(self, p: Array, q: Array) -> Array:
         xp = array_namespace(p, q)
-        length = self.norm(p, self.log(p, q))
+        turn = p.mT @ (q - p)
+        apart = (xp.linalg.det(p) * xp.linalg.det(q) < 0)[..., None, None]
+        omega = rotation_log(xp.where(apart, xp.zeros_like(turn), turn))
+        return p @ xp.where(apart, xp.full_like(omega, xp.nan), omega)
+
+    def dist(self, p: Array, q: Array) -> Array:
+        """Length of `log`; inf between the two components of O(m), NaN where `log` is."""
+        xp = array_namespace(p, q)
+        v = self.log(p, q)
+        length = safe_sqrt(xp, self.inner(p, v, v))
         if self.r < self.m:
             return length
         apart = xp.linalg.det(p) * xp.linalg.det(q) < 0
@@ -130,12 +145,13 @@ class Stiefel(Manifold):
         linear isometry from T_p to T_q, the identity at p = q, and sends log(p, q) to −log(q, p), as parallel transport
         does; on the sphere (r = 1) it is the parallel transport.
         """
-        xp = array_namespace(p, q, v)
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
-        zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype)
-        generator = xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
-        moved = v + frame @ (skew_exp(generator)[0] @ (frame.mT @ v))
+        rise, mean = skew_exp(generator(A, B))
+        inside, rest = frame.mT @ v, N - frame[..., self.r :] @ B
+        # `rest` is zero but for round-off, and carries the derivative out of the span of Q.
+        leave = rest @ (mean[..., : self.r, :] @ inside) - bmm(frame, mean[..., :, : self.r], rest.mT @ v)
+        moved = v + (frame @ (rise @ inside) + leave)
         return moved + moved @ skew_exp(-A)[0]
 
     def retract(self, p: Array, v: Array) -> Array:
@@ -183,19 +199,29 @@ class Stiefel(Manifold):
         """A and N of the tangent vector pA + N nearest to x."""
         return skew(p.mT @ x), self._normal(p, x)
 
-    def _frame(self, p: Array, N: Array) -> tuple[Array, Array]:
-        """([p Q], B) with QB = N, Q orthonormal (a constant), ordered by singular values; directions N lacks are 0."""
+    def _frame(self, p: Array, N: Array, *, complete: bool = False) -> tuple[Array, Array]:
+        """([p Q], B) with QB = N and Q orthonormal (a constant) in the order of the singular values of N.
+
+        Directions that N lacks are 0 in Q, or, where Q is to be complete, any that are orthogonal to p and to the rest.
+        """
         xp = array_namespace(p, N)
         k = min(self.r, self.m - self.r)
-        U, s, _ = xp.linalg.svd(constant(N), full_matrices=False)
+        U, s, _ = svd(constant(N))
         used = s[..., None, :k] > xp.finfo(s.dtype).eps * s[..., None, :1]
         Q = xp.where(used, U[..., :k], xp.zeros_like(U[..., :k]))
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
+        if complete:
+            outside = xp.eye(self.m, 2 * self.r, dtype=p.dtype)[:, self.r :]
+            spare = reflect(constant(left), outside)
+            spare = spare - Q @ (Q.mT @ spare)
+            # Half the weight: the k largest singular directions are all of Q, in their order, then of the spare ones.
+            weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype) / k
+            Q = svd(xp.concat([Q * weights, spare / 2], axis=-1))[0][..., :k]
+        Q = self._normal(p, Q)  # Q is a constant but for what keeps it orthogonal to p
         return xp.concat([left, Q], axis=-1), Q.mT @ N
 
 
 def polar_frame(x: Array) -> Array:
     """U Vᵀ of the thin singular value decomposition: the orthonormal frame nearest to x."""
-    xp = array_namespace(x)
-    U, _, Vh = xp.linalg.svd(x, full_matrices=False)
+    U, _, Vh = svd(x)
     return U @ Vh
