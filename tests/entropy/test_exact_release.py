@@ -136,6 +136,27 @@ def test_center_on_a_cell_edge_with_tiny_noise_is_decided() -> None:
     assert 5 < sum(cells) < 35
 
 
+@pytest.mark.parametrize(
+    ("manifold", "scale"),
+    [(Lorentz(3), 1e10), (PoincareBall(3), 1e10), (SPDAffineInvariant(3), 1e10), (Euclidean(2), 1e290)],
+)
+def test_noise_beyond_every_float_goes_to_the_end_of_the_grid(manifold, scale: float) -> None:
+    draw = exact_gaussian(manifold, scale, manifold.origin, source=Replay(3))
+    assert np.all(np.isfinite(draw.value))
+    if isinstance(manifold, PoincareBall):
+        assert abs(np.linalg.norm(draw.value) - 1) < 1e-8
+    else:
+        assert np.abs(draw.value).max() >= 1e280
+
+
+def test_footpoint_far_out_in_hyperbolic_space() -> None:
+    # At distance 20 the hyperboloid's coordinates are 10^8: float64 would leave 8 digits of the noise.
+    base = np.array([np.cosh(20.0), np.sinh(20.0), 0.0])
+    draws = [exact_gaussian(Lorentz(2), 1e-3, base, source=Replay(s), grid=60) for s in range(300)]
+    across = np.array([float(draw.integers[2]) / 2.0**60 for draw in draws])
+    assert accepts(ks(across / 1e-3, stats.norm.cdf))  # sinh r·sin φ, r small
+
+
 # ---- flat metrics, products, coordinates
 
 
@@ -217,6 +238,9 @@ GOOD = {"manifold": Sphere(2), "sigma": 1.0, "center": [1.0, 0.0, 0.0]}
         {"sigma": np.nan},
         {"sigma": np.inf},
         {"sigma": "1"},
+        {"sigma": 1e-300},
+        {"sigma": 1e300},
+        {"manifold": Lorentz(2), "sigma": 1e13},
         {"center": [np.nan, 0.0, 0.0]},
         {"center": [np.inf, 0.0, 0.0]},
         {"center": [1.0, 0.0]},

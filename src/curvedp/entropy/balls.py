@@ -33,6 +33,7 @@ FILTER_SIZE = 48  # with fewer numbers than this, Arb at 64 bits is the faster f
 _U = 2.0**-53
 _TINY = 2.0**-1000  # far above what underflow can lose, far below any grid
 _LN2 = 0.6931471805599453
+_END = arb((1, 1023))
 
 T = TypeVar("T")
 
@@ -130,8 +131,8 @@ class FloatBall:
             series = 1 / k + square * series
         t = 2 * f * series
         mid = exponent * _LN2 + t
-        relative = self.rad / self.mid  # |log x − log a| ≤ −log(1 − rad/a) ≤ q/(1−q)
-        spread = np.where(relative < 1, relative, np.nan) / (1 - relative)
+        relative = self.rad / self.mid  # |log x − log a| ≤ −log(1 − q) ≤ q/(1−q), q = rad/a
+        spread = np.where(relative < 0.5, relative, np.nan) / (1 - relative)
         return FloatBall(mid, _grow(spread + _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))))
 
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +169,12 @@ def float_ball(x: Any) -> FloatBall:
 
 
 def round_arb(x: arb, grid: int) -> int | None:
-    """The integer nearest to 2^grid·x, or None if the ball reaches the edge of its cell."""
+    """The integer nearest to 2^grid·x, or None if the ball reaches the edge of its cell.
+
+    Numbers beyond ±2^1023, the range of float64, go to that end of the grid: a part of the rounding, not of the law.
+    """
+    if x > _END or x < -_END:
+        return (1 if x > 0 else -1) << (1023 + grid)
     cell = (x * arb((1, grid)) + arb((1, -1))).floor().unique_fmpz() if x.is_finite() else None
     return None if cell is None else int(cell)
 

@@ -36,6 +36,8 @@ from curvedp.geometry import (
 __all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
 
 _MAX_GRID = 200
+# Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
+_LEAST_SCALE, _LARGEST_SCALE, _LARGEST_HYPERBOLIC_SCALE = 1e-290, 1e290, 1e12
 _CHART = (SPDLogCholesky, SPDLogEuclidean)  # released in their global flat coordinates
 
 
@@ -106,8 +108,8 @@ def exact_gaussian(
     >>> draw.integers.shape, draw.grid, draw.tau <= 2.0**-100
     ((3,), 30, True)
     """
-    sigma = _validate.positive("sigma", sigma)
-    return _draw("gaussian", manifold, sigma, _center(manifold, center), _source(source), _grid(grid))
+    start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold)
+    return _draw("gaussian", manifold, sigma, start, _source(source), _grid(grid))
 
 
 def exact_laplace(
@@ -124,8 +126,8 @@ def exact_laplace(
     >>> exact_laplace(Lorentz(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
     (3,)
     """
-    scale = _validate.positive("scale", scale)
-    return _draw("laplace", manifold, scale, _center(manifold, center), _source(source), _grid(grid))
+    start, scale = _center(manifold, center), _scale("scale", scale, manifold)
+    return _draw("laplace", manifold, scale, start, _source(source), _grid(grid))
 
 
 def exact_log_gaussian(
@@ -143,7 +145,7 @@ def exact_log_gaussian(
     >>> draw.integers.shape, draw.point.shape
     ((2,), (3,))
     """
-    sigma, grid, source = _validate.positive("sigma", sigma), _grid(grid), _source(source)
+    sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), _source(source)
     base = _finite("base", base, manifold.point_shape)
     start = _finite("coordinates", coordinates, (manifold.dim,))
     before = source.switching_distance
@@ -216,6 +218,11 @@ def _grid(grid: int) -> int:
     if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
     return whole
+
+
+def _scale(name: str, scale: float, manifold: Manifold) -> float:
+    largest = _LARGEST_SCALE if manifold.curvature_bounds[0] >= 0 else _LARGEST_HYPERBOLIC_SCALE
+    return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
 
 
 def _tau(source: Source, before: float) -> float:
