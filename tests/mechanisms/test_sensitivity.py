@@ -40,7 +40,7 @@ def test_no_attack_exceeds_the_bound(manifold, radius):
         found = search(manifold, radius, n=4, starts=6, steps=60)
     bound = frechet_mean_sensitivity(manifold, radius, n=4)
     assert found <= bound
-    assert found > 0.6 * bound  # the search does find something: an attack that moves nothing proves nothing
+    assert found > 0.5 * bound  # the search does find something: an attack that moves nothing proves nothing
 
 
 @pytest.mark.parametrize("r", [0.2, math.pi / 8, 0.6, 0.7, 0.75])
