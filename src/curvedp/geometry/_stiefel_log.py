@@ -2,7 +2,7 @@
 
 In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at E + `endpoint`(A, B), E = [I; 0]: a
 problem of size (r + k)×r with k ≤ r whatever m is. The unknown (A, B) is one array X = [A; B], a tangent vector at E.
-Newton's method solves endpoint(X) = target, the linear systems by GMRES: in the frame carried along the geodesic the
+Newton's method solves endpoint(X) = target, large linear systems by GMRES: in the frame carried along the geodesic the
 derivative is the identity plus curvature, so few Krylov steps are enough.
 """
 
@@ -72,11 +72,7 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     r, k = A.shape[-1], B.shape[-2]
     flow = _Flow.at(xp, A, B)
     inside = frame.mT @ gap
-    dim = r * (r - 1) // 2 + k * r
-    basis = _from_vector(xp, xp.eye(dim, dtype=A.dtype), r, k)
-    columns = flow.expand().derivative(xp, basis)
-    J = _to_vector(xp, columns, r).mT
-    change = xp.linalg.solve(J, _to_vector(xp, flow.pull_back(inside), r)[..., None])[..., 0]
+    change = xp.linalg.solve(flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None])[..., 0]
     outside = gap - frame @ inside
     _, mean = endpoint(A, B)
     rest = xp.linalg.solve(mean.mT, outside.mT).mT
@@ -97,10 +93,6 @@ class _Flow(NamedTuple):
         u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
 
-    def expand(self) -> "_Flow":
-        """The same with an axis to run over directions."""
-        return _Flow(self.Z[..., None, :, :], self.w[..., None, :], self.Y[..., None, :, :], self.u[..., None, :])
-
     def derivative(self, xp: Any, X: Array) -> Array:
         """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
         r = self.u.shape[-1]
@@ -109,6 +101,13 @@ class _Flow(NamedTuple):
         turn = _divided(xp, self.Y, self.u, -a, 1)
         first = inside[..., :, :r]
         return _tangent(xp, first + _pad(turn, b.shape[-2]), r)
+
+    def jacobian(self, xp: Any) -> Array:
+        """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
+        r, k = self.u.shape[-1], self.w.shape[-1] - self.u.shape[-1]
+        basis = _from_vector(xp, xp.eye(r * (r - 1) // 2 + k * r, dtype=self.w.dtype), r, k)
+        many = _Flow(self.Z[..., None, :, :], self.w[..., None, :], self.Y[..., None, :, :], self.u[..., None, :])
+        return _to_vector(xp, many.derivative(xp, basis), r).mT
 
     def pull_back(self, gap: Array) -> Array:
         """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
@@ -164,7 +163,7 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _State:
     """The best of the Newton step (at most 1 long), of shorter ones, and of no step."""
     X, r = state.X, state.X.shape[-1]
     flow = _Flow.at(xp, X[..., :r, :], X[..., r:, :])
-    step = _gmres(xp, flow, flow.pull_back(state.gap))
+    step = _solve(xp, flow, flow.pull_back(state.gap))
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, xp.ones_like(size))
     trial = xp.stack([X + share * step for share in (1.0, 0.5, 0.25, 0.0625)])
@@ -192,11 +191,27 @@ def _gap(xp: Any, X: Array, target: Array) -> tuple[Array, Array]:
     return gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
 
 
+def _solve(xp: Any, flow: _Flow, rhs: Array) -> Array:
+    """The tangent vector whose `derivative` is nearest to rhs."""
+    rows, r = rhs.shape[-2:]
+    if r * (r - 1) // 2 + (rows - r) * r > _KRYLOV_STEPS:
+        return _gmres(xp, flow, rhs)
+    vector = _to_vector(xp, rhs, r)[..., None]
+    return _from_vector(xp, _least_squares(xp, flow.jacobian(xp), vector)[..., 0], r, rows - r)
+
+
+def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
+    U, s, Vh = svd(H)
+    kept = s > float(xp.finfo(s.dtype).eps) * s[..., :1]
+    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
+    return Vh.mT @ (inverse[..., None] * (U.mT @ rhs))
+
+
 def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
     """Solve derivative(X) = rhs by GMRES (Saad & Schultz 1986) with a fixed number of steps."""
     rows, r = rhs.shape[-2:]
     batch = rhs.shape[:-2]
-    steps = min(_KRYLOV_STEPS, r * (r - 1) // 2 + (rows - r) * r)
+    steps = _KRYLOV_STEPS
     beta = _length(xp, rhs)
     basis = xp.reshape(_unit(xp, rhs, beta), (*batch, 1, rows * r))
     columns = []
@@ -212,10 +227,8 @@ def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
         zeros = xp.zeros((*batch, 1, steps - 1 - j), dtype=rhs.dtype)
         columns.append(xp.concat([entries + again, size, zeros], axis=-1))
     H = xp.concat(columns, axis=-2).mT
-    U, s, Vh = svd(H)  # least squares; a Krylov space that ended early leaves zero columns
-    kept = s > float(xp.finfo(s.dtype).eps) * s[..., :1]
-    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
-    weights = Vh.mT @ (inverse[..., None] * U.mT[..., :, :1]) * beta
+    first = xp.concat([beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype)], axis=-2)
+    weights = _least_squares(xp, H, first)  # a Krylov space that ended early leaves zero columns
     return xp.reshape(weights.mT @ basis[..., :steps, :], rhs.shape)
 
 
