@@ -87,7 +87,7 @@ class _Certifier:
         try:
             while True:
                 ctx.prec = precision
-                ball = self._delta(arb(eps), guess)
+                ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
                 if ball.upper() <= 0 or (eps > 0 and eps >= self.profile.pure_epsilon):
                     ball = arb(0)
                     break
@@ -113,7 +113,7 @@ class _Certifier:
             D = arb.pi()
         return arb(self.profile.scale) * root, D
 
-    def _delta(self, eps: arb, guess: float) -> arb:
+    def _delta(self, eps: arb, guess: float, tolerance: float) -> arb:
         s, D = self._units()
         if self.profile._flat_gaussian:
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
@@ -122,8 +122,8 @@ class _Certifier:
             return self._one_dimensional(s, D, eps)
         law = self.profile.tails
         assert isinstance(law, SpaceFormLaw)
-        first = self._probability(law, s, D, eps, guess, upper=True)
-        second = self._probability(law, s, D, -eps, guess * math.exp(-float(eps)), upper=False)
+        first = self._probability(law, s, D, eps, guess, tolerance, upper=True)
+        second = self._probability(law, s, D, -eps, guess * math.exp(-float(eps)), tolerance, upper=False)
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
@@ -149,7 +149,9 @@ class _Certifier:
 
     # ---- radial integrals ----
 
-    def _probability(self, law: SpaceFormLaw, s: arb, D: arb, t: arb, guess: float, *, upper: bool) -> arb:
+    def _probability(
+        self, law: SpaceFormLaw, s: arb, D: arb, t: arb, guess: float, relative: float, *, upper: bool
+    ) -> arb:
         """P₁(L >= t) if upper, else P₁(L <= t)."""
         m, n = arb(law.mode), self.d - 1
         k, laplace = self.k, self.kind == "laplace"
@@ -173,27 +175,30 @@ class _Certifier:
             outside += (rho(acb(end)).real / -slope).upper() if slope < 0 else arb.pos_inf()
         top = arb.pi() if k == 1 and end >= math.pi else arb(end)
         peak = float(law.width)
-        tolerance = arb(max(guess, 1e-300) * peak * 1e-10)
-        mass = self._integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * 1e-14))
+        tolerance = arb(max(guess, 1e-300) * peak * relative)
+        mass = self._integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
         mass = mass + arb(0).union(outside)
 
-        sn_D, cs_D = _sn(k, acb(D)), _cs(k, acb(D))
+        sn_D = _sn(k, acb(D))
 
-        def cosine(r: acb) -> acb:
-            if k == 0:
-                b2 = (r + s * t) ** 2 if laplace else r * r + 2 * s * s * t
-                return (r * r + D * D - b2) / (2 * r * D)
-            b = r + s * t if laplace else (r * r + 2 * s * s * t).sqrt()
-            return k * (_cs(k, b) - _cs(k, r) * cs_D) / (_sn(k, r) * sn_D)
+        def halves(r: acb, analytic: bool) -> tuple[acb, acb]:
+            """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels."""
+            b = r + s * t if laplace else (r * r + 2 * s * s * t).sqrt(analytic=analytic)
+            gap = acb(s * t) if laplace else 2 * s * s * t / (b + r)  # b − r
+            below = _sn(k, r) * sn_D
+            x = _sn(k, (D - gap) / 2) * _sn(k, (r + D + b) / 2) / below
+            return x, _sn(k, (D + gap) / 2) * _sn(k, (b + r - D) / 2) / below
 
-        whole = _sine_integral(self.d - 2, acb(1), False).real
+        whole = _sine_integral(self.d - 2, acb(1), acb(0), False).real
 
         def partial(r: acb, analytic: bool) -> acb:
-            c = cosine(r)
-            if not analytic and c.real.contains(1 if upper else -1) | (abs(c.real) > 1):
+            x, y = halves(r, analytic)
+            if not upper:
+                x, y = y, x
+            if not analytic and not (x.real > 0 and y.real > 0):
                 # a real ball that reaches over the end of the range: the fraction lies in [0, 1]
                 return rho(r) * acb(arb(0.5, 0.5))
-            return rho(r) * _sine_integral(self.d - 2, c if upper else -c, analytic) / whole
+            return rho(r) * _sine_integral(self.d - 2, x, y, analytic) / whole
 
         low, high, inner = self._breaks(s, D, t)
         total = arb(0)
@@ -233,7 +238,9 @@ class _Certifier:
         return self._integral(f, a, b, tolerance) if a < b else arb(0)
 
     def _integral(self, f: Any, a: arb, b: arb, tolerance: arb) -> arb:
-        return acb.integral(f, acb(a), acb(b), abs_tol=tolerance, rel_tol=arb(1e-14), eval_limit=200000, depth_limit=400).real
+        return acb.integral(
+            f, acb(a), acb(b), abs_tol=tolerance, rel_tol=arb(1e-14), eval_limit=200000, depth_limit=400
+        ).real
 
     # ---- μ ----
 
@@ -335,23 +342,22 @@ def _sn(k: int, r: acb) -> acb:
     return r if k == 0 else (r.sin() if k == 1 else r.sinh())
 
 
-def _cs(k: int, r: acb) -> acb:
-    return acb(1) if k == 0 else (r.cos() if k == 1 else r.cosh())
-
-
 def _ct(k: int, r: arb) -> arb:
     return 1 / r if k == 0 else (r.cot() if k == 1 else r.coth())
 
 
-def _sine_integral(m: int, c: acb, analytic: bool) -> acb:
-    """∫_φ^π sin^m with c = cos φ: J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2}, from J₀ = π − φ or J₁ = 1 + c."""
-    square = (1 - c) * (1 + c)
+def _sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
+    """∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
+
+    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c. Analytic while 4xy stays off
+    (−∞, 0], which √ verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative too.
+    """
+    c, square = x - y, 4 * x * y
     if m % 2:
-        total, power, j = 1 + c, square, 3
-    else:
-        # π − φ = 2·arctan √((1+c)/(1−c)) has a pole at c = 1; through the half angle nearer to 0 it has none
+        total, power, j = 2 * x, square, 3
+    else:  # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
         root = square.sqrt(analytic=analytic)
-        total = 2 * (root / (1 - c)).atan() if not (abs(c - 1) < 0.5) else acb(arb.pi()) - 2 * (root / (1 + c)).atan()
+        total = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
         power, j = root, 2
     while j <= m:
         total = c * power / j + total * (j - 1) / j
