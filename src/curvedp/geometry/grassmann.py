@@ -98,7 +98,6 @@ class Grassmann(Manifold):
     def exp(self, p: Array, v: Array) -> Array:
         """p cos√X + v sinc√X with X = vᵀv (Edelman, Arias & Smith 1998, Thm 2.3), a basis aligned with p."""
         xp = array_namespace(p, v)
-        v = self.to_tangent(p, v)  # the round-off of a long v along p would not be orthonormal to p
         base = constant(v)
         left, s, Vh = svd(base)
         V = Vh.mT
@@ -107,6 +106,7 @@ class Grassmann(Manifold):
             change, square, V, lambda xp, x: -2 * xp.sin(s / 2) ** 2, lambda xp, x, y: _cos_divided(xp, s)
         )
         # Orthonormal factors on both sides: the result is orthonormal to round-off whatever the length of v.
+        left = self.to_tangent(p, left)  # a direction that a long v has by round-off only need not be orthogonal to p
         step = (left * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
             slope = _sinc_divided(xp, s) * bmm(Vh, change - constant(change), V)

@@ -183,8 +183,8 @@ def _log_n(D: Array) -> Array:
 
     (I + R)/2 = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part
     of D, K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
-    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K says nothing about the
-    orientation, and neighbouring singular vectors (c comes in equal pairs) span planes that turn by π either way.
+    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation left,
+    and neighbouring singular vectors (c comes in equal pairs) span planes that turn by π.
     """
     xp = array_namespace(D)
     base = constant(D)
@@ -196,7 +196,9 @@ def _log_n(D: Array) -> Array:
     total = c[..., :, None] + c[..., None, :]
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    B = xp.where(flat, _pairs(xp, n, D.dtype), K / xp.where(flat, xp.ones_like(total), total))
+    quarter = _pairs(xp, n, D.dtype)
+    quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
+    B = xp.where(flat, quarter, K / xp.where(flat, xp.ones_like(total), total))
     left, s, Wh = svd(skew(B))
     cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh

@@ -96,8 +96,7 @@ class Stiefel(Manifold):
         A, N = self._split(p, v)
         frame, B = self._frame(p, N)
         step, mean = endpoint(A, B)
-        # N − QB is zero but for round-off, and carries the derivative out of the span of Q.
-        return p + (frame @ step + (N - frame[..., self.r :] @ B) @ mean)
+        return p + (frame @ step + self._outside(frame, N, B) @ mean)
 
     def log(self, p: Array, q: Array) -> Array:
         """The velocity of a geodesic from p to q, the shortest one where dist(p, q) < π.
@@ -148,8 +147,7 @@ class Stiefel(Manifold):
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
         rise, mean = skew_exp(generator(A, B))
-        inside, rest = frame.mT @ v, N - frame[..., self.r :] @ B
-        # `rest` is zero but for round-off, and carries the derivative out of the span of Q.
+        inside, rest = frame.mT @ v, self._outside(frame, N, B)
         leave = rest @ (mean[..., : self.r, :] @ inside) - bmm(frame, mean[..., :, : self.r], rest.mT @ v)
         moved = v + (frame @ (rise @ inside) + leave)
         return moved + moved @ skew_exp(-A)[0]
@@ -199,6 +197,11 @@ class Stiefel(Manifold):
         """A and N of the tangent vector pA + N nearest to x."""
         return skew(p.mT @ x), self._normal(p, x)
 
+    def _outside(self, frame: Array, N: Array, B: Array) -> Array:
+        """N − QB: zero, but it carries the derivative out of the span of the constant Q."""
+        rest = N - frame[..., self.r :] @ B
+        return rest - constant(rest)
+
     def _frame(self, p: Array, N: Array, *, complete: bool = False) -> tuple[Array, Array]:
         """([p Q], B) with QB = N and Q orthonormal (a constant) in the order of the singular values of N.
 
@@ -207,7 +210,7 @@ class Stiefel(Manifold):
         xp = array_namespace(p, N)
         k = min(self.r, self.m - self.r)
         U, s, _ = svd(constant(N))
-        used = s[..., None, :k] > xp.finfo(s.dtype).eps * s[..., None, :1]
+        used = s[..., None, :k] > self.m * xp.finfo(s.dtype).eps * s[..., None, :1]
         Q = xp.where(used, U[..., :k], xp.zeros_like(U[..., :k]))
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
