@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import acb, arb, arb_mat, ctx
+from flint import acb, acb_mat, arb, arb_mat, ctx
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erf
@@ -74,21 +74,12 @@ def mean_square_radius(m: int, sigma: float) -> float:
 
     def value() -> Any:
         s = arb(sigma)
-        matrix = arb_mat(_bordered(m, s))
-        # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4); the border is constant
-        slope = arb_mat(
-            [
-                [
-                    (k - j) * (-((s * (k - j) / 2) ** 2)).exp() / arb.pi().sqrt() if max(j, k) < m else arb(0)
-                    for k in range(size)
-                ]
-                for j in range(size)
-            ]
-        )
-        log_slope = matrix.solve(slope).trace() / 2  # d log Pf A = ½ tr(A⁻¹ dA)
+        matrix = arb_mat(_half(m, [(s * k / 2).erf() for k in range(m)], arb(1)))
+        # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
+        slope = arb_mat(_half(m, [k * (-((s * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)], arb(0)))
+        log_slope = matrix.solve(slope).trace()  # d log det B = tr(B⁻¹ dB)
         return m * s**2 + s**4 * m * (m * m - 1) / 12 + s**3 * log_slope
 
-    size = m + m % 2
     return _refine(value, m, sigma) if m > 1 else sigma * sigma
 
 
@@ -169,30 +160,27 @@ def _complex_log_integral(m: int, w: complex) -> complex:
     return complex(_refine_ball(value, m, 1 / (math.sqrt(2) * abs(w))))
 
 
-def _bordered(m: int, sigma: Any) -> list[list[Any]]:
-    """The skew matrix erf(σ(k−j)/2), with a border of ones if m is odd."""
-    one, zero = sigma * 0 + 1, sigma * 0
-    value = [zero, *((sigma * k / 2).erf() for k in range(1, m))]
-    rows = [[value[k - j] if k >= j else -value[j - k] for k in range(m)] for j in range(m)]
-    if m % 2:
-        rows = [[*row, one] for row in rows]
-        rows.append([-one] * m + [zero])
-    return rows
+def _half(m: int, f: list[Any], one: Any) -> list[list[Any]]:
+    """A matrix of half the size whose determinant is the Pfaffian of the odd Toeplitz matrix f(k−j), j, k = 1…m.
+
+    Reversing the order of rows and columns changes its sign, so it carries symmetric vectors to antisymmetric ones
+    and back, and the Pfaffian is the determinant of one of these two maps: f(m+1−j−k) − f(k−j), with a column of ones
+    if m is odd.
+    """
+
+    def odd(t: int) -> Any:
+        return f[t] if t >= 0 else -f[-t]
+
+    border = [one] if m % 2 else []
+    return [
+        [*border, *(odd(m + 1 - j - k) - odd(k - j) for k in range(1, m // 2 + 1))] for j in range(1, (m + 1) // 2 + 1)
+    ]
 
 
 def _pfaffian(m: int, sigma: Any) -> Any:
-    """Pfaffian by skew elimination. No pivoting: the leading Pfaffians are the normalisers of smaller matrices, > 0."""
-    a = _bordered(m, sigma)
-    size = len(a)
-    result = sigma * 0 + 1
-    for k in range(0, size, 2):
-        pivot = a[k][k + 1]
-        result = result * pivot
-        for i in range(k + 2, size):
-            x, y = a[k][i] / pivot, a[k + 1][i] / pivot
-            for j in range(i + 1, size):
-                a[i][j] = a[i][j] + y * a[k][j] - x * a[k + 1][j]
-    return result
+    """Pf[erf(σ(k−j)/2)] at a real or complex ball."""
+    matrix = acb_mat if isinstance(sigma, acb) else arb_mat
+    return matrix(_half(m, [(sigma * k / 2).erf() for k in range(m)], sigma * 0 + 1)).det()
 
 
 def _refine(value: Callable[[], Any], m: int, sigma: float) -> float:
@@ -201,7 +189,7 @@ def _refine(value: Callable[[], Any], m: int, sigma: float) -> float:
 
 def _refine_ball(value: Callable[[], Any], m: int, sigma: float) -> Any:
     """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its centre."""
-    bits = 128 + int(m * m / 2 * max(2.0, 2 - math.log2(sigma)))
+    bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
     before = ctx.prec
     try:
         while bits <= _MAX_BITS:
