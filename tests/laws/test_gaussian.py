@@ -27,7 +27,9 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.laws import RiemannianGaussian, TangentGaussian
+from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
+from curvedp.laws.spaceform import space_form
 
 SPACES = {Euclidean: (mpmath.mpf, mpmath.inf), Sphere: (mpmath.sin, mpmath.pi), Lorentz: (mpmath.sinh, mpmath.inf)}
 
@@ -172,8 +174,10 @@ def test_product_density_and_marginals():
 def test_product_radius_against_the_chi_law(dims):
     total, root = sum(dims), math.sqrt(sum(dims))
     r = np.linspace(max(0.0, root - 7), root + 7, 500)
-    law = RiemannianGaussian(Product(*map(Euclidean, dims)), 1.0)
-    np.testing.assert_allclose(law.radial_cdf(r), stats.chi(total).cdf(r), atol=2e-6)
+    manifold = Product(*map(Euclidean, dims))
+    convolved = ProductGaussian(manifold, 1.0, tuple(space_form("gaussian", f, 1.0) for f in manifold.factors))
+    np.testing.assert_allclose(convolved.radial_cdf(r), stats.chi(total).cdf(r), atol=2e-6)
+    np.testing.assert_allclose(RiemannianGaussian(manifold, 1.0).radial_cdf(r), stats.chi(total).cdf(r), atol=1e-12)
 
 
 def test_draws_that_coordinates_cannot_hold_are_refused():
@@ -245,3 +249,38 @@ class TestHat:
         narrow, wide = (self.hat(lambda t, s=s: -((t / s) ** 2) / 2, lambda t, s=s: -t / s**2) for s in (1.0, 1.1))
         with mock.patch.object(narrow, "_g", wide._g), pytest.raises(EnvelopeViolation, match="log f − hat"):
             narrow.draw(np.random.default_rng(0), 100_000)
+
+
+class TestPrivacy:
+    """The law and its profile are two derivations of one mechanism."""
+
+    def test_known_values(self):
+        """SPEC §4: S² and H³ at σ = Δ = 1; the circle of errata E1."""
+        assert RiemannianGaussian(Sphere(2), 1.0).profile(1.0).mu == pytest.approx(0.82248, abs=1e-5)
+        assert RiemannianGaussian(Lorentz(3), 1.0).profile(1.0).mu == pytest.approx(1.36656, abs=1e-5)
+        assert RiemannianGaussian(Sphere(1), 2.0).profile(1.0).delta(0.3) == pytest.approx(0.0422557, abs=1e-7)
+
+    @pytest.mark.parametrize(
+        "manifold", [SPDLogEuclidean(2), SPDLogCholesky(3), Product(Euclidean(2), SPDLogEuclidean(2))]
+    )
+    def test_flat_spaces_are_euclidean(self, manifold):
+        assert RiemannianGaussian(manifold, 0.5).profile(0.2).mu == pytest.approx(0.4, rel=1e-12)
+
+    @pytest.mark.parametrize("manifold", [Sphere(3), Lorentz(2), PoincareBall(2)])
+    def test_rao_distance_from_the_second_moment(self, manifold):
+        """θ = Δ·√(E[r²]/d)/σ² (SPEC §7), with E[r²] from this package's own quadrature."""
+        law = RiemannianGaussian(manifold, 0.7)
+        expected = 0.2 * math.sqrt(law.mean_square_radius / manifold.dim) / 0.7**2
+        assert law.profile(0.2).rao == pytest.approx(expected, rel=1e-6)
+
+    @pytest.mark.parametrize("law", [RiemannianGaussian(Sphere(2), 0.6), RiemannianGaussian(Lorentz(3), 0.6)], ids=repr)
+    def test_delta_of_the_draws(self, law):
+        """E₁[(1 − e^{ε−L})₊] over exact draws, L from `log_prob`, against the profile and its certificate."""
+        manifold, first = law.manifold, goodness.off_origin(law.manifold)
+        second = manifold.exp(first, manifold.from_coordinates(first, 0.5 * np.eye(1, manifold.dim)[0]))
+        x = law.sample(np.random.default_rng(8), first, 200_000)
+        loss = law.log_prob(x, first) - law.log_prob(x, second)
+        for eps in (0.0, 0.5):
+            lower, upper = law.certified_delta(0.5, eps)
+            assert lower <= law.profile(0.5).delta(eps) <= upper
+            assert goodness.accepts(goodness.moment(np.maximum(-np.expm1(eps - loss), 0.0), (lower + upper) / 2))

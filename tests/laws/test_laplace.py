@@ -130,3 +130,17 @@ def test_density_integrates_to_one_over_the_disc():
 def test_manifolds_without_an_exact_sampler_are_refused(manifold):
     with pytest.raises(ParameterError, match="no exact sampler"):
         RiemannianLaplace(manifold, 0.1)
+
+
+def test_delta_of_the_draws_against_the_profile():
+    """E₁[(1 − e^{ε−L})₊] over exact draws, L from `log_prob`; no loss exceeds the pure Δ/σ."""
+    law = RiemannianLaplace(Lorentz(3), 0.3)
+    manifold, first = law.manifold, goodness.off_origin(law.manifold)
+    second = manifold.exp(first, manifold.from_coordinates(first, np.array([0.2, 0.0, 0.0])))
+    x = law.sample(np.random.default_rng(8), first, 200_000)
+    loss = law.log_prob(x, first) - law.log_prob(x, second)
+    assert np.max(np.abs(loss)) <= 0.2 / 0.3 * (1 + 1e-9)
+    for eps in (0.0, 0.3):
+        lower, upper = law.certified_delta(0.2, eps)
+        assert lower <= law.profile(0.2).delta(eps) <= upper
+        assert goodness.accepts(goodness.moment(np.maximum(-np.expm1(eps - loss), 0.0), (lower + upper) / 2))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammainc, gammaln
+from scipy.special import gammainc, gammaln, poch
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -211,7 +211,7 @@ class GeneralizedGaussian:
 
 def _gamma_ratio(shape: float, step: float) -> float:
     """Γ(shape + step)/Γ(shape): the moment of order `step` of the Gamma law."""
-    return math.exp(float(gammaln(shape + step)) - float(gammaln(shape)))
+    return float(poch(shape, step))
 
 
 def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:

@@ -9,6 +9,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.spaceform import curvature_of, space_form
+from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.profile import PrivacyProfile
 
@@ -53,8 +54,6 @@ class RiemannianGaussian(IsotropicLaw):
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""
-        from curvedp.privacy.certify import certified_delta
-
         curvature = curvature_of(self.manifold)
         if curvature is None:
             raise ParameterError(f"no certified profile on {self.manifold!r}; use LogGaussianMechanism")

@@ -9,6 +9,7 @@ from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.spaceform import curvature_of, space_form
+from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.constant_curvature import laplace_profile
 from curvedp.privacy.profile import PrivacyProfile
 
@@ -58,8 +59,6 @@ class RiemannianLaplace(IsotropicLaw):
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""
-        from curvedp.privacy.certify import certified_delta
-
         return certified_delta("laplace", self._curvature, self.manifold.dim, self.scale, sensitivity, eps)
 
     @property

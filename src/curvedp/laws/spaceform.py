@@ -14,6 +14,7 @@ from curvedp.geometry import (
     Euclidean,
     Lorentz,
     PoincareBall,
+    Product,
     SPDAffineInvariant,
     SPDLogCholesky,
     SPDLogEuclidean,
@@ -34,7 +35,11 @@ _LARGEST_SHIFT = 1e8
 
 
 def curvature_of(manifold: Manifold) -> int | None:
-    """−1, 0 or 1 where the manifold is H^d, R^d or S^d (1 for the circle too: it closes at distance π), else None."""
+    """−1, 0 or 1 where the manifold is H^d, R^d or S^d (1 for the circle too: it closes at distance π), else None.
+
+    >>> curvature_of(Product(Euclidean(2), SPDLogEuclidean(2))), curvature_of(Product(Euclidean(2), Sphere(2)))
+    (0, None)
+    """
     match manifold:
         case Sphere():
             return 1
@@ -42,6 +47,9 @@ def curvature_of(manifold: Manifold) -> int | None:
             return -1
         case Euclidean() | SPDLogEuclidean() | SPDLogCholesky() | SPDAffineInvariant(m=1):
             return 0
+        case Product(factors=factors):  # of flat spaces, or of one factor
+            curvatures = {curvature_of(factor) for factor in factors}
+            return curvatures.pop() if curvatures == {0} or len(factors) == 1 else None
         case _:
             return None
 
@@ -61,6 +69,8 @@ def _largest_radius(manifold: Manifold) -> float:
             return 25.0  # eigenvalues a factor e^{√2·r} apart; 2^52 = e^36 and the small ones are lost
         case SPDLogCholesky():
             return 18.0  # diagonals of L a factor e^r apart, squared in LLᵀ
+        case Product(factors=factors):
+            return min(map(_largest_radius, factors))
         case _:
             return math.inf
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammainc, gammaln
+from scipy.special import gammainc, poch
 
 from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape
 
@@ -52,8 +52,7 @@ class TangentGaussian(Law):
     @property
     def mean_radius(self) -> float:
         """E‖v‖."""
-        half = self.manifold.dim / 2
-        return self.scale * math.sqrt(2.0) * math.exp(gammaln(half + 0.5) - gammaln(half))
+        return self.scale * math.sqrt(2.0) * float(poch(self.manifold.dim / 2, 0.5))
 
     @property
     def mean_square_radius(self) -> float:
