@@ -87,7 +87,7 @@ def test_curvature_from_small_triangles(m, r):
     t = 0.01
     K = 3 * (2 * t**2 - M.dist(M.exp(p, t * u), M.exp(p, t * v)) ** 2) / t**4
     low, high = M.curvature_bounds
-    assert np.all((low - 5e-3 <= K) & (K <= high + 5e-3))
+    assert np.all((low - 5e-3 <= K) & (high + 5e-3 >= K))
     left, right = u @ v.mT - v @ u.mT, u.mT @ v - v.mT @ u
     np.testing.assert_allclose(K, np.sum(left**2, (-2, -1)) / 2 + np.sum(right**2, (-2, -1)) / 2, atol=5e-3)
 

@@ -17,6 +17,7 @@ __all__ = [
     "bmm",
     "constant",
     "differentiable",
+    "embedded_inner",
     "frobenius",
     "polar",
     "reflect",
@@ -56,6 +57,13 @@ def bmm(*factors: Array) -> Array:
 def frobenius(xp: Any, u: Array, v: Array) -> Array:
     """tr(uᵀv) over the last two axes."""
     return xp.sum(u * v, axis=(-2, -1))
+
+
+def embedded_inner(p: Array, u: Array, v: Array) -> Array:
+    """tr(uᵀv), over the leading axes of p too: the metric of the embedding is the same at every point."""
+    xp = array_namespace(p, u, v)
+    _, u, v = xp.broadcast_arrays(p, u, v)
+    return frobenius(xp, u, v)
 
 
 def skew(x: Array) -> Array:

@@ -9,7 +9,18 @@ from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
-from curvedp.geometry._matrix import bmm, constant, differentiable, frobenius, polar, reflect, sinc, svd, sym_function
+from curvedp.geometry._matrix import (
+    bmm,
+    constant,
+    differentiable,
+    embedded_inner,
+    frobenius,
+    polar,
+    reflect,
+    sinc,
+    svd,
+    sym_function,
+)
 from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["Grassmann"]
@@ -123,7 +134,7 @@ class Grassmann(Manifold):
         return bmm(self.to_tangent(p, q - p), W.mT, sym_function(P, c, U, _stretch, _stretch_divided))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return frobenius(array_namespace(p, u, v), u, v)
+        return embedded_inner(p, u, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic, expressed in the basis q."""

@@ -7,6 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from curvedp._validate import integer
+from curvedp.geometry._matrix import embedded_inner
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, safe_sqrt, versine_quotient
 
@@ -125,8 +126,7 @@ class KendallShapes(Manifold):
         return _times(_conj(_phase(overlap)), horizontal) * stretch
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = array_namespace(p, u, v)
-        return xp.sum(u * v, axis=(-2, -1))
+        return embedded_inner(p, u, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: the unitary map that turns p into q in their complex plane."""

@@ -12,6 +12,7 @@ from curvedp.geometry._matrix import (
     bmm,
     constant,
     differentiable,
+    embedded_inner,
     frobenius,
     skew,
     skew_eigen,
@@ -86,7 +87,7 @@ class Rotations(Manifold):
         return p @ rotation_log(p.mT @ (q - p))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return frobenius(array_namespace(p, u, v), u, v) / 2
+        return embedded_inner(p, u, v) / 2
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""

@@ -12,6 +12,7 @@ from curvedp.geometry._matrix import (
     bmm,
     constant,
     differentiable,
+    embedded_inner,
     frobenius,
     reflect,
     skew,
@@ -135,7 +136,7 @@ class Stiefel(Manifold):
         return xp.where(apart, xp.full_like(length, xp.inf), length)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return frobenius(array_namespace(p, u, v), u, v)
+        return embedded_inner(p, u, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q.
