@@ -110,13 +110,15 @@ class Lorentz(_Hyperbolic):
         difference = y - x
         rise = _dot(xp, difference, x + y) / (x0 + y0)
         z = difference + x * (_dot(xp, x, difference) / (1 + x0) - rise)
-        near = _boost(xp, x, x0, xp.zeros_like(factor), factor * z)[1]
+        inside = x_length < _NEAR_SPATIAL
+        zero = xp.zeros_like(z)
+        near = _boost(xp, xp.where(inside, x, zero), x0, 0.0, xp.where(inside, factor * z, zero))[1]
         # far: components along the radial unit vector (|x|, x0 x̂) and across it
         safe = xp.where(x_length == 0, xp.ones_like(x_length), x_length)
         across = reject(xp, y, x)
-        plain = x0 * _dot(xp, x, y) / safe - x_length * y0
+        cosine = _dot(xp, x, y) / safe  # times |y|
+        plain = x0 * cosine - x_length * y0
         # |y| - <x̂,y> without cancellation where y is near the ray of x
-        cosine = _dot(xp, x, y) / safe
         total = y_length + cosine
         ahead = cosine > 0
         gap = xp.where(
@@ -125,7 +127,7 @@ class Lorentz(_Hyperbolic):
         polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * gap
         along = xp.where(y_length < _NEAR_SPATIAL, plain, polar)
         far = factor * (along * x0 / safe * x + across)
-        return _lift_tangent(xp, x, x0, xp.where(x_length < _NEAR_SPATIAL, near, far))
+        return _lift_tangent(xp, x, x0, xp.where(inside, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
