@@ -83,8 +83,24 @@ def test_inner_product_encloses(n: int) -> None:
     assert share(a.dot(b), np.asarray(truth)) <= 1
     m = FloatBall(rng.standard_normal((7, n)))
     exact = [sum(Fraction(x) * Fraction(y) for x, y in zip(row, b.mid, strict=True)) for row in m.mid]
-    product = m.dot(FloatBall(b.mid))
-    assert all(abs(Fraction(c) - x) <= Fraction(r) for c, r, x in zip(product.mid, product.rad, exact, strict=True))
+    for product in (m.dot(FloatBall(b.mid)), m.sharp_dot(FloatBall(b.mid))):
+        assert all(abs(Fraction(c) - x) <= Fraction(r) for c, r, x in zip(product.mid, product.rad, exact, strict=True))
+
+
+def test_sharp_product_has_the_radius_of_one_rounding() -> None:
+    q = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    sharp, plain = FloatBall(q.T).sharp_dot(q), FloatBall(q.T).dot(q)
+    exact = [[sum(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)) for b in q.T] for a in q.T]
+    off = np.array(
+        [
+            [abs(Fraction(c) - x) / Fraction(r) for c, r, x in zip(*row, strict=True)]
+            for row in zip(sharp.mid, sharp.rad, exact, strict=True)
+        ],
+        dtype=float,
+    )
+    assert np.all(off <= 1)
+    assert off.max() > 0.05
+    assert sharp.rad.max() < 0.2 * plain.rad.max()
 
 
 def test_a_wrong_unit_roundoff_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,19 +21,19 @@ class LazyUniforms:
 
     def __init__(self, source: Source, n: int) -> None:
         self._source = source.child()
-        self._leading = source.words(n)
+        self.leading = source.words(n)
         self._integers: list[int] = []  # the bits so far, as one integer per real
         self._bits = 0
 
     def floats(self) -> FloatBall:
         """The first 52 bits: the midpoint of their cell is a float64 exactly."""
-        cells = (self._leading >> np.uint64(12)).astype(np.float64)
+        cells = (self.leading >> np.uint64(12)).astype(np.float64)
         return FloatBall((2 * cells + 1) * 2.0**-53, 2.0**-53)
 
     def balls(self, bits: int, indices: Iterable[int] = (0,)) -> list[arb]:
         """The chosen uniforms, each to at least the given number of bits."""
         if self._bits == 0:
-            self._integers, self._bits = self._leading.tolist(), 64
+            self._integers, self._bits = self.leading.tolist(), 64
         while self._bits < bits:  # one word for each at a time: the bits do not depend on who asked when
             more = self._source.words(len(self._integers)).tolist()
             self._integers = [(high << 64) | low for high, low in zip(self._integers, more, strict=True)]
@@ -103,8 +103,9 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
 
 
 def _floats_on_disc(batch: LazyUniforms) -> FloatBall:
-    """Pairs (x, y) = 2(u, v) − 1. The midpoint stays exact: an odd multiple of 2^-52 below 1."""
-    return FloatBall((2 * batch.floats().mid - 1).reshape(-1, 2), 2.0**-52)
+    """Pairs (x, y) = 2(u, v) − 1 from the first 64 bits: a signed integer over 2^63, rounded to float64 once."""
+    signed = (batch.leading ^ np.uint64(1 << 63)).view(np.int64)
+    return FloatBall((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2), 2.0**-54 + 2.0**-62)
 
 
 def _ball_on_disc(batch: LazyUniforms, i: int, bits: int) -> tuple[arb, arb, arb]:
@@ -114,11 +115,11 @@ def _ball_on_disc(batch: LazyUniforms, i: int, bits: int) -> tuple[arb, arb, arb
 
 
 def _in_disc(batch: LazyUniforms) -> np.ndarray:
-    """Which pairs have x² + y² < 1. In floats s errs by at most 2(|x|+|y|)·2^-52 + 2^-102 + 3u·s ≤ 2^-49 near s = 1."""
+    """Which pairs have x² + y² < 1. In floats s errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near s = 1."""
     xy = _floats_on_disc(batch).mid
     s = (xy * xy).sum(axis=1)
     inside = s < 1
-    for i in np.flatnonzero(np.abs(s - 1) <= 2.0**-49).tolist():
+    for i in np.flatnonzero(np.abs(s - 1) <= 2.0**-50).tolist():
 
         def certain(bits: int, i: int = i) -> bool | None:
             excess = _ball_on_disc(batch, i, bits)[2] - 1

@@ -7,7 +7,16 @@ Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρ�
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, float_ball, round_arb
+from curvedp.entropy.balls import (
+    FILTER_GRID,
+    FILTER_SIZE,
+    FloatBall,
+    arb_array,
+    decide,
+    first_precision,
+    float_ball,
+    round_arb,
+)
 from curvedp.entropy.csprng import Source
 from curvedp.entropy.exact_spd_far import FarDraw, draw_far, far_log_mass
 from curvedp.entropy.exact_spd_near import NearDraw, draw_near, near_envelope
@@ -25,7 +34,7 @@ def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int
     if isinstance(draw, NearDraw) and m * (m + 1) // 2 >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             factor = float_ball(decide(lambda p: cholesky(center), 128))
-            integers, certain = factor.dot(draw.float_exp()).dot(factor.T).round(grid)
+            integers, certain = _congruence(factor, *draw.float_exp()).round(grid)
         if np.all(certain[np.tril_indices(m)]):
             return _mirrored(m, [int(k) for k in integers[np.tril_indices(m)]])
 
@@ -40,6 +49,13 @@ def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int
         return None if None in cells else _mirrored(m, [k for k in cells if k is not None])
 
     return decide(balls, first_precision(grid))
+
+
+def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:
+    """L Y Lᵀ for every Y within `error` of `inner` in the spectral norm: entry ij moves by at most error·|Lᵢ|·|Lⱼ|."""
+    point = factor.sharp_dot(inner).sharp_dot(factor.T)
+    rows = np.sqrt(((np.abs(factor.mid) + factor.rad) ** 2).sum(axis=1)) * (1 + 2.0**-40)
+    return FloatBall(point.mid, (point.rad + error * np.outer(rows, rows)) * (1 + 2.0**-40))
 
 
 def _mirrored(m: int, lower: list[int]) -> np.ndarray:

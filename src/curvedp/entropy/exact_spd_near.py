@@ -100,8 +100,8 @@ class NearDraw:
             matrix = self._matrix(self._normals.floats(), off, FloatBall(eye), sigma, spread)
             values, vectors = np.linalg.eigh(matrix.mid)
             q = FloatBall(vectors)
-            eta = _frobenius(q.T.dot(q) - eye)
-            error = _frobenius(matrix - (q * values).dot(q.T)) + (2 * eta + eta**2) * float(np.abs(values).max())
+            eta = _frobenius(q.T.sharp_dot(q) - eye)
+            error = _frobenius(matrix - (q * values).sharp_dot(q.T)) + (2 * eta + eta**2) * float(np.abs(values).max())
             self._eigen = values, vectors, error * (1 + 2.0**-40), eta
         return self._eigen
 
@@ -140,15 +140,17 @@ class NearDraw:
     def exp(self, precision: int) -> arb_mat:
         return self._balls(precision).exp()
 
-    def float_exp(self) -> FloatBall:
-        """|e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ| ≤ e·exp(max D + e) + (2η+η²)·exp(max D)"""
+    def float_exp(self) -> tuple[FloatBall, float]:
+        """Q̂e^DQ̂ᵀ, and how far it can be from e^V in the spectral norm.
+
+        |e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ| ≤ e·exp(max D + e) + (2η+η²)·exp(max D)
+        """
         values, vectors, error, eta = self._float_eigen()
         with ctx.workprec(64):
             growth = float_ball(np.array([arb(value).exp() for value in values.tolist()], dtype=object))
-            top = float(arb(float(values.max()) + error).exp().upper()) * (1 + 2.0**-50)
+            top = float(arb(float(values.max()) + error).exp().upper())
         q = FloatBall(vectors)
-        inner = (q * growth).dot(q.T)
-        return FloatBall(inner.mid, inner.rad + (error + 2 * eta + eta**2) * top * (1 + 2.0**-40))
+        return (q * growth).sharp_dot(q.T), (error + 2 * eta + eta**2) * top * (1 + 2.0**-40)
 
 
 @lru_cache(maxsize=64)
