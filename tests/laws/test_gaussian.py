@@ -273,6 +273,28 @@ class TestPrivacy:
         expected = 0.2 * math.sqrt(law.mean_square_radius / manifold.dim) / 0.7**2
         assert law.profile(0.2).rao == pytest.approx(expected, rel=1e-6)
 
+    def test_products_and_two_by_two_matrices(self):
+        """Everything on the worse factor is one admissible split, so a product costs at least as much as each factor."""
+        product = RiemannianGaussian(Product(Sphere(2), Lorentz(2)), 1.0).profile(0.5)
+        alone = [RiemannianGaussian(factor, 1.0).profile(0.5).delta(0.2) for factor in (Sphere(2), Lorentz(2))]
+        assert product.delta(0.2) >= max(alone) * (1 - 1e-6)
+        law = RiemannianGaussian(SPDAffineInvariant(2), 0.8)
+        first = np.array([[1.2, 0.3], [0.3, 0.8]])
+        worst = law.profile(0.5).delta(0.3)
+        for z in np.eye(3):  # every direction of the change is below the supremum over splits
+            second = law.manifold.exp(first, law.manifold.from_coordinates(first, 0.5 * z))
+            x = law.sample(np.random.default_rng(9), first, 100_000)
+            loss = law.log_prob(x, first) - law.log_prob(x, second)
+            seen = np.maximum(-np.expm1(0.3 - loss), 0.0)
+            assert seen.mean() <= worst + 4 * seen.std() / math.sqrt(seen.size)
+
+    def test_no_profile_is_guessed(self):
+        for manifold in (SPDAffineInvariant(3), Product(Sphere(2), SPDAffineInvariant(3))):
+            with pytest.raises(ParameterError, match="LogGaussianMechanism"):
+                RiemannianGaussian(manifold, 1.0).profile(0.1)
+        with pytest.raises(ParameterError, match="no certified profile"):
+            RiemannianGaussian(SPDAffineInvariant(2), 1.0).certified_delta(0.1, 0.1)
+
     @pytest.mark.parametrize("law", [RiemannianGaussian(Sphere(2), 0.6), RiemannianGaussian(Lorentz(3), 0.6)], ids=repr)
     def test_delta_of_the_draws(self, law):
         """E₁[(1 − e^{ε−L})₊] over exact draws, L from `log_prob`, against the profile and its certificate."""

@@ -92,7 +92,7 @@ class _SphericalLaw(ABC):
 class MultivariateGaussian(_SphericalLaw):
     """Density ∝ exp(−‖x − center‖²/2σ²): standard deviation σ = `scale` in every coordinate.
 
-    >>> MultivariateGaussian(3, 2.0).mean_square_radius
+    >>> round(MultivariateGaussian(3, 2.0).mean_square_radius, 9)
     12.0
     """
 

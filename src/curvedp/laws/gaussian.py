@@ -8,9 +8,10 @@ from curvedp.geometry import Product, SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
-from curvedp.laws.spaceform import curvature_of, space_form
+from curvedp.laws.spaceform import curvature_of, space_form, space_form_factors
 from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.constant_curvature import gaussian_profile
+from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
 
 __all__ = ["RiemannianGaussian"]
@@ -46,17 +47,22 @@ class RiemannianGaussian(IsotropicLaw):
         return -((distance / self.scale) ** 2) / 2
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
-        """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`."""
-        curvature = curvature_of(self.manifold)
-        if curvature is None:
-            raise ParameterError(f"no exact profile on {self.manifold!r}; use LogGaussianMechanism")
-        return gaussian_profile(curvature, self.manifold.dim, self.scale, sensitivity)
+        """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
+
+        On spaces of constant curvature, their products, and SPDAffineInvariant(2), which is ℝ × H². Elsewhere it raises.
+        """
+        factors = space_form_factors(self.manifold)
+        if factors is None:
+            raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
+        if len(factors) > 1:
+            return product_profile(factors, self.scale, sensitivity)
+        return gaussian_profile(*factors[0], self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""
+        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic; on spaces of constant curvature."""
         curvature = curvature_of(self.manifold)
         if curvature is None:
-            raise ParameterError(f"no certified profile on {self.manifold!r}; use LogGaussianMechanism")
+            raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
         return certified_delta("gaussian", curvature, self.manifold.dim, self.scale, sensitivity, eps)
 
 

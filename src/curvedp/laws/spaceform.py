@@ -25,7 +25,7 @@ from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
 from curvedp.laws.radial import Kind, RadialLaw, radial_law
 
-__all__ = ["SpaceForm", "curvature_of", "space_form"]
+__all__ = ["SpaceForm", "curvature_of", "space_form", "space_form_factors"]
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
@@ -52,6 +52,24 @@ def curvature_of(manifold: Manifold) -> int | None:
             return curvatures.pop() if curvatures == {0} or len(factors) == 1 else None
         case _:
             return None
+
+
+def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
+    """(curvature, dimension) of space forms whose product the manifold is, else None. SPD(2) is ℝ × H² with κ = −½.
+
+    >>> space_form_factors(Product(Sphere(3), SPDAffineInvariant(2)))
+    ((1.0, 3), (0.0, 1), (-0.5, 2))
+    """
+    curvature = curvature_of(manifold)
+    if curvature is not None:
+        return ((float(curvature), manifold.dim),)
+    if isinstance(manifold, SPDAffineInvariant) and manifold.m == 2:
+        return ((0.0, 1), (-0.5, 2))
+    if not isinstance(manifold, Product):
+        return None
+    parts = [space_form_factors(factor) for factor in manifold.factors]
+    found = [part for part in parts if part is not None]
+    return tuple(pair for part in found for pair in part) if len(found) == len(parts) else None
 
 
 def _largest_radius(manifold: Manifold) -> float:
