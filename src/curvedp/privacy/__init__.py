@@ -1,6 +1,7 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
 from curvedp.privacy.calibrate import calibrate, meets, smallest_scale
+from curvedp.privacy.certify import certified_delta, certified_mu
 from curvedp.privacy.compose import Composition, compose, compose_profiles
 from curvedp.privacy.constant_curvature import (
     ConstantCurvatureProfile,
@@ -12,6 +13,7 @@ from curvedp.privacy.constant_curvature import (
 from curvedp.privacy.convert import convert
 from curvedp.privacy.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
+from curvedp.privacy.products import ProductProfile, product_profile, spd2_gaussian_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
@@ -24,10 +26,13 @@ __all__ = [
     "FloorProfile",
     "Guarantee",
     "PrivacyProfile",
+    "ProductProfile",
     "PureDP",
     "RaoDP",
     "RenyiDP",
     "calibrate",
+    "certified_delta",
+    "certified_mu",
     "compose",
     "compose_profiles",
     "convert",
@@ -38,8 +43,10 @@ __all__ = [
     "guarantee_from_dict",
     "laplace_profile",
     "meets",
+    "product_profile",
     "randomised_response_rao",
     "smallest_scale",
+    "spd2_gaussian_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
 ]

@@ -66,6 +66,7 @@ class LossTable:
 
     def __init__(self, tails: LossTails) -> None:
         self._tails, self.T = tails, tails.max_loss
+        self._resolution = float(getattr(tails, "resolution", _RESOLVED))
         scale = tails.loss_scale
         centre = scale * scale / 2  # the mean of L where it is nearly normal
         steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
@@ -115,7 +116,7 @@ class LossTable:
             # what an ulp of t does to the values cannot be resolved, and need not be
             steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
             ulp = np.exp(highs) if math.isfinite(self.T) else highs
-            allowed = _RESOLVED * size + 2.0**-50 * ulp[:, None] * steepness
+            allowed = self._resolution * size + 2.0**-50 * ulp[:, None] * steepness
             fine = np.all(np.abs(c[:, :, -3:]).max(axis=2) <= allowed, axis=1)
             done += list(zip(lows[fine].tolist(), highs[fine].tolist(), c[fine], strict=True))
             if np.all(fine):
@@ -183,6 +184,61 @@ class LossTable:
         with np.errstate(divide="ignore", invalid="ignore"):
             difference = big + np.log(-np.expm1(np.minimum(small - big, 0.0)))
         return np.where(np.isnan(difference), -math.inf, difference) - t
+
+    # ---- the loss on the whole line, for sums of independent losses ----
+
+    @cached_property
+    def _second_series(self) -> Array:
+        """Chebyshev coefficients of t + log P₂(L > t) on the panels as first built."""
+        low, high = self._edges[:-1, None], self._edges[1:, None]
+        t = self.t_of((low + high) / 2 + (high - low) / 2 * np.cos(_ANGLES))
+        values = np.maximum(self.log_second(t) + t, -1e300)
+        return np.asarray(values @ _TO_COEFFICIENTS.T)
+
+    def _second(self, t: Array) -> Array:
+        """log P₂(L > t) by its own series, t >= 0."""
+        i, z, _, _ = self._locate(np.minimum(self._w(t, self.T - t), np.nextafter(self._second_end, 0.0)))
+        c = self._second_series.T
+        b0 = b1 = np.zeros_like(z)
+        for k in range(_N - 1, 0, -1):
+            b0, b1 = c[k].take(i) + 2 * z * b0 - b1, b0
+        return np.asarray(c[0].take(i) + z * b0 - b1 - t)
+
+    @cached_property
+    def _second_end(self) -> float:
+        self._second_series  # noqa: B018 - fixes the panels this end belongs to
+        return float(self._edges[-1])
+
+    def log_upper_on_line(self, t: Array) -> Array:
+        """log P₁(L > t) for any real t."""
+        t = np.clip(t, -self._reach, self._reach) if math.isfinite(self.T) else t
+        with np.errstate(divide="ignore"):
+            left = np.log1p(-np.exp(np.minimum(self._second(np.abs(t)), -1e-17)))
+        right = self.log_upper(np.abs(t))
+        return np.where(t < 0, left, right)
+
+    def log_lower_on_line(self, t: Array) -> Array:
+        """log P₁(L <= t) for any real t."""
+        t = np.clip(t, -self._reach, self._reach) if math.isfinite(self.T) else t
+        return np.where(t < 0, self._second(np.abs(t)), self.log_lower(np.abs(t)))
+
+    def log_density_on_line(self, t: Array) -> Array:
+        """The log density of L under p₁: f(−t) = e^{−t}·f(t) by symmetry."""
+        x = np.minimum(np.abs(t), self._reach)
+        value, slope = self._series(self._w(x, self.T - x), 0)
+        per_t = 1 / (self.T - x) if math.isfinite(self.T) else 1.0
+        with np.errstate(divide="ignore"):
+            density = value + np.log(np.maximum(-slope * per_t, 0.0))
+        return np.where(np.abs(t) > self._reach, -math.inf, density + np.where(t < 0, t, 0.0))
+
+    def cover(self, t: float) -> None:
+        """Extend an unbounded loss to t."""
+        while math.isinf(self.T) and self.end < t:
+            self.extend()
+
+    @property
+    def _reach(self) -> float:
+        return self.T * (1 - 1e-12) if math.isfinite(self.T) else self.end
 
     @property
     def w_end(self) -> float:

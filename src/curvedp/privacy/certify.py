@@ -82,7 +82,7 @@ class _Certifier:
         """A ball around δ(eps) of relative radius below 2e-8, or around 0 where it is 0."""
         if eps in self.cache:
             return self.cache[eps]
-        guess = float(self.profile.delta(eps))
+        guess = max(float(self.profile.delta(eps)), 1e-300)
         precision, old = 96, ctx.prec
         try:
             while True:
@@ -93,7 +93,7 @@ class _Certifier:
                     break
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
-                if guess < 1e-290:  # below what the float path resolves: only the upper end is wanted
+                if guess <= 1e-300:  # below what the float path resolves: only the upper end is wanted
                     ball = arb(0).union(ball.upper())
                     break
                 precision *= 2
@@ -109,7 +109,7 @@ class _Certifier:
     def _units(self) -> tuple[arb, arb]:
         root = arb(abs(self.profile.curvature)).sqrt() if self.profile.curvature and self.k else arb(1)
         D = arb(self.profile.sensitivity) * root
-        if self.k == 1 and not (D < arb.pi()):  # a float next to π: the diameter is as far as it goes
+        if self.k == 1 and not (arb.pi() > D):  # a float next to π: the diameter is as far as it goes
             D = arb.pi()
         return arb(self.profile.scale) * root, D
 
@@ -122,8 +122,8 @@ class _Certifier:
             return self._one_dimensional(s, D, eps)
         law = self.profile.tails
         assert isinstance(law, SpaceFormLaw)
-        first = self._probability(law, s, D, eps, guess, tolerance, upper=True)
-        second = self._probability(law, s, D, -eps, guess * math.exp(-float(eps)), tolerance, upper=False)
+        first = self._probability(law, s, D, eps, math.log(guess), tolerance, upper=True)
+        second = self._probability(law, s, D, -eps, math.log(guess) - float(eps), tolerance, upper=False)
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
@@ -150,12 +150,12 @@ class _Certifier:
     # ---- radial integrals ----
 
     def _probability(
-        self, law: SpaceFormLaw, s: arb, D: arb, t: arb, guess: float, relative: float, *, upper: bool
+        self, law: SpaceFormLaw, s: arb, D: arb, t: arb, log_guess: float, relative: float, *, upper: bool
     ) -> arb:
         """P₁(L >= t) if upper, else P₁(L <= t)."""
         m, n = arb(law.mode), self.d - 1
         k, laplace = self.k, self.kind == "laplace"
-        depth = 60.0 - math.log(max(guess, 1e-300))
+        depth = 60.0 - log_guess
         start, end = self._window(law, depth)
         sn_m = _sn(k, acb(m))
 
@@ -175,7 +175,7 @@ class _Certifier:
             outside += (rho(acb(end)).real / -slope).upper() if slope < 0 else arb.pos_inf()
         top = arb.pi() if k == 1 and end >= math.pi else arb(end)
         peak = float(law.width)
-        tolerance = arb(max(guess, 1e-300) * peak * relative)
+        tolerance = arb(log_guess).exp() * peak * relative
         mass = self._integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
         mass = mass + arb(0).union(outside)
 
@@ -239,7 +239,13 @@ class _Certifier:
 
     def _integral(self, f: Any, a: arb, b: arb, tolerance: arb) -> arb:
         return acb.integral(
-            f, acb(a), acb(b), abs_tol=tolerance, rel_tol=arb(1e-14), eval_limit=200000, depth_limit=400
+            f,
+            acb(a),
+            acb(b),
+            abs_tol=tolerance,
+            rel_tol=arb(2) ** (-(3 * ctx.prec) // 5),
+            eval_limit=200000,
+            depth_limit=400,
         ).real
 
     # ---- μ ----
@@ -262,7 +268,7 @@ class _Certifier:
                 continue
             if proved + len(pending) > 20000 or b - a < 1e-12 * b:
                 raise ArithmeticError("μ could not be certified")
-            middle = (a + b) / 2 if b < 8 * a or a == 0 and b < 1e-3 else (math.sqrt(a * b) if a else b / 8)
+            middle = (a + b) / 2 if b < 8 * a or (a == 0 and b < 1e-3) else (math.sqrt(a * b) if a else b / 8)
             pending += [(a, middle), (middle, b)]
         return max(lower * (1 - _WIDEN), 0.0), _float(top.upper(), 1) * (1 + _WIDEN)
 
