@@ -1,7 +1,7 @@
 """What the optimisers cost, and the noise that meets a guarantee. Sensitivities are for replace-one: 2C, not C."""
 
 from collections.abc import Callable
-from math import inf, nextafter, sqrt
+from math import inf, log, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from curvedp import _validate
 from curvedp._numerics import bracket, private_side, up
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, compose, gaussian_profile, smallest_scale
+from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
@@ -47,7 +48,7 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
         return nextafter(sqrt(steps) * 2 * clip / (n * guarantee.mu) * (1 + 1e-14), inf)
     # T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the definition.
     moved = sqrt(steps) * 2 * clip / n
-    return up(smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved), 1e-14)
+    return float(up(smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved), 1e-14))
 
 
 def rsgd_guarantee(n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str) -> Guarantee:
@@ -87,29 +88,25 @@ def rsvrg_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> tuple[float, float]:
-    """(σ₁, σ₂) with the smallest σ₁² + σ₂², the noise of one step, at which `rsvrg_guarantee` meets (ε, δ).
+    """(σ₁, σ₂) at which `rsvrg_guarantee` meets (ε, δ), split so that σ₁² + σ₂², the noise of one step, is small.
 
-    Each part alone must meet the target, which bounds both from below. Along the ray from that corner the split is
-    searched by its ratio, and for each ratio the common factor is found on the private side.
+    In the central limit μ² = S(2C₀/nσ₁)² + mS(2C₁/nσ₂)² (S epochs of m steps), and under it the smallest σ₁² + σ₂² has
+    σ₁²/σ₂² = C₀/(C₁√m). The split uses that; the common factor is then found exactly, on the private side.
     """
     _only_approximate(guarantee)
     assert isinstance(guarantee, ApproxDP)  # checked above
-    first = rgd_noise(n, epochs, clip[0], guarantee)
-    second = rsgd_noise(n, epochs * inner_steps, batch_size, clip[1], guarantee, sampling)
+    first, second = sqrt(clip[0]), sqrt(clip[1] * sqrt(inner_steps))
+    limit = 2 * sqrt(epochs) / n * sqrt((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2)
+    start = limit / gdp_mu(guarantee.eps, guarantee.delta0)
 
-    def scaled(ratio: float) -> tuple[float, float]:
-        def excess(factor: float) -> float:
-            noise = (first * factor * ratio, second * factor / ratio)
-            found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise, sampling)
-            return float(found.delta(guarantee.eps)) / guarantee.delta0 - 1
+    def noise(factor: float) -> tuple[float, float]:
+        return factor * first, factor * second
 
-        factor = private_side(excess, *bracket(excess, 1.5), relative=1e-3)
-        return first * factor * ratio, second * factor / ratio
+    def excess(factor: float) -> float:
+        found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise(factor), sampling)
+        return log(float(found.delta(guarantee.eps))) - log(guarantee.delta0)
 
-    def cost(noise: tuple[float, float]) -> float:
-        return noise[0] ** 2 + noise[1] ** 2
-
-    return min((scaled(ratio) for ratio in (0.7, 1.0, 1.4, 2.0)), key=cost)
+    return noise(private_side(excess, *bracket(excess, start), relative=1e-3))
 
 
 def check_request(guarantee: Guarantee | None, noise: object) -> None:

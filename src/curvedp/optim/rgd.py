@@ -80,4 +80,5 @@ def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, r
         w = manifold.exp(w, manifold.from_coordinates(w, -rate * gradient))
         return w, problem.objective(w, data) if record else None
 
-    return jax.lax.scan(step, w, (rate, xi))
+    last, values = jax.lax.scan(step, w, (rate, xi))
+    return last, values

@@ -152,4 +152,5 @@ def _steps(
         w = manifold.exp(w, manifold.from_coordinates(w, -rate * (total / size + xi)))
         return w, problem.objective(w, data) if record else None
 
-    return jax.lax.scan(step, w, (per_step, rate, xi))
+    last, values = jax.lax.scan(step, w, (per_step, rate, xi))
+    return last, values
