@@ -275,8 +275,8 @@ class TestPrivacy:
 
     def test_products_and_two_by_two_matrices(self):
         """Everything on the worse factor is one admissible split, so a product costs at least as much as each factor."""
-        product = RiemannianGaussian(Product(Sphere(2), Lorentz(2)), 1.0).profile(0.5)
-        alone = [RiemannianGaussian(factor, 1.0).profile(0.5).delta(0.2) for factor in (Sphere(2), Lorentz(2))]
+        product = RiemannianGaussian(Product(Euclidean(2), Lorentz(2)), 1.0).profile(0.5)
+        alone = [RiemannianGaussian(factor, 1.0).profile(0.5).delta(0.2) for factor in (Euclidean(2), Lorentz(2))]
         assert product.delta(0.2) >= max(alone) * (1 - 1e-6)
         law = RiemannianGaussian(SPDAffineInvariant(2), 0.8)
         first = np.array([[1.2, 0.3], [0.3, 0.8]])
