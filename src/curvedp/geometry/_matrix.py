@@ -9,8 +9,9 @@ p = q they all do.
 from collections.abc import Callable
 from typing import Any
 
-from array_api_compat import array_namespace, is_jax_array, is_torch_array
+from array_api_compat import is_jax_array, is_torch_array
 
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array
 
 __all__ = [
@@ -61,7 +62,7 @@ def frobenius(xp: Any, u: Array, v: Array) -> Array:
 
 def embedded_inner(p: Array, u: Array, v: Array) -> Array:
     """tr(uᵀv), over the leading axes of p too: the metric of the embedding is the same at every point."""
-    xp = array_namespace(p, u, v)
+    xp = namespace(p, u, v)
     _, u, v = xp.broadcast_arrays(p, u, v)
     return frobenius(xp, u, v)
 
@@ -80,7 +81,7 @@ def sinc(xp: Any, x: Array) -> Array:
 
 def svd(x: Array) -> tuple[Array, Array, Array]:
     """Thin singular value decomposition (U, s, Vᵀ); all NaN for a matrix that is not finite, where LAPACK would raise."""
-    xp = array_namespace(x)
+    xp = namespace(x)
     x, finite = _finite(xp, x)
     U, s, Vh = xp.linalg.svd(x, full_matrices=False)
     nan = xp.full_like(s[..., :1], xp.nan)
@@ -93,7 +94,7 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:
     """(w, Z) with W = Z diag(iw) Z*, Z unitary, for skew W; w is NaN for a matrix that is not finite."""
-    xp = array_namespace(W)
+    xp = namespace(W)
     W, finite = _finite(xp, W)
     kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
     w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
@@ -113,7 +114,7 @@ def sym_function(
     divided: Callable[[Any, Array, Array], Array],
 ) -> Array:
     """f(A) for symmetric A = U diag(w) Uᵀ (w, U constants); `divided` is the divided difference f[x, y]."""
-    xp = array_namespace(A)
+    xp = namespace(A)
     value = (U * f(xp, w)[..., None, :]) @ U.mT
     if not differentiable(A):
         return value
@@ -128,7 +129,7 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
     Where singular values vanish W is one of several, always the same. The derivative solves
     Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2).
     """
-    xp = array_namespace(C)
+    xp = namespace(C)
     base = constant(C)
     U, c, Vh = svd(base)
     W = U @ Vh
@@ -147,7 +148,7 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     Unitary eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a
     small W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences).
     """
-    xp = array_namespace(W)
+    xp = namespace(W)
     base = constant(W)
     w, Z = skew_eigen(base)
     kind = Z.dtype
@@ -173,7 +174,7 @@ def reflect(p: Array, x: Array) -> Array:
     orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the complement
     of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
     """
-    xp = array_namespace(p, x)
+    xp = namespace(p, x)
     m, r = p.shape[-2:]
     W, _, _ = polar(p[..., :r, :])
     E = xp.eye(m, r, dtype=p.dtype)
@@ -188,7 +189,7 @@ def _triangle(n: int) -> list[tuple[int, int]]:
 
 def skew_from_vector(z: Array, n: int) -> Array:
     """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
-    xp = array_namespace(z)
+    xp = namespace(z)
     if n == 1:
         return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype)
     place = [[0] * n for _ in range(n)]
@@ -203,7 +204,7 @@ def skew_from_vector(z: Array, n: int) -> Array:
 
 def skew_to_vector(A: Array) -> Array:
     """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
-    xp = array_namespace(A)
+    xp = namespace(A)
     n = A.shape[-1]
     if n == 1:
         return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace, is_jax_array
+from array_api_compat import is_jax_array
 
 from curvedp.geometry._matrix import (
     bmm,
@@ -23,6 +23,7 @@ from curvedp.geometry._matrix import (
     skew_to_vector,
     svd,
 )
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array
 from curvedp.geometry.rotations import rotation_log
 
@@ -52,7 +53,7 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     The chord is a good start except next to points that it does not lead to, such as a column turned by π. What has
     not converged from there starts again from logarithms of rotations that complete both frames.
     """
-    xp = array_namespace(top, bottom)
+    xp = namespace(top, bottom)
     r, k = top.shape[-1], bottom.shape[-2]
     target = xp.concat([top, bottom], axis=-2)
     point = target + xp.eye(r + k, r, dtype=target.dtype)
@@ -68,7 +69,7 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     """First-order change of the logarithm (A, B) in the frame [p Q] for a small gap between q and the geodesic's end."""
-    xp = array_namespace(A, B, gap)
+    xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
     flow = _Flow.at(xp, A, B)
     inside = frame.mT @ gap
@@ -111,7 +112,7 @@ class _Flow(NamedTuple):
 
     def pull_back(self, gap: Array) -> Array:
         """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
-        xp = array_namespace(gap)
+        xp = namespace(gap)
         r = self.u.shape[-1]
         back = _apply(xp, self.Z, -self.w, gap)
         return _tangent(xp, _apply(xp, self.Y, self.u, back.mT).mT, r)
@@ -260,7 +261,7 @@ def _rows(xp: Any, N: Array) -> Array:
 
 def generator(A: Array, B: Array) -> Array:
     """The skew matrix [2A −Bᵀ; B 0] whose exponential moves the frame [p Q] along the geodesic."""
-    xp = array_namespace(A, B)
+    xp = namespace(A, B)
     zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype)
     return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
 
@@ -288,7 +289,7 @@ def _tangent(xp: Any, X: Array, r: int) -> Array:
 
 
 def _pad(turn: Array, k: int) -> Array:
-    xp = array_namespace(turn)
+    xp = namespace(turn)
     return xp.concat([turn, xp.zeros((*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype)], axis=-2)
 
 

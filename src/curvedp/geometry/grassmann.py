@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
@@ -21,6 +20,7 @@ from curvedp.geometry._matrix import (
     svd,
     sym_function,
 )
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["Grassmann"]
@@ -108,7 +108,7 @@ class Grassmann(Manifold):
 
     def exp(self, p: Array, v: Array) -> Array:
         """p cos√X + v sinc√X with X = vᵀv (Edelman, Arias & Smith 1998, Thm 2.3), a basis aligned with p."""
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         base = constant(v)
         left, s, Vh = svd(base)
         V = Vh.mT
@@ -138,7 +138,7 @@ class Grassmann(Manifold):
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic, expressed in the basis q."""
-        xp = array_namespace(p, q, v)
+        xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
         one = xp.eye(self.r, dtype=P.dtype)
@@ -154,18 +154,18 @@ class Grassmann(Manifold):
 
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I."""
-        xp = array_namespace(p)
+        xp = namespace(p)
         gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype)
         return xp.sqrt(frobenius(xp, gap, gap))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        xp = array_namespace(p, z)
+        xp = namespace(p, z)
         block = xp.reshape(z, (*z.shape[:-1], self.m - self.r, self.r))
         top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype)
         return reflect(p, xp.concat([top, block], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         block = reflect(p, v)[..., self.r :, :]
         return xp.reshape(block, (*block.shape[:-2], self.dim))
 

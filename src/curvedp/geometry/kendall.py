@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.geometry._matrix import embedded_inner
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, safe_sqrt, versine_quotient
 
@@ -16,13 +16,13 @@ __all__ = ["KendallShapes"]
 
 def _turn(x: Array) -> Array:
     """i·x: each landmark turned by a quarter."""
-    xp = array_namespace(x)
+    xp = namespace(x)
     return xp.stack([-x[..., 1], x[..., 0]], axis=-1)
 
 
 def _hermitian(x: Array, y: Array) -> Array:
     """⟨x, y⟩ = Σ x̄ⱼ yⱼ, as an array (..., 1, 2) that multiplies landmarks by `_times`."""
-    xp = array_namespace(x, y)
+    xp = namespace(x, y)
     real = xp.sum(x * y, axis=(-2, -1))
     imag = xp.sum(_turn(x) * y, axis=(-2, -1))
     return xp.stack([real, imag], axis=-1)[..., None, :]
@@ -34,19 +34,19 @@ def _times(a: Array, x: Array) -> Array:
 
 
 def _conj(a: Array) -> Array:
-    xp = array_namespace(a)
+    xp = namespace(a)
     return xp.stack([a[..., 0], -a[..., 1]], axis=-1)
 
 
 def _modulus(a: Array) -> Array:
     """|a| of a number (..., 1, 2), as (..., 1, 1), with derivative 0 at 0."""
-    xp = array_namespace(a)
+    xp = namespace(a)
     return safe_sqrt(xp, xp.sum(a * a, axis=-1, keepdims=True))
 
 
 def _phase(a: Array) -> Array:
     """a/|a|, and 1 at a = 0."""
-    xp = array_namespace(a)
+    xp = namespace(a)
     size = _modulus(a)
     safe = xp.where(size > 0, size, xp.ones_like(size))
     one = xp.asarray([1.0, 0.0], dtype=a.dtype)
@@ -108,14 +108,14 @@ class KendallShapes(Manifold):
         return True
 
     def exp(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
         _, sinc = cos_sinc(xp, square)
         return p + (v * sinc - p * (square * versine_quotient(xp, square)))
 
     def log(self, p: Array, q: Array) -> Array:
         """Horizontal at p; at distance π/2, where p and q have no best rotation, one of the shortest velocities."""
-        xp = array_namespace(p, q)
+        xp = namespace(p, q)
         horizontal = self.to_tangent(p, q - p)  # |horizontal| = sin θ, with the digits of a small q − p
         overlap = _hermitian(p, q)  # |overlap| = cos θ
         sine = safe_sqrt(xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True))
@@ -137,7 +137,7 @@ class KendallShapes(Manifold):
 
     def project(self, x: Array) -> Array:
         """Centre and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
-        xp = array_namespace(x)
+        xp = namespace(x)
         moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
         size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
         lost = size == 0
@@ -148,14 +148,14 @@ class KendallShapes(Manifold):
         return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype), unit)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        xp = array_namespace(p, x)
+        xp = namespace(p, x)
         centred = x - xp.mean(x, axis=-2, keepdims=True)
         square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
         return centred - _times(_hermitian(p, centred) / square, p)
 
     def residual(self, p: Array) -> Array:
         """The larger of the distance of the centroid from 0 and of the norm from 1."""
-        xp = array_namespace(p)
+        xp = namespace(p)
         centre = xp.mean(p, axis=-2)
         offset = xp.sqrt(xp.sum(centre * centre, axis=-1))
         scale = xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1)
@@ -163,20 +163,20 @@ class KendallShapes(Manifold):
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Two reflections in O(k): one carries e₁ to the centroid direction, one e₁ of what is left to p."""
-        xp = array_namespace(p, z)
+        xp = namespace(p, z)
         w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
         w = xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2)
         w = self._reflect(self._helmert(p)[..., 1:, :], w)
         return self._helmert(xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         w = self._reflect(self._helmert(p)[..., 1:, :], self._helmert(v)[..., 1:, :])[..., 1:, :]
         return xp.reshape(w, (*w.shape[:-2], self.dim))
 
     def _helmert(self, x: Array) -> Array:
         """The reflection that swaps e₁ and −1/√k: centred vectors are those it sends to a zero first entry."""
-        xp = array_namespace(x)
+        xp = namespace(x)
         root = math.sqrt(self.k)
         first = x[..., :1, :]
         # u = e₁ + 1/√k, |u|² = 2(1 + 1/√k), so 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k)
@@ -186,7 +186,7 @@ class KendallShapes(Manifold):
     @staticmethod
     def _reflect(a: Array, w: Array) -> Array:
         """The complex reflection that swaps the lines of e₁ and of the unit vector a, applied to w."""
-        xp = array_namespace(a, w)
+        xp = namespace(a, w)
         first = a[..., :1, :]
         phase = _phase(first)
         u = xp.concat([first + phase, a[..., 1:, :]], axis=-2)  # |u|² = 2(1 + |a₁|) ≥ 2

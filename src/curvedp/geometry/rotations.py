@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.geometry._matrix import (
@@ -21,6 +20,7 @@ from curvedp.geometry._matrix import (
     skew_to_vector,
     svd,
 )
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, safe_sqrt, versine_quotient
 
@@ -78,7 +78,7 @@ class Rotations(Manifold):
         return True
 
     def exp(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         omega = skew(p.mT @ v)
         return p + p @ _exp(xp, omega)
 
@@ -91,7 +91,7 @@ class Rotations(Manifold):
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
-        xp = array_namespace(p, q, v)
+        xp = namespace(p, q, v)
         half = _exp(xp, rotation_log(p.mT @ (q - p)) / 2)
         left = p + p @ half
         middle = left @ (p.mT @ v)
@@ -99,7 +99,7 @@ class Rotations(Manifold):
 
     def project(self, x: Array) -> Array:
         """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
-        xp = array_namespace(x)
+        xp = namespace(x)
         U, _, Vh = svd(x)
         det = xp.linalg.det(U) * xp.linalg.det(Vh)
         sign = xp.where(det < 0, -xp.ones_like(det), xp.ones_like(det))[..., None, None]
@@ -111,7 +111,7 @@ class Rotations(Manifold):
 
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
-        xp = array_namespace(p)
+        xp = namespace(p)
         gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype)
         return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(xp.linalg.det(p) - 1)
 
@@ -141,7 +141,7 @@ def rotation_log(D: Array) -> Array:
 
 
 def _log2(D: Array) -> Array:
-    xp = array_namespace(D)
+    xp = namespace(D)
     sine = (D[..., 1, 0] - D[..., 0, 1]) / 2
     cosine = 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
     return skew_from_vector(xp.atan2(sine, cosine)[..., None], 2)
@@ -153,7 +153,7 @@ def _log3(D: Array) -> Array:
     All of 4hhᵀ is linear in the rotation; its column with the largest diagonal entry (≥ 1) gives h without
     cancellation (Shepperd 1978): for θ next to π that is the symmetric part, for small θ the skew part.
     """
-    xp = array_namespace(D)
+    xp = namespace(D)
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
     x, y, z = D[..., 2, 1] - D[..., 1, 2], D[..., 0, 2] - D[..., 2, 0], D[..., 1, 0] - D[..., 0, 1]
     xy, xz, yz = D[..., 0, 1] + D[..., 1, 0], D[..., 0, 2] + D[..., 2, 0], D[..., 1, 2] + D[..., 2, 1]
@@ -187,7 +187,7 @@ def _log_n(D: Array) -> Array:
     planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation left,
     and neighbouring singular vectors (c comes in equal pairs) span planes that turn by π.
     """
-    xp = array_namespace(D)
+    xp = namespace(D)
     base = constant(D)
     n = D.shape[-1]
     one = xp.eye(n, dtype=D.dtype)

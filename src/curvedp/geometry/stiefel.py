@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
@@ -21,6 +20,7 @@ from curvedp.geometry._matrix import (
     skew_to_vector,
     svd,
 )
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry._stiefel_log import endpoint, generator, log_change, reduced_log
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.rotations import rotation_log
@@ -119,7 +119,7 @@ class Stiefel(Manifold):
         return v + log_change(A, B, base, q - self.exp(p, v))
 
     def _log_group(self, p: Array, q: Array) -> Array:
-        xp = array_namespace(p, q)
+        xp = namespace(p, q)
         turn = p.mT @ (q - p)
         apart = (xp.linalg.det(p) * xp.linalg.det(q) < 0)[..., None, None]
         omega = rotation_log(xp.where(apart, xp.zeros_like(turn), turn))
@@ -127,7 +127,7 @@ class Stiefel(Manifold):
 
     def dist(self, p: Array, q: Array) -> Array:
         """Length of `log`; inf between the two components of O(m), NaN where `log` is."""
-        xp = array_namespace(p, q)
+        xp = namespace(p, q)
         v = self.log(p, q)
         length = safe_sqrt(xp, self.inner(p, v, v))
         if self.r < self.m:
@@ -167,20 +167,20 @@ class Stiefel(Manifold):
 
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I."""
-        xp = array_namespace(p)
+        xp = namespace(p)
         gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype)
         return xp.sqrt(frobenius(xp, gap, gap))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Coordinates: r(r−1)/2 turns inside the span of p (each moves two columns, hence 1/√2), then the rest."""
-        xp = array_namespace(p, z)
+        xp = namespace(p, z)
         block = xp.reshape(z[..., self._turns :], (*z.shape[:-1], self.m - self.r, self.r))
         inside = p @ (skew_from_vector(z[..., : self._turns], self.r) * math.sqrt(0.5))
         top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype)
         return inside + reflect(p, xp.concat([top, block], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        xp = array_namespace(p, v)
+        xp = namespace(p, v)
         inside = skew_to_vector(p.mT @ v) * math.sqrt(2)
         block = reflect(p, v)[..., self.r :, :]
         return xp.concat([inside, xp.reshape(block, (*block.shape[:-2], (self.m - self.r) * self.r))], axis=-1)
@@ -208,7 +208,7 @@ class Stiefel(Manifold):
 
         Directions that N lacks are 0 in Q, or, where Q is to be complete, any that are orthogonal to p and to the rest.
         """
-        xp = array_namespace(p, N)
+        xp = namespace(p, N)
         k = min(self.r, self.m - self.r)
         U, s, _ = svd(constant(N))
         used = s[..., None, :k] > self.m * xp.finfo(s.dtype).eps * s[..., None, :1]
