@@ -58,20 +58,21 @@ def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Ar
     velocity = M.log(center, X)
     movable = (distance < float("inf")) & finite(velocity)
     velocity = where(movable & ~near, velocity, xp.zeros_like(velocity))
-    # Round-off of log, exp and dist can leave the image a few ulps outside: step back by what is measured. Where the
-    # floats around the center are too coarse for that (far out in hyperbolic space), the record becomes the center.
+    # Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that
+    # grows from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in
+    # hyperbolic space), the record becomes the center.
     share = radius / xp.where(movable & ~near, distance, xp.ones_like(distance) * radius)
-    moved = where(near, X, center)
-    eps = float(xp.finfo(X.dtype).eps)
-    settled = near
-    for attempt in range(4):
+    moved, settled = where(near, X, center), near | ~movable
+    for margin in (float(xp.finfo(X.dtype).eps) * 64**k for k in range(7)):
         image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(axes)) * velocity)
         reach = M.dist(center, image)
-        good = movable & (reach <= radius) & finite(image) & ~settled
+        good = (reach <= radius) & finite(image) & ~settled
         moved = where(good, image, moved)
         settled = settled | good
+        if bool(xp.all(settled)):
+            break
         over = xp.where(reach > radius, radius / reach, xp.ones_like(reach))
-        share = share * over * (1 - 4**attempt * eps)
+        share = share * over * (1 - margin)
     return moved
 
 

@@ -126,7 +126,7 @@ class Lorentz(_Hyperbolic):
         )
         polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * gap
         along = xp.where(y_length < _NEAR_SPATIAL, plain, polar)
-        far = factor * (along * x0 / safe * x + across)
+        far = factor * along * x0 / safe * x + factor * across
         return _lift_tangent(xp, x, x0, xp.where(inside, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:

@@ -9,7 +9,8 @@ multiplies its derivative by 0 and 0·inf is NaN.
 import math
 from typing import Any
 
-from curvedp.geometry._matrix import constant
+from array_api_compat import is_jax_array, is_torch_array
+
 from curvedp.geometry.base import Array
 
 __all__ = [
@@ -134,4 +135,13 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     rest = first - xp.vecdot(base, first)[..., None] / square * base
     bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
     noise = euclidean_norm(xp, rest)[..., None] < bound
-    return rest - constant(xp.where(noise, rest, xp.zeros_like(rest)))
+    return rest - _constant(xp.where(noise, rest, xp.zeros_like(rest)))
+
+
+def _constant(x: Array) -> Array:
+    """x, cut off from differentiation where the library differentiates."""
+    if is_jax_array(x):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
+    return x.detach() if is_torch_array(x) else x
