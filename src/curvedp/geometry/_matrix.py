@@ -17,8 +17,10 @@ from curvedp.geometry.base import Array
 __all__ = [
     "bmm",
     "constant",
+    "det",
     "differentiable",
     "embedded_inner",
+    "embedded_norm",
     "frobenius",
     "polar",
     "reflect",
@@ -67,6 +69,20 @@ def embedded_inner(p: Array, u: Array, v: Array) -> Array:
     return frobenius(xp, u, v)
 
 
+def embedded_norm(p: Array, v: Array) -> Array:
+    """√tr(vᵀv) without overflow or underflow; NaN stays NaN."""
+    xp = namespace(p, v)
+    _, v = xp.broadcast_arrays(p, v)
+    largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
+    zero = largest == 0
+    scale = xp.where(zero, xp.ones_like(largest), largest)
+    square = frobenius(xp, v / scale, v / scale)
+    none = zero[..., 0, 0]  # the derivative at v = 0 is taken to be 0
+    return xp.where(
+        none, xp.zeros_like(square), xp.sqrt(xp.where(none, xp.ones_like(square), square)) * scale[..., 0, 0]
+    )
+
+
 def skew(x: Array) -> Array:
     """Skew-symmetric part."""
     return (x - x.mT) / 2
@@ -90,6 +106,14 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
         xp.where(finite[..., 0], s, nan),
         xp.where(finite, Vh, nan[..., None]),
     )
+
+
+def det(x: Array) -> Array:
+    """Determinant; NaN, without a warning, for a matrix that is not finite."""
+    xp = namespace(x)
+    x, finite = _finite(xp, x)
+    value = xp.linalg.det(x)
+    return xp.where(finite[..., 0, 0], value, xp.full_like(value, xp.nan))
 
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:

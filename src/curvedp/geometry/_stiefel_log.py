@@ -14,6 +14,7 @@ from array_api_compat import is_jax_array
 
 from curvedp.geometry._matrix import (
     bmm,
+    det,
     reflect,
     sinc,
     skew,
@@ -245,8 +246,8 @@ def _completed_log(xp: Any, point: Array, rest: Array, wish: Array) -> Array:
     """First columns of the logarithm of a rotation [point C], C an orthonormal completion near the `wish`."""
     free = reflect(point, rest)
     U, _, Vh = svd(free.mT @ wish)
-    det = xp.linalg.det(xp.concat([point, free @ U @ Vh], axis=-1))
-    sign = xp.where(det < 0, -xp.ones_like(det), xp.ones_like(det))[..., None, None]
+    parity = det(xp.concat([point, free @ U @ Vh], axis=-1))
+    sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
     turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
     whole = xp.concat([point, turned], axis=-1)
     omega = rotation_log(whole - xp.eye(whole.shape[-1], dtype=whole.dtype))

@@ -13,6 +13,7 @@ from curvedp.geometry._matrix import (
     constant,
     differentiable,
     embedded_inner,
+    embedded_norm,
     frobenius,
     polar,
     reflect,
@@ -135,6 +136,9 @@ class Grassmann(Manifold):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         return embedded_inner(p, u, v)
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic, expressed in the basis q."""

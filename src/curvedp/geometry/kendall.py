@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvedp._validate import integer
-from curvedp.geometry._matrix import embedded_inner
+from curvedp.geometry._matrix import embedded_inner, embedded_norm
 from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, safe_sqrt, versine_quotient
@@ -127,6 +127,9 @@ class KendallShapes(Manifold):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         return embedded_inner(p, u, v)
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: the unitary map that turns p into q in their complex plane."""

@@ -10,8 +10,10 @@ from curvedp._validate import integer
 from curvedp.geometry._matrix import (
     bmm,
     constant,
+    det,
     differentiable,
     embedded_inner,
+    embedded_norm,
     frobenius,
     skew,
     skew_eigen,
@@ -89,6 +91,9 @@ class Rotations(Manifold):
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         return embedded_inner(p, u, v) / 2
 
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v) * math.sqrt(0.5)
+
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
         xp = namespace(p, q, v)
@@ -101,8 +106,8 @@ class Rotations(Manifold):
         """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
         xp = namespace(x)
         U, _, Vh = svd(x)
-        det = xp.linalg.det(U) * xp.linalg.det(Vh)
-        sign = xp.where(det < 0, -xp.ones_like(det), xp.ones_like(det))[..., None, None]
+        parity = det(U) * det(Vh)
+        sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
         last = U[..., :, -1:] * sign
         return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh
 
@@ -113,7 +118,7 @@ class Rotations(Manifold):
         """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
         xp = namespace(p)
         gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype)
-        return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(xp.linalg.det(p) - 1)
+        return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return p @ skew_from_vector(z, self.n)

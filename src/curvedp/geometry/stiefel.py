@@ -10,8 +10,10 @@ from curvedp.errors import ParameterError
 from curvedp.geometry._matrix import (
     bmm,
     constant,
+    det,
     differentiable,
     embedded_inner,
+    embedded_norm,
     frobenius,
     reflect,
     skew,
@@ -25,7 +27,6 @@ from curvedp.geometry._stiefel_log import endpoint, generator, log_change, reduc
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.rotations import rotation_log
 from curvedp.geometry.sphere import Sphere
-from curvedp.geometry.stable import safe_sqrt
 
 __all__ = ["Stiefel"]
 
@@ -121,22 +122,24 @@ class Stiefel(Manifold):
     def _log_group(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
         turn = p.mT @ (q - p)
-        apart = (xp.linalg.det(p) * xp.linalg.det(q) < 0)[..., None, None]
+        apart = (det(p) * det(q) < 0)[..., None, None]
         omega = rotation_log(xp.where(apart, xp.zeros_like(turn), turn))
         return p @ xp.where(apart, xp.full_like(omega, xp.nan), omega)
 
     def dist(self, p: Array, q: Array) -> Array:
         """Length of `log`; inf between the two components of O(m), NaN where `log` is."""
         xp = namespace(p, q)
-        v = self.log(p, q)
-        length = safe_sqrt(xp, self.inner(p, v, v))
+        length = self.norm(p, self.log(p, q))
         if self.r < self.m:
             return length
-        apart = xp.linalg.det(p) * xp.linalg.det(q) < 0
+        apart = det(p) * det(q) < 0
         return xp.where(apart, xp.full_like(length, xp.inf), length)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         return embedded_inner(p, u, v)
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q.
