@@ -12,16 +12,20 @@ from curvedp.privacy.constant_curvature import (
 )
 from curvedp.privacy.convert import convert
 from curvedp.privacy.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from curvedp.privacy.estimates import Algorithm2Estimate, algorithm1_estimate, algorithm2_estimate
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
 from curvedp.privacy.products import ProductProfile, product_profile, spd2_gaussian_profile
 from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "GDP",
     "ZCDP",
+    "Algorithm2Estimate",
     "ApproxDP",
     "Composition",
+    "ConfidenceProfile",
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
@@ -30,6 +34,8 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
+    "algorithm1_estimate",
+    "algorithm2_estimate",
     "calibrate",
     "certified_delta",
     "certified_mu",
@@ -47,6 +53,8 @@ __all__ = [
     "randomised_response_rao",
     "smallest_scale",
     "spd2_gaussian_profile",
+    "spd_confidence_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
+    "weyl_net",
 ]
