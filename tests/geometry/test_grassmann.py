@@ -114,3 +114,8 @@ def test_not_finite_input_is_not_an_error():
 def test_bad_sizes(m, r):
     with pytest.raises(ParameterError):
         Grassmann(m, r)
+
+
+def test_distance_to_what_is_not_finite_is_not_zero():
+    M = Grassmann(4, 2)
+    assert np.isnan(M.dist(M.origin, np.full(M.point_shape, np.nan)))

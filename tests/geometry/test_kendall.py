@@ -113,3 +113,8 @@ def test_distance_at_most_the_injectivity_radius_and_log_at_the_cut_locus():
 def test_bad_sizes(k):
     with pytest.raises(ParameterError):
         KendallShapes(k)
+
+
+def test_distance_to_what_is_not_finite_is_not_zero():
+    M = KendallShapes(4)
+    assert np.isnan(M.dist(M.origin, np.full(M.point_shape, np.nan)))

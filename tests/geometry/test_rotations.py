@@ -130,3 +130,8 @@ def test_long_velocities_stay_on_the_manifold():
 def test_bad_sizes(n):
     with pytest.raises(ParameterError):
         Rotations(n)
+
+
+def test_distance_to_what_is_not_finite_is_not_zero():
+    M = Rotations(4)
+    assert np.isnan(M.dist(M.origin, np.full(M.point_shape, np.nan)))

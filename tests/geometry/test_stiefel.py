@@ -160,3 +160,8 @@ def test_transport_is_a_linear_isometry_and_retract_agrees_with_exp():
 def test_bad_sizes(m, r):
     with pytest.raises(ParameterError):
         Stiefel(m, r)
+
+
+def test_distance_to_what_is_not_finite_is_not_zero():
+    M = Stiefel(4, 2)
+    assert np.isnan(M.dist(M.origin, np.full(M.point_shape, np.nan)))
