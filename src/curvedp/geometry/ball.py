@@ -50,9 +50,10 @@ def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Ar
         return xp.all(xp.isfinite(x), axis=axes)
 
     # Bad records are replaced before any kernel sees them; comparisons are written so that NaN fails them.
-    X = where(finite(X), X, center)
-    X = where(M.residual(X) <= OFF_MANIFOLD_TOLERANCE, X, center)
-    X = M.project(X)
+    usable = finite(X)
+    X = where(usable, X, center)
+    usable = usable & (M.residual(X) <= OFF_MANIFOLD_TOLERANCE)
+    X = M.project(where(usable, X, center))
     distance = M.dist(center, X)
     near = distance <= radius
     velocity = M.log(center, X)
@@ -73,7 +74,7 @@ def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Ar
             break
         over = xp.where(reach > radius, radius / reach, xp.ones_like(reach))
         share = share * over * (1 - margin)
-    return moved
+    return where(usable, moved, center)
 
 
 def _floating(xp: Any, name: str, x: Array, M: Manifold) -> Array:

@@ -1,0 +1,145 @@
+"""Projection onto a public ball: always inside, along the geodesic, and silent."""
+
+import math
+
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+    project_to_ball,
+)
+
+SPACES = [
+    Euclidean(3),
+    Sphere(2),
+    Lorentz(3),
+    PoincareBall(3),
+    SPDAffineInvariant(3),
+    SPDLogEuclidean(2),
+    SPDLogCholesky(3),
+    Stiefel(4, 2),
+    Grassmann(4, 2),
+    Rotations(3),
+    KendallShapes(5),
+    Product(Sphere(2), SPDLogEuclidean(2)),
+]
+
+
+def draw(M, rng, n, scale):
+    z = rng.normal(size=(n, M.dim))
+    z *= scale * rng.uniform(0, 1, size=(n, 1)) / np.linalg.norm(z, axis=-1, keepdims=True)
+    return M.exp(M.origin, M.from_coordinates(M.origin, z))
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+@pytest.mark.parametrize("radius", [1e-3, 0.3])
+def test_inside_stays_and_outside_moves_along_its_geodesic(M, radius):
+    rng = np.random.default_rng(0)
+    center = draw(M, rng, 1, 0.3)[0]
+    X = draw(M, rng, 60, min(1.2, 0.7 * M.injectivity_radius))
+    Y = project_to_ball(M, center, radius, X)
+    before, after = M.dist(center, X), M.dist(center, Y)
+    assert np.all(after <= radius)
+    inside = before <= radius
+    assert np.all(M.dist(X[inside], Y[inside]) < 1e-13)
+    far = ~inside
+    assert np.any(far)
+    np.testing.assert_allclose(after[far], radius, rtol=1e-10)
+    # on the geodesic: the two distances add up
+    np.testing.assert_allclose(after[far] + M.dist(Y, X)[far], before[far], rtol=1e-9)
+    assert np.max(M.residual(Y)) < 1e-12
+    np.testing.assert_allclose(project_to_ball(M, center, radius, Y), Y, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_bad_records_become_the_center_silently(M):
+    """Warnings are errors in this suite, so a record that warns fails here."""
+    rng = np.random.default_rng(1)
+    center = draw(M, rng, 1, 0.3)[0]
+    size = math.prod(M.point_shape)
+    rows = [np.full(size, value) for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 1e-320, -1.0)]
+    rows += [rng.normal(size=size) * 10.0**k for k in (-300, -10, 3, 100, 300)]
+    one_bad = draw(M, rng, 1, 0.3)[0].reshape(-1).copy()
+    one_bad[-1] = np.nan
+    X = np.stack([*rows, one_bad]).reshape(-1, *M.point_shape)
+    Y = project_to_ball(M, center, 0.4, X)
+    assert np.all(np.isfinite(Y))
+    assert np.all(M.dist(center, Y) <= 0.4)
+    for i in (0, 1, 2, -1):
+        np.testing.assert_array_equal(Y[i], center)
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_each_record_alone_decides(M):
+    rng = np.random.default_rng(2)
+    center = draw(M, rng, 1, 0.3)[0]
+    X = draw(M, rng, 12, 0.9)
+    X[3] = np.nan
+    whole = project_to_ball(M, center, 0.2, X.reshape(3, 4, *M.point_shape)).reshape(X.shape)
+    for i in range(12):
+        np.testing.assert_allclose(project_to_ball(M, center, 0.2, X[i]), whole[i], rtol=0, atol=1e-14)
+
+
+def test_sphere_far_side_and_antipode():
+    M = Sphere(2)
+    center = M.origin
+    Y = project_to_ball(M, center, 0.5, np.array([[-1, 0, 0], [-1, 0, 0], [0, 0, 1], [2, 0, 0]]))
+    np.testing.assert_array_equal(Y[0], Y[1])
+    np.testing.assert_allclose(M.dist(center, Y[:3]), 0.5, rtol=1e-15)
+    np.testing.assert_allclose(Y[2], [np.cos(0.5), 0, np.sin(0.5)], atol=1e-15)
+    np.testing.assert_array_equal(Y[3], center)  # off the manifold
+
+
+def test_points_written_with_few_digits_are_projected():
+    M = Sphere(2)
+    x = M.project(np.array([3.0, 1.0, -0.5]))
+    Y = project_to_ball(M, M.origin, 1.0, np.round(x, 7))
+    assert M.residual(Y) < 1e-15
+    assert M.dist(Y, x) < 1e-6
+
+
+def test_far_out_in_hyperbolic_space_the_guarantee_holds():
+    M = Lorentz(2)
+    rng = np.random.default_rng(3)
+    for depth in (5.0, 15.0, 30.0):
+        center = M.exp(M.origin, M.from_coordinates(M.origin, depth * np.array([0.6, 0.8])))
+        X = M.exp(center, M.from_coordinates(center, rng.normal(size=(200, 2)) * 5))
+        assert np.all(M.dist(center, project_to_ball(M, center, 0.1, X)) <= 0.1)
+
+
+def test_other_libraries_and_lists():
+    np.testing.assert_allclose(project_to_ball(Euclidean(2), [0, 0], 1, [[3, 4]]), [[0.6, 0.8]])
+    strict = pytest.importorskip("array_api_strict")
+    X = strict.asarray([[3.0, 4.0], [float("nan"), 0.0]])
+    Y = project_to_ball(Euclidean(2), strict.asarray([0.0, 0.0]), 1.0, X)
+    np.testing.assert_allclose(np.asarray(Y), [[0.6, 0.8], [0, 0]])
+
+
+@pytest.mark.parametrize("radius", [0, -1, math.nan, math.inf, "1", True, None])
+def test_the_radius_is_checked(radius):
+    with pytest.raises(ParameterError, match="radius="):
+        project_to_ball(Sphere(2), Sphere(2).origin, radius, np.eye(3))
+
+
+def test_shapes_dtypes_and_the_center_are_checked():
+    M = Sphere(2)
+    with pytest.raises(ParameterError, match=r"shape \(4, 2\)"):
+        project_to_ball(M, M.origin, 1.0, np.zeros((4, 2)))
+    with pytest.raises(ParameterError, match="real numbers"):
+        project_to_ball(M, M.origin, 1.0, np.array([["a", "b", "c"]]))
+    for center in ([2.0, 0, 0], [np.nan, 0, 0], np.eye(3)):
+        with pytest.raises(ParameterError, match="one point of"):
+            project_to_ball(M, np.array(center), 1.0, np.eye(3))
