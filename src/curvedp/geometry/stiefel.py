@@ -36,7 +36,7 @@ class Stiefel(Manifold):
     """m×r matrices with orthonormal columns, r ≤ m, with the Frobenius (Euclidean) metric tr(uᵀv).
 
     `exp` is the geodesic exponential in closed form. `log` has none: it solves exp(p, v) = q by Newton's method with a
-    fixed number of steps, and inverts `exp` inside the injectivity radius π. `transport` is an isometry of tangent
+    bounded number of steps; it inverted `exp` in every trial up to 0.8π, but next to π can end on a longer geodesic. `transport` is an isometry of tangent
     spaces that carries velocities along the geodesic, not the parallel transport (see there). Stiefel(m, 1) is the
     sphere; Stiefel(m, m) is O(m), whose two components are infinitely far apart (`log` between them is NaN).
 
@@ -101,9 +101,9 @@ class Stiefel(Manifold):
         return p + (frame @ step + self._outside(frame, N, B) @ mean)
 
     def log(self, p: Array, q: Array) -> Array:
-        """The velocity of a geodesic from p to q, the shortest one where dist(p, q) < π.
+        """The velocity of a geodesic from p to q; the shortest one if it is shorter than π.
 
-        Beyond, or where Newton's method finds none, the geodesic need not be the shortest, or `log` is NaN.
+        A longer one need not be the shortest. NaN where Newton's method finds none.
         """
         if self.r == self.m:
             return self._log_group(p, q)
