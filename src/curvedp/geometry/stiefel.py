@@ -36,9 +36,9 @@ class Stiefel(Manifold):
     """m×r matrices with orthonormal columns, r ≤ m, with the Frobenius (Euclidean) metric tr(uᵀv).
 
     `exp` is the geodesic exponential in closed form. `log` has none: it solves exp(p, v) = q by Newton's method with a
-    bounded number of steps; it inverted `exp` in every trial up to 0.8π, but next to π can end on a longer geodesic. `transport` is an isometry of tangent
-    spaces that carries velocities along the geodesic, not the parallel transport (see there). Stiefel(m, 1) is the
-    sphere; Stiefel(m, m) is O(m), whose two components are infinitely far apart (`log` between them is NaN).
+    bounded number of steps; it inverted `exp` in every trial up to 0.8π, but next to π can end on a longer geodesic.
+    `transport` is an isometry of tangent spaces that carries velocities along the geodesic, not the parallel transport.
+    Stiefel(m, 1) is the sphere; Stiefel(m, m) is O(m), whose components are infinitely far apart (`log` NaN).
 
     >>> M = Stiefel(4, 2)
     >>> v = M.from_coordinates(M.origin, np.array([0.3, -0.2, 0.5, 0.1, 0.4]))
