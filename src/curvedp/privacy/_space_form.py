@@ -94,11 +94,11 @@ class SpaceFormLaw:
                     growth = n * np.log(-np.expm1(-2 * np.maximum(m + u, 0.0)))
                 # the linear terms of weight and growth cancel at the mode up to this remainder
                 if self.kind == "gaussian":
-                    return -u * u / (2 * s * s) - 2 * n * u / em + growth
-                return -(1 / s - n) * u + growth
+                    return np.asarray(-u * u / (2 * s * s) - 2 * n * u / em + growth)
+                return np.asarray(-(1 / s - n) * u + growth)
             if self.kind == "gaussian":
-                return -u * (2 * m + u) / (2 * s * s) + growth
-            return -u / s + growth
+                return np.asarray(-u * (2 * m + u) / (2 * s * s) + growth)
+            return np.asarray(-u / s + growth)
 
     @cached_property
     def width(self) -> float:

@@ -4,10 +4,11 @@ Nothing of the float path is trusted. With J_m(c) = ∫_{arccos c}^π sin^m, m =
 
     δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ),
 
-c_t(r) being the cosine of the angle at which the level L = t is met, by the law of cosines. The radial integrals are split at
-the radii where |c_t| = 1; what lies outside their window is bounded by log-concavity: ∫_R^∞ρ <= ρ(R)/|(log ρ)′(R)|. The
-precision is doubled until the ball is good. The float path only suggests windows and tolerances; a bad suggestion costs time, never
-validity. Results are rounded outward and widened by 3e-9, more than the rounding-up of the float path, so that its value lies inside.
+c_t(r) being the cosine of the angle at which the level L = t is met, by the law of cosines. The radial integrals are
+split at the radii where |c_t| = 1; what lies outside their window is bounded by log-concavity: ∫_R^∞ρ <= ρ(R)/|(log
+ρ)′(R)|. The precision is doubled until the ball is good. The float path only suggests windows and tolerances; a bad
+suggestion costs time, never validity. Results are rounded outward and widened by 3e-9, more than the rounding-up of
+the float path, so that its value lies inside.
 """
 
 import math
@@ -44,8 +45,9 @@ def certified_delta(
 def certified_mu(kind: Any, curvature: float, dim: int, scale: float, sensitivity: float) -> tuple[float, float]:
     """(lower, upper): rigorous bounds on the smallest μ of GDP, at most 1e-6 apart relative to μ.
 
-    Lower: μ at one ε of a certified δ. Upper: δ <= δ_μ is proved on all of [0, ∞). δ is convex in e^ε, so between two certified
-    values it lies below their chord; intervals are halved until the chord lies below δ_μ. Minutes where δ is nearly Gaussian.
+    Lower: μ at one ε of a certified δ. Upper: δ <= δ_μ is proved on all of [0, ∞). δ is convex in e^ε, so between two
+    certified values it lies below their chord; intervals are halved until the chord lies below δ_μ. Minutes where δ
+    is nearly Gaussian.
 
     >>> lower, upper = certified_mu("gaussian", 0.0, 3, 2.0, 1.0)
     >>> lower <= 0.5 <= upper
@@ -355,8 +357,9 @@ def _ct(k: int, r: arb) -> arb:
 def _sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c. Analytic while 4xy stays off
-    (−∞, 0], which √ verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative too.
+    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c. Analytic while 4xy
+    stays off (−∞, 0], which √ verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative
+    too.
     """
     c, square = x - y, 4 * x * y
     if m % 2:

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import up
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy._space_form import Kind, SpaceFormLaw
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile
+from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 __all__ = ["ConstantCurvatureProfile", "FloorProfile", "gaussian_floor", "gaussian_profile", "laplace_profile"]
 

@@ -1,9 +1,9 @@
 """Algorithms 1 and 2 of Jiang et al. 2023, as printed and corrected, for reproduction and comparison: ESTIMATES of μ.
 
-As printed both take a maximum over a grid of ε that leaves out 0 and ends at ε_max, so they are lower bounds at best (E2);
-Algorithm 1 uses a formula that is too small (E1), Algorithm 2 plain Monte Carlo. The paper leaves the error of Algorithm 2 open:
-`algorithm2_estimate` returns the variance of its l_ε, and the corrected form a confidence upper bound on μ. For a release use
-`gaussian_profile(...).mu`, which is exact.
+As printed both take a maximum over a grid of ε that leaves out 0 and ends at ε_max, so they are lower bounds at best
+(E2); Algorithm 1 uses a formula that is too small (E1), Algorithm 2 plain Monte Carlo. The paper leaves the error of
+Algorithm 2 open: `algorithm2_estimate` returns the variance of its l_ε, and the corrected form a confidence upper
+bound on μ. For a release use `gaussian_profile(...).mu`, which is exact.
 """
 
 import math
@@ -74,9 +74,10 @@ def algorithm2_estimate(
 ) -> Algorithm2Estimate:
     """μ by Algorithm 2: l_ε = #{L >= ε}/n − e^ε·#{L′ >= ε}/n averaged over m batches, on the grid {k, …, ε_max}.
 
-    Corrected: l_ε = mean of (1 − e^{ε−L})₊, unbiased with the smallest variance, on the grid {0, …, ε_max}. `mu_upper`: with
-    probability 1 − failure_probability over the samples, δ(ε) <= l_ε + ξ_ε at every grid point (Maurer and Pontil 2009, Thm 4;
-    Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0. Without a finite max_loss it is infinite.
+    Corrected: l_ε = mean of (1 − e^{ε−L})₊, unbiased with the smallest variance, on the grid {0, …, ε_max}.
+    `mu_upper`: with probability 1 − failure_probability over the samples, δ(ε) <= l_ε + ξ_ε at every grid point
+    (Maurer and Pontil 2009, Thm 4; Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0.
+    Without a finite max_loss it is infinite.
     """
     eps_max = _validate.positive("eps_max", eps_max)
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
@@ -129,10 +130,11 @@ def _max_mu(eps: Array, delta: Array) -> float:
 
 
 def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -> LossSampler:
-    """An exact i.i.d. sampler for `algorithm2_estimate` on constant curvature (dim >= 2), by inverse distribution functions.
+    """An exact i.i.d. sampler for `algorithm2_estimate` on constant curvature (dim >= 2), by inverse distribution
+    functions.
 
-    Radius from a fine table of its distribution, angle from the inverse incomplete beta function; a table of 2^16 entries,
-    for estimates only.
+    Radius from a fine table of its distribution, angle from the inverse incomplete beta function; a table of 2^16
+    entries, for estimates only.
     """
     root = math.sqrt(abs(curvature)) or 1.0
     k = (curvature > 0) - (curvature < 0)
@@ -156,6 +158,6 @@ def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -
         else:
             square = (2 * np.arcsinh(np.sqrt(np.sinh((r - D) / 2) ** 2 + np.sinh(r) * math.sinh(D) * half))) ** 2
         difference = (square - r * r) / root**2
-        return difference if which == 0 else -difference
+        return np.asarray(difference if which == 0 else -difference)
 
     return sample

@@ -1,9 +1,10 @@
-"""Profiles of the Riemannian Gaussian on products of space forms, such as the 2×2 SPD matrices: ℝ × H² with curvature −½.
+"""Profiles of the Riemannian Gaussian on products of space forms, such as the 2×2 SPD matrices: ℝ × H² with curvature
+−½.
 
-On a product d² = Σdᵢ², so the Gaussian is the product of the factors' Gaussians and the loss is the sum of independent losses.
-A change of length Δ may fall on the factors in any way with ΣΔᵢ² = Δ². δ(ε) grows with each Δᵢ (docs/exact-profiles.md,
-Theorem 1, applied to a slice), so the supremum is over that sphere; it is found by a grid of splits and a local search. Flat factors
-count as one.
+On a product d² = Σdᵢ², so the Gaussian is the product of the factors' Gaussians and the loss is the sum of
+independent losses. A change of length Δ may fall on the factors in any way with ΣΔᵢ² = Δ². δ(ε) grows with each Δᵢ
+(docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that sphere; it is found by a grid of
+splits and a local search. Flat factors count as one.
 """
 
 import math
@@ -19,11 +20,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
 from curvedp import _validate
-from curvedp._numerics import up
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails, log_sum
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
-from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile
+from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 __all__ = ["ProductProfile", "product_profile", "spd2_gaussian_profile"]
 
@@ -120,10 +120,6 @@ class _Split(PrivacyProfile):
         terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
         if self.flat > 0:
             terms.append((self.flat / self.scale, _Normal(self.flat / self.scale)))
-        if len(terms) == 1 and self.parts:
-            return self.parts[0].tails
-        if not self.parts:
-            return ConstantCurvatureProfile("gaussian", 0.0, 2, self.scale, self.flat).tails
         terms.sort(key=lambda term: term[0])
         (scale, table), rest = terms[0], terms[1:]
         while rest:
@@ -131,6 +127,10 @@ class _Split(PrivacyProfile):
             tails = _Sum(wide, table, wide_scale, scale)
             scale, table = tails.loss_scale, LossTable(tails) if rest else None
         return tails
+
+    @cached_property
+    def mu(self) -> float:
+        return up(PrivacyProfile.mu.func(self), _MARGIN if len(self.parts) > 1 else 0.0)  # type: ignore[attr-defined]
 
     @property
     def rao(self) -> float:
@@ -173,7 +173,16 @@ class _Split(PrivacyProfile):
 
 
 @lru_cache(maxsize=512)
-def _split(factors: tuple[tuple[float, int], ...], scale: float, flat: float, distances: tuple[float, ...]) -> _Split:
+def _split(
+    factors: tuple[tuple[float, int], ...], scale: float, flat: float, distances: tuple[float, ...]
+) -> PrivacyProfile:
+    """The profile at a split; where all of it falls on one factor, that factor's own."""
+    moved = [(k, d, x) for (k, d), x in zip(factors, distances, strict=True) if x > 0]
+    if not moved:
+        return ConstantCurvatureProfile("gaussian", 0.0, 2, scale, flat)
+    if flat == 0 and len(moved) == 1:
+        k, d, x = moved[0]
+        return ConstantCurvatureProfile("gaussian", k, d, scale, x)
     return _Split(factors, scale, flat, distances)
 
 
@@ -181,7 +190,8 @@ def _split(factors: tuple[tuple[float, int], ...], scale: float, flat: float, di
 class ProductProfile(PrivacyProfile):
     """The Gaussian of one scale on a product of space forms: at every ε, the worst split of the sensitivity.
 
-    *Guarantees*: those of `PrivacyProfile` at each split; the supremum over splits is the largest of a grid and a local search.
+    *Guarantees*: those of `PrivacyProfile` at each split; the supremum over splits is the largest of a grid and a
+    local search.
     """
 
     factors: tuple[tuple[float, int], ...]
@@ -215,7 +225,7 @@ class ProductProfile(PrivacyProfile):
     def _has_flat(self) -> bool:
         return len(self._curved) < len(self.factors)
 
-    def _at(self, weights: Sequence[float]) -> _Split:
+    def _at(self, weights: Sequence[float]) -> PrivacyProfile:
         """The profile with the squared sensitivity shared out by weights: first the flat part, if any, then the rest."""
         lengths = [self.sensitivity * math.sqrt(max(w, 0.0) / sum(weights)) for w in weights]
         flat = lengths.pop(0) if self._has_flat else 0.0
@@ -228,7 +238,7 @@ class ProductProfile(PrivacyProfile):
         steps = {1: 1, 2: 8, 3: 4}.get(n, 2)
         return [w for w in product(range(steps + 1), repeat=n) if sum(w) == steps]
 
-    def _worst(self, cost: Callable[[_Split], float]) -> float:
+    def _worst(self, cost: Callable[[PrivacyProfile], float]) -> float:
         """The largest cost over splits."""
         values = {w: cost(self._at(w)) for w in self._grid}
         best = max(values, key=values.__getitem__)
@@ -252,7 +262,7 @@ class ProductProfile(PrivacyProfile):
                 point[i], point[j] = total * math.cos(found.x) ** 2, total * math.sin(found.x) ** 2
         return top
 
-    def _is_corner_peak(self, cost: Callable[[_Split], float], best: tuple[float, ...], top: float) -> bool:
+    def _is_corner_peak(self, cost: Callable[[PrivacyProfile], float], best: tuple[float, ...], top: float) -> bool:
         """Whether everything on one factor is worse than shifting 1/64 of the squared length to any other."""
         corner = best.index(max(best))
         for j in range(len(best)):
@@ -279,7 +289,7 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        return self._worst(lambda split: up(split.mu, _MARGIN if len(split.parts) > 1 else 0.0))
+        return self._worst(lambda split: split.mu)
 
     @cached_property
     def rho(self) -> float:
@@ -293,7 +303,7 @@ class ProductProfile(PrivacyProfile):
     def pure_epsilon(self) -> float:
         if self._has_flat or any(k < 0 for k, _ in self._curved):
             return math.inf
-        return self._worst(lambda split: sum(p.pure_epsilon for p in split.parts))
+        return self._worst(lambda split: split.pure_epsilon)
 
     def _renyi(self, order: float) -> float:
         return self._worst(lambda split: split._renyi(order))

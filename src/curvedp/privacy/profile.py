@@ -1,7 +1,7 @@
 """The whole privacy profile of a release: δ(ε), ε(δ), μ, the trade-off curve, Rényi orders and the Hellinger angle.
 
-A `PrivacyProfile` holds the law of the privacy loss of the worst pair of neighbours (`LossTails`); every number below is
-an integral of its tails (`_loss_table`). The theory is in docs/exact-profiles.md.
+A `PrivacyProfile` holds the law of the privacy loss of the worst pair of neighbours (`LossTails`); every number below
+is an integral of its tails (`_loss_table`). The theory is in docs/exact-profiles.md.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri_exp
 
-from curvedp._numerics import up
+from curvedp._numerics import up as _up
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.gaussian import gdp_log_delta
@@ -212,6 +212,11 @@ class PrivacyProfile(Guarantee):
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
 
 
+def up(x: float, relative: float = 0.0) -> float:
+    """x rounded up by a relative amount."""
+    return float(_up(x, relative))
+
+
 def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
     z = ndtri_exp(log_delta)
@@ -227,7 +232,7 @@ def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Arr
         mu = mu + step
         if np.all(np.abs(step) <= 1e-13 * mu):
             break
-    return mu
+    return np.asarray(mu)
 
 
 def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array:
@@ -242,7 +247,7 @@ def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array
         mu = mu + step
         if np.all(np.abs(step) <= 1e-13 * mu):
             break
-    return mu
+    return np.asarray(mu)
 
 
 def _mills(x: Array) -> Array:

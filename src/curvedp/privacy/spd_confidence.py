@@ -1,9 +1,9 @@
 """SPD matrices of size m >= 3 with the affine-invariant metric: a CONFIDENCE bound on δ(ε), from exact samples.
 
-The loss of a pair (η₁, η₂) at distance Δ depends, up to isometry, on the direction of η₂ seen from η₁: the sorted eigenvalues of a
-symmetric matrix of norm 1. A finite net of directions serves for all of them: if η₂ lies within hΔ of a net point η′, then d(y, η₂) <=
-d(y, η′) + hΔ, so L <= ((d′ + hΔ)² − d₁²)/2σ² at every y, and δ(ε) = E₁(1 − e^{ε−L})₊ grows with L. The expectation is bounded from
-i.i.d. samples of p₁, for every direction and every ε at once (Massart 1990; Maurer and Pontil 2009, Thm 4).
+Up to isometry a pair (η₁, η₂) is the identity and e^V, V the diagonal matrix of sorted eigenvalues, of norm at most
+Δ. A finite net of such V serves for all: if η₂ lies within hΔ of a net point η′, then d(y, η₂) <= d(y, η′) + hΔ, so
+that at every y L <= ((d′ + hΔ)² − d₁²)/2σ², and δ(ε) = E₁(1 − e^{ε−L})₊ grows with L. The expectation is bounded from
+i.i.d. samples of p₁, for every net point and every ε at once (Massart 1990; Maurer and Pontil 2009, Thm 4).
 
 Geometry and sampling stay with the caller: this module takes distances.
 """
@@ -32,8 +32,8 @@ _GRID = 400
 class ConfidenceProfile(Guarantee):
     """δ(ε) that holds with probability 1 − `failure_probability` over the samples it was estimated from.
 
-    *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below `resolution`, so no μ
-    follows from it: `mu` is infinite.
+    *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below
+    `resolution`, so no μ follows from it: `mu` is infinite.
     """
 
     eps: tuple[float, ...]
@@ -53,25 +53,20 @@ class ConfidenceProfile(Guarantee):
 
 
 def weyl_net(m: int, spacing: float) -> tuple[Array, float]:
-    """Unit vectors of sorted eigenvalues and h, such that every such vector is within h of one of them.
+    """Sorted vectors of length at most 1, and h, such that every such vector is within h of one of them.
 
-    Points of a grid of that spacing on the faces of the cube [−1, 1]^m, pulled to the sphere and sorted: both maps move no two
-    points apart, so h is half the diagonal of a grid cell.
+    A grid on the cube [−1, 1]^m, pulled into the ball and sorted: both maps move no two points apart, so h is half
+    the diagonal of a grid cell. Scaled by Δ, the exponentials of diag(v) are the net points η′.
 
-    >>> directions, h = weyl_net(3, 0.5)
-    >>> directions.shape[1], round(h, 4)
-    (3, 0.3536)
+    >>> points, h = weyl_net(3, 0.5)
+    >>> points.shape[1], round(h, 4)
+    (3, 0.433)
     """
     m, spacing = _validate.integer("m", m, 2), _validate.within("spacing", spacing, 0.0, 2.0, open_low=True)
     steps = math.ceil(2 / spacing)
-    ticks = np.linspace(-1.0, 1.0, steps + 1)
-    faces = []
-    for axis, sign in product(range(m), (-1.0, 1.0)):
-        grid = np.array(list(product(ticks, repeat=m - 1)))
-        faces.append(np.insert(grid, axis, sign, axis=1))
-    points = np.concatenate(faces)
-    points = np.sort(points / np.linalg.norm(points, axis=1, keepdims=True), axis=1)
-    return np.unique(np.round(points, 12), axis=0), (2 / steps) * math.sqrt(m - 1) / 2 + 1e-11
+    points = np.array(list(product(np.linspace(-1.0, 1.0, steps + 1), repeat=m)))
+    points = np.sort(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0), axis=1)
+    return np.unique(np.round(points, 12), axis=0), math.sqrt(m) / steps + 1e-11
 
 
 def spd_confidence_profile(
@@ -84,16 +79,15 @@ def spd_confidence_profile(
 ) -> ConfidenceProfile:
     """A confidence bound on the profile of the Riemannian Gaussian on SPD(m), from exact samples y₁ … yₙ about η₁.
 
-    own_distances: d(yᵢ, η₁), shape (n,). net_distances: d(yᵢ, η′ⱼ), shape (directions, n), η′ⱼ at distance `sensitivity` from η₁ in
-    the directions of `weyl_net`, whose h is `covering_radius`. Distances shorter than the sensitivity are covered because, along
-    each geodesic, δ(ε) grows with the distance.
+    own_distances: d(yᵢ, η₁), shape (n,). net_distances: d(yᵢ, η′ⱼ), shape (points, n), η′ⱼ being η₁ moved by
+    `sensitivity` times the vectors of `weyl_net`, whose h is `covering_radius`.
     """
     sigma, sensitivity = _validate.positive("sigma", sigma), _validate.positive("sensitivity", sensitivity)
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
     h = _validate.nonnegative("covering_radius", covering_radius)
     own, net = np.asarray(own_distances, np.float64), np.asarray(net_distances, np.float64)
     if own.ndim != 1 or net.ndim != 2 or net.shape[1] != own.shape[0] or own.shape[0] < 2:
-        raise ParameterError(f"shapes {own.shape} and {net.shape} must be (n,) and (directions, n), n >= 2")
+        raise ParameterError(f"shapes {own.shape} and {net.shape} must be (n,) and (points, n), n >= 2")
     if not (np.all(np.isfinite(own)) and np.all(np.isfinite(net))):
         raise ParameterError("distances must be finite")
     losses = np.sort(((net + h * sensitivity) ** 2 - own**2) / (2 * sigma**2), axis=1)
