@@ -9,6 +9,8 @@ from scipy import stats
 from curvedp.entropy import (
     GeneratorSource,
     SecureSource,
+    balls,
+    bits,
     exact,
     exact_curved,
     exact_gaussian,
@@ -16,7 +18,9 @@ from curvedp.entropy import (
     exact_log_gaussian,
     exact_radial,
     exact_spd,
+    exact_spd_chain,
     exact_spd_near,
+    exact_spd_turn,
 )
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import (
@@ -96,6 +100,22 @@ def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monke
 
     force("first_precision", lambda grid: 1024)
     assert draws(sampler, manifold) == expected
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(3, 3.0), (6, 1.5)])
+def test_refinement_of_spectral_envelopes(m: int, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far and chain, whose accept steps start at 64 bits: here from 24."""
+    manifold = SPDAffineInvariant(m)
+    center = off_origin(manifold)
+
+    def sample() -> list[list[int]]:
+        return [exact_gaussian(manifold, sigma, center, source=Replay(s)).integers.tolist() for s in range(5)]
+
+    expected = sample()
+    original = balls.decide
+    for module in (exact_spd, exact_spd_chain, exact_spd_turn, bits):
+        monkeypatch.setattr(module, "decide", lambda evaluate, precision=64: original(evaluate, 24))
+    assert sample() == expected
 
 
 @pytest.mark.parametrize(("sampler", "manifold"), SPACES)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import arb, ctx, fmpz_mat
 from scipy import integrate, stats
 
 from curvedp.entropy import GeneratorSource, exact_gaussian
-from curvedp.entropy.exact_spd import cholesky
+from curvedp.entropy.exact_spd import _about_target, cholesky
+from curvedp.entropy.exact_spd_chain import ChainEnvelope, draw_chain
 from curvedp.entropy.exact_spd_far import draw_far, far_log_mass
 from curvedp.entropy.exact_spd_near import draw_near, near_envelope
 from curvedp.errors import ParameterError
@@ -63,20 +64,40 @@ def test_draws(m: int, sigma: float, n: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (4, 1.4)])
-def test_the_two_envelopes_give_one_law(m: int, sigma: float) -> None:
+@pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (5, 1.4)])
+def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
     source = GeneratorSource(np.random.default_rng(4))
+    chain = ChainEnvelope(m, sigma, _about_target(m, sigma)[1])
 
-    def spectrum(draw) -> np.ndarray:
+    def spectra(draw, n: int = 1200) -> np.ndarray:
         with ctx.workprec(128):
-            inner = draw.exp(128)
-        return np.log(np.linalg.eigvalsh([[float(inner[i, j]) for j in range(m)] for i in range(m)]))
+            inner = [draw().exp(128) for _ in range(n)]
+        return np.log(np.linalg.eigvalsh([[[float(x[i, j]) for j in range(m)] for i in range(m)] for x in inner]))
 
-    near = np.array([spectrum(draw_near(near_envelope(m, sigma), source)) for _ in range(1500)])
-    far = np.array([spectrum(draw_far(m, sigma, source)) for _ in range(1500)])
+    near = spectra(lambda: draw_near(near_envelope(m, sigma), source))
+    far = spectra(lambda: draw_far(m, sigma, source))
+    linked = spectra(lambda: draw_chain(chain, source))
     for i in range(m):
         assert accepts(stats.ks_2samp(near[:, i], far[:, i]).pvalue)
+        assert accepts(stats.ks_2samp(near[:, i], linked[:, i]).pvalue)
     assert rejects(stats.ks_2samp(near[:, -1], 1.3 * far[:, -1]).pvalue)
+    assert rejects(stats.ks_2samp(near[:, -1], 1.3 * linked[:, -1]).pvalue)
+
+
+def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
+    m, sigma, n = 3, 0.7, 1500
+
+    class Careless(ChainEnvelope):
+        def log_bounds(self, cells, precision):
+            # forgets that the proposal already favours wide gaps
+            return super().log_bounds(cells, precision) * 0 + arb(0)
+
+    source = GeneratorSource(np.random.default_rng(6))
+    careless = Careless(m, sigma, _about_target(m, sigma)[1])
+    with ctx.workprec(64):
+        wide = np.array([[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)])
+        right = np.array([[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)])
+    assert rejects(stats.ks_2samp(wide[:, 0] - wide[:, 1], right[:, 0] - right[:, 1]).pvalue)
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -104,15 +125,23 @@ def test_envelope_masses_are_comparable(m: int) -> None:
     assert abs(n / trials / near - 1) < 0.06
 
 
-@pytest.mark.parametrize("m", [1, 10, 12])
-def test_determinant_in_higher_dimension(m: int) -> None:
-    sigma, n = 0.3, 400
+@pytest.mark.parametrize(
+    ("m", "sigma", "n"), [(1, 0.3, 400), (10, 0.3, 400), (12, 1.0, 200), (20, 1.0, 60), (20, 3.0, 40)]
+)
+def test_determinant_in_higher_dimension(m: int, sigma: float, n: int) -> None:
     manifold, source = SPDAffineInvariant(m), GeneratorSource(np.random.default_rng(m))
     center = np.asarray(off_origin(manifold, 1.0))
-    points = np.stack([exact_gaussian(manifold, sigma, center, source=source).value for _ in range(n)])
-    trace = np.linalg.slogdet(points)[1] - np.linalg.slogdet(center)[1]
+    draws = [exact_gaussian(manifold, sigma, center, source=source, grid=200) for _ in range(n)]
+    # 200 bits, because the eigenvalues range over e^±σ²m: the determinant in rational arithmetic
+    log_det = [float(arb(fmpz_mat(draw.integers.tolist()).det()).log()) - 200 * m * np.log(2) for draw in draws]
+    trace = np.array(log_det) - np.linalg.slogdet(center)[1]
     assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
-    assert np.array_equal(points, np.swapaxes(points, 1, 2))
+    assert all(np.array_equal(draw.integers, draw.integers.T) for draw in draws)
+
+
+def test_scales_that_no_envelope_serves_are_refused() -> None:
+    with pytest.raises(ParameterError, match="exact_log_gaussian"):
+        exact_gaussian(SPDAffineInvariant(60), 0.5, np.eye(60))
 
 
 def test_cholesky_encloses_the_factor() -> None:
