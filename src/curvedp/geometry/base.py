@@ -98,7 +98,7 @@ class Manifold(ABC):
         xp = array_namespace(square)
         # A negative square is round-off of a zero one; the inner where keeps reverse-mode gradients finite at 0.
         safe = xp.where(square > 0, square, xp.ones_like(square))
-        return xp.where(square > 0, xp.sqrt(safe), xp.zeros_like(square))
+        return xp.where(square > 0, xp.sqrt(safe), 0 * square)  # NaN stays NaN: a length of 0 would fail open
 
     def dist(self, p: Array, q: Array) -> Array:
         """Riemannian distance."""
