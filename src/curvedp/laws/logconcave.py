@@ -29,7 +29,7 @@ _RAISE = 2.0**-30
 
 
 class TangentHat:
-    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum, low finite.
+    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum.
 
     `width` is any positive length to start the search for knots with.
     """
@@ -89,11 +89,10 @@ class TangentHat:
 
 def _fallen(g: Function, end: float, width: float) -> Floats:
     """Points between 0 and the end where g = −12 (j/24)²: evenly spaced under a Gaussian."""
-    if math.isinf(end):
-        while g(np.array([width]))[0] > -_FALL:
-            width *= 2.0
-        end = width
     with np.errstate(divide="ignore"):
+        while width < abs(end) and g(np.array([math.copysign(width, end)]))[0] > -_FALL:
+            width *= 2.0
+        end = math.copysign(min(width, abs(end)), end)
         deepest = min(_FALL, -float(g(np.array([end]))[0]))
         levels = -deepest * (np.arange(1, _KNOTS + 1) / _KNOTS) ** 2
         near, far = np.zeros(_KNOTS), np.full(_KNOTS, end)

@@ -36,7 +36,7 @@ class Table:
     """A unimodal density on (0, high), integrated panel by panel with Gauss–Legendre rules of 20 points.
 
     The panels end where the log-density has fallen from its peak by fixed amounts, so that the density varies by a
-    bounded factor on each of them whatever its scale. `scale` is any length to begin an unbounded search with.
+    bounded factor on each of them whatever its scale. `scale` is any length to begin the search for them with.
     """
 
     def __init__(
@@ -78,18 +78,19 @@ class Table:
 
     def moment(self, order: float) -> float:
         """E[r^order]."""
-        return float(self._integrals(self._edges[:-1], self._edges[1:], order).sum()) / self._mass
+        total = float(self._integrals(self._edges[:-1], self._edges[1:], order).sum())
+        return float(self._edges[-1] ** order * (total / self._mass))
 
     def radius_where_fallen(self, fall: float) -> float:
         """The radius beyond the peak where the density is e^-fall of its peak; `high` if it never is."""
         return float(self._where_fallen(np.array([fall]), self._high)[0])
 
     def _where_fallen(self, falls: Floats, end: float) -> Floats:
-        if math.isinf(end):
-            step = self._scale
-            while self._log_ratio(np.array([self._peak + step]))[0] > -falls[-1]:
-                step *= 2.0
-            end = self._peak + step
+        way, step = math.copysign(1.0, end - self._peak), self._scale
+        while step < abs(end - self._peak) and self._log_ratio(np.array([self._peak + way * step]))[0] > -falls[-1]:
+            step *= 2.0
+        if step < abs(end - self._peak):
+            end = self._peak + way * step
         near, far = np.full_like(falls, self._peak), np.full_like(falls, end)
         for _ in range(80):
             middle = near + (far - near) / 2
@@ -106,7 +107,7 @@ class Table:
         r = a[:, None] + half * (1.0 + _NODES)
         values = np.exp(self._log_ratio(r))
         if order:
-            values *= r**order
+            values *= (r / self._edges[-1]) ** order  # its unit is the end of the table: no overflow, no underflow
         return np.asarray((values @ _WEIGHTS) * half[:, 0])
 
 
@@ -171,8 +172,7 @@ class RadialLaw:
         if self.curvature > 0:  # tan r ≥ r
             low, high = 0.0, min(flat, math.pi / 2)
         else:  # r/(1+r) ≤ tanh r ≤ r
-            a = flat * flat
-            low, high = flat, (a + math.sqrt(a * a + 4 * a)) / 2
+            low, high = flat, flat * (1 + flat)
         for _ in range(200):
             middle = low + (high - low) / 2
             turn = math.tan(middle) if self.curvature > 0 else math.tanh(middle)
