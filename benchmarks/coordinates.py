@@ -43,11 +43,11 @@ def main() -> None:
     for M in (Sphere(785), SPDAffineInvariant(11), Lorentz(785), PoincareBall(785), Stiefel(50, 5)):
         draw, carry = measure(M, BATCH)
         print(f"{M!r:<24}{1e3 * draw:>12.2f}{1e3 * carry:>21.2f}{carry / draw:>8.2f}")
-    print("\ncost in m, batch 32: ms")
+    print("\ncost in m, batch 100: ms")
     sizes = [500, 1000, 2000, 3000, 4000]
     print(f"{'manifold':<12}" + "".join(f"{m:>9}" for m in sizes) + f"{'exponent':>12}")
     for kind in (Sphere, Lorentz):
-        times = [measure(kind(m), 32)[1] for m in sizes]
+        times = [measure(kind(m), 100)[1] for m in sizes]
         row = "".join(f"{1e3 * t:>9.3f}" for t in times)
         print(f"{kind.__name__:<12}{row}{exponent(sizes, times):>12.2f}")
 

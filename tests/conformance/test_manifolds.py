@@ -188,7 +188,9 @@ def test_small_distances_keep_their_digits(M, rng, scale):
     rounding = 4e-16 * math.sqrt(math.prod(M.point_shape))
     error = np.abs(M.dist(M.origin, q) - scale)
     assert np.max(error) <= 1e-12 * scale + rounding
-    assert np.max(np.linalg.norm(M.to_coordinates(M.origin, M.log(M.origin, q)) - z, axis=-1)) <= 1e-12 * scale + rounding
+    assert (
+        np.max(np.linalg.norm(M.to_coordinates(M.origin, M.log(M.origin, q)) - z, axis=-1)) <= 1e-12 * scale + rounding
+    )
 
 
 @every

@@ -7,8 +7,8 @@ from curvedp.geometry import (
     Grassmann,
     KendallShapes,
     Product,
-    Sphere,
     SPDBuresWasserstein,
+    Sphere,
     Stiefel,
     manifold_name,
     parse_manifold,
@@ -54,7 +54,9 @@ def test_unknown_names_list_the_known_ones(bad):
         parse_manifold(bad)
 
 
-@pytest.mark.parametrize("bad", ["sphere:", "sphere:2.0", "sphere:-1", "sphere:2,3", "stiefel:5", "sphere:²", "sphere:nan"])
+@pytest.mark.parametrize(
+    "bad", ["sphere:", "sphere:2.0", "sphere:-1", "sphere:2,3", "stiefel:5", "sphere:²", "sphere:nan"]
+)
 def test_wrong_sizes_say_what_is_expected(bad):
     with pytest.raises(ParameterError, match=r"must be (sphere:d|stiefel:m,r) with whole numbers"):
         parse_manifold(bad)

@@ -126,7 +126,7 @@ def test_frame_at_both_poles_and_across_the_equator():
 
 def test_erratum_e10_the_printed_frame_is_not_orthonormal():
     M = Sphere(3)
-    w = M.project(np.random.default_rng(3).normal(size=4) + [2, 0, 0, 0])
+    w = M.project(np.random.default_rng(3).normal(size=4) + 2 * np.eye(4)[0])
     printed = np.eye(4)[1:] - w[1:, None] * w  # ē_i - w_{i+1} w
     assert np.max(np.abs(printed @ printed.T - np.eye(3))) > 0.1
     ours = M.from_coordinates(w, np.eye(3))

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from curvedp.geometry._namespace import namespace
 
 from curvedp._validate import integer
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import euclidean_norm
 
@@ -17,8 +17,10 @@ __all__ = ["Euclidean"]
 class Euclidean(Manifold):
     """R^d with its usual metric; points are vectors of length d.
 
-    >>> Euclidean(2).dist(np.zeros(2), np.array([3.0, 4.0]))
-    np.float64(5.0)
+    >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean
+    >>> float(Euclidean(2).dist(np.zeros(2), np.array([3.0, 4.0])))
+    5.0
     """
 
     d: int

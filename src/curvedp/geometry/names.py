@@ -35,6 +35,7 @@ _CLASSES: dict[str, type[Manifold]] = {
 def parse_manifold(text: str) -> Manifold:
     """The manifold that a name describes; `manifold_name` is its inverse.
 
+    >>> from curvedp.geometry import parse_manifold
     >>> parse_manifold("stiefel:5,2")
     Stiefel(m=5, r=2)
     >>> parse_manifold("product(sphere:2,euclidean:1)")
@@ -61,6 +62,7 @@ def parse_manifold(text: str) -> Manifold:
 def manifold_name(M: Manifold) -> str:
     """The name that `parse_manifold` reads back as M.
 
+    >>> from curvedp.geometry import manifold_name, parse_manifold
     >>> manifold_name(parse_manifold("sphere:2"))
     'sphere:2'
     """

@@ -24,6 +24,8 @@ class Product(Manifold):
     any tangent vector) apart and `join` puts it together. Curvatures of a product are those of the factors and 0, for
     the planes that mix two factors (O'Neill 1983, ch. 3).
 
+    >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean, Product, Sphere
     >>> M = Product(Sphere(2), Euclidean(1))
     >>> float(M.dist(np.array([1.0, 0, 0, 0]), np.array([1.0, 0, 0, 2])))
     2.0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from curvedp.geometry._namespace import namespace
 
 from curvedp._validate import integer
+from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.stable import cos_sinc, euclidean_norm, versine_quotient
 
@@ -22,9 +22,11 @@ class Sphere(Manifold):
     that the radial round-off of the points does not count as distance. Relative error of a few units of round-off
     from distance 1e-300 up to the antipode, where `log` returns one of the shortest velocities, always the same.
 
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
     >>> M = Sphere(2)
-    >>> M.dist(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1e-15, 0.0]))
-    np.float64(1e-15)
+    >>> float(M.dist(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1e-15, 0.0])))
+    1e-15
     """
 
     d: int
