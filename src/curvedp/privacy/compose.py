@@ -181,7 +181,7 @@ def _interpolated(width: float, delta: Array, eps: Array) -> Array:
 def _loss(part: Guarantee) -> LossDistribution:
     floor = float(part.delta(_FARTHEST))
     top = float(part.epsilon(min(max(_TAIL, floor * (1 + 1e-9)), 0.5)))
-    return discretise(part.delta, min(max(top, 1e-12), _FARTHEST), part.grid_points)
+    return discretise(part.grid_delta, min(max(top, 1e-12), _FARTHEST), part.grid_points)
 
 
 def _compose_rao(parts: list[RaoDP], adjacency: str) -> RaoDP:

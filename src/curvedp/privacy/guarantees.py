@@ -111,6 +111,10 @@ class Guarantee:
         alpha = alpha[..., None]
         return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
 
+    def grid_delta(self, eps: Array) -> Array:
+        """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
+        return np.asarray(self.delta(eps))
+
     def _curve_points(self) -> tuple[Array, Array]:
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
         return eps, np.asarray(self._delta(eps))
@@ -197,6 +201,9 @@ class ZCDP(Guarantee):
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
 
+    def grid_delta(self, eps: Array) -> Array:
+        return _chords(self._epsilon, eps)
+
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
 
@@ -226,6 +233,9 @@ class RenyiDP(Guarantee):
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)
+
+    def grid_delta(self, eps: Array) -> Array:
+        return _chords(self._epsilon, eps)
 
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
@@ -320,6 +330,19 @@ def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
     eps = np.asarray(epsilon(delta), np.float64)
     keep = eps < 700
     return eps[keep], delta[keep]
+
+
+def _chords(epsilon: Callable[[Array], Any], eps: Array) -> Array:
+    """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
+    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 1500), np.linspace(1e-3, 1 - 1e-6, 1500)[1:], [1.0]])
+    known = np.append(epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
+    first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
+    known, delta = known[: first + 1][::-1], delta[: first + 1][::-1]  # ε increasing from 0, δ falling
+    right = np.clip(np.searchsorted(known, eps, side="left"), 1, len(known) - 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])
+    share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
+    return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]
 
 
 def _two_point(eps0: float, eps: Array) -> Any:

@@ -1,0 +1,209 @@
+"""Composition: closed forms exactly; mixtures against exact oracles, never below, down to δ = 1e-30."""
+
+import json
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import expit, gammaln
+
+from curvedp.errors import ParameterError
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Composition,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+    compose_profiles,
+    convert,
+    gaussian_profile,
+    guarantee_from_dict,
+)
+from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.pld import LossDistribution, discretise
+
+
+def gaussian(mu, eps):
+    """δ_μ at any real ε."""
+    eps = np.asarray(eps, float)
+    delta = gdp_delta(mu, np.abs(eps))
+    return np.where(eps < 0, -np.expm1(eps) + np.exp(eps) * delta, delta)
+
+
+def test_closed_forms():
+    assert compose(PureDP(0.5), PureDP(0.25)) == PureDP(0.75)
+    assert compose([ApproxDP(0.5, 2**-20), ApproxDP(0.25, 2**-20)]) == ApproxDP(0.75, 2**-19)
+    assert compose(ZCDP(0.5), ZCDP(0.25)) == ZCDP(0.75)
+    assert compose(RenyiDP(3.0, 0.5), RenyiDP(3.0, 0.25)) == RenyiDP(3.0, 0.75)
+    assert compose(RenyiDP(3.0, 0.5), RenyiDP(2.0, 0.25)) == RenyiDP(2.0, 0.75)
+    assert compose(g for g in [GDP(3.0), GDP(4.0)]) == GDP(5.0)
+    assert compose(RaoDP(3.0), RaoDP(4.0)) == RaoDP(5.0)
+    assert compose(GDP(1.5)) == GDP(1.5)
+
+
+def test_closed_forms_never_round_down():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        x = rng.uniform(1e-3, 1, 7)
+        exact = [mp.mpf(float(v)) for v in x]
+        with mp.workdps(50):
+            assert mp.mpf(compose([GDP(v) for v in x]).mu) ** 2 >= mp.fsum(v * v for v in exact)
+            assert mp.mpf(compose([PureDP(v) for v in x]).eps) >= mp.fsum(exact)
+            assert compose([GDP(v) for v in x]).mu == pytest.approx(math.sqrt(float(np.sum(x * x))), rel=1e-15)
+
+
+def test_hellinger_angles_compose_by_cosines_and_below_pythagoras():
+    a, b = RaoDP(0.8, angle="hellinger"), RaoDP(1.1, angle="hellinger")
+    both = compose(a, b)
+    assert both.angle == "hellinger"
+    assert math.cos(both.theta / 2) == pytest.approx(math.cos(0.4) * math.cos(0.55), rel=1e-14)
+    assert both.theta < math.hypot(0.8, 1.1)
+    assert compose(a, RaoDP(1.1)).theta == both.theta
+    assert compose(a, RaoDP(math.pi, angle="hellinger")).theta == math.pi
+    tiny = compose([RaoDP(1e-9, angle="hellinger")] * 4)
+    assert tiny.theta == pytest.approx(2e-9, rel=1e-12)
+
+
+def test_divergences_absorb_what_has_them():
+    assert compose(GDP(1.0), ZCDP(0.25)) == ZCDP(0.75)
+    mixed = compose(PureDP(0.5), GDP(1.0), RenyiDP(3.0, 0.2))
+    expected = convert(PureDP(0.5), to=RenyiDP, order=3.0).eps + 1.5 + 0.2
+    assert mixed.order == 3.0
+    assert mixed.eps == pytest.approx(expected, rel=1e-14)
+
+
+def test_refusals():
+    for bad in ((), ([],), (GDP(1.0), 0.5), (0.5,), (GDP(1.0), GDP(1.0, adjacency="add-remove"))):
+        with pytest.raises((ParameterError, TypeError)):
+            compose(*bad)
+    with pytest.raises(ParameterError, match="promise nothing"):
+        compose([ApproxDP(0.1, 0.4)] * 3)
+    with pytest.raises(ParameterError):
+        Composition((GDP(1.0),), (0,))
+    with pytest.raises(ParameterError):
+        Composition((GDP(1.0),), (1, 2))
+    with pytest.raises(ParameterError):
+        Composition((GDP(1.0),), (1,), adjacency="add-remove")
+
+
+EPS = np.concatenate([np.linspace(0, 3, 400), np.linspace(3, 9, 200)])
+
+
+def check(found, truth, slack):
+    keep = truth > 1e-35
+    ratio = found[keep] / truth[keep]
+    assert np.min(ratio) >= 1 - 1e-13
+    assert np.max(ratio) < 1 + slack
+
+
+def test_gaussian_with_randomised_response():
+    mu, e0 = 0.7, 0.5
+    p, q = expit(e0), expit(-e0)
+    truth = p * gaussian(mu, EPS - e0) + q * gaussian(mu, EPS + e0)
+    both = compose(GDP(mu), PureDP(e0))
+    assert isinstance(both, Composition)
+    check(both.delta(EPS), truth, 1e-4)
+    assert both.epsilon(1e-6) < convert(both, to=GDP).epsilon(1e-6)
+
+
+def test_gaussian_with_the_four_point_pair():
+    mu, e0, d0 = 0.4, 0.3, 1e-9
+    p, q = expit(e0), expit(-e0)
+    truth = d0 + (1 - d0) * (p * gaussian(mu, EPS - e0) + q * gaussian(mu, EPS + e0))
+    both = compose(GDP(mu), ApproxDP(e0, d0))
+    check(both.delta(EPS), truth, 1e-4)
+    assert both.epsilon(1e-10) == math.inf
+
+
+def test_many_randomised_responses_against_the_binomial():
+    e0, k = 0.1, 100
+    j = np.arange(k + 1)
+    log_p = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * np.log(expit(e0)) + (k - j) * np.log(expit(-e0))
+    loss = (2 * j - k) * e0
+    truth = np.array([np.sum(np.exp(log_p) * np.maximum(-np.expm1(e - loss), 0)) for e in EPS])
+    found = compose_profiles([PureDP(e0)] * k)
+    ratio = found.delta(EPS[truth > 1e-30]) / truth[truth > 1e-30]
+    assert np.min(ratio) >= 1 - 1e-12
+    assert np.median(ratio) < 1.001
+
+
+def test_ten_thousand_compositions_have_no_floor():
+    step = discretise(lambda e: gdp_delta(0.02, e), GDP(0.02).epsilon(1e-44), 8192)
+    whole = step.power(10_000, 8192)
+    delta = whole.profile()
+    eps = np.arange(len(delta)) * 2.0**whole.level
+    truth = gdp_delta(2.0, eps)
+    keep = truth > 1e-30
+    assert np.all(delta[keep] >= truth[keep])
+    assert np.all(delta[keep] < truth[keep] * 1.01)
+
+
+def test_a_profile_of_ours_composes():
+    profile = gaussian_profile(1.0, 2, 1.0, 0.5)
+    twice = compose(profile, profile)
+    eps = np.linspace(0, 4, 21)
+    assert np.all(twice.delta(eps) >= profile.delta(eps))
+    assert np.all(twice.delta(eps) <= GDP(profile.mu * math.sqrt(2)).delta(eps) * (1 + 1e-3))
+
+
+def test_bounds_that_are_not_convex_stay_bounds():
+    # A zCDP curve is a minimum over orders. The Gaussian with that ρ is one mechanism that must be covered.
+    rho, e0, d0 = 0.2, 0.5, 1e-8
+    mu = math.sqrt(2 * rho)
+    truth = d0 + (1 - d0) * (expit(e0) * gaussian(mu, EPS - e0) + expit(-e0) * gaussian(mu, EPS + e0))
+    assert np.all(compose(ZCDP(rho), ApproxDP(e0, d0)).delta(EPS) >= truth * (1 - 1e-13))
+
+
+def test_rao_in_a_mixture_keeps_its_mass_at_infinity():
+    both = compose(RaoDP(0.2), GDP(0.3))
+    assert both.delta(30.0) >= math.sin(0.1) ** 2
+    assert both.delta(30.0) < math.sin(0.1) ** 2 * 1.01
+    pair = compose(RaoDP(0.2), ApproxDP(0.3, 1e-3))
+    assert np.all(pair.delta(EPS) >= RaoDP(0.2).delta(EPS))
+
+
+def test_random_points_never_below_the_truth():
+    rng = np.random.default_rng(6)
+    for _ in range(6):
+        mu, e0 = rng.uniform(0.05, 2), rng.uniform(0.05, 2)
+        eps = rng.uniform(0, 8, 1500)
+        truth = expit(e0) * gaussian(mu, eps - e0) + expit(-e0) * gaussian(mu, eps + e0)
+        found = compose(GDP(mu), PureDP(e0)).delta(eps)
+        keep = truth > 1e-35
+        assert np.all(found[keep] >= truth[keep] * (1 - 1e-13))
+        assert np.all(found[keep] <= truth[keep] * 1.01)
+
+
+def test_rounding_losses_to_the_nearest_bin_would_be_caught():
+    """The common shortcut, mass to the nearest bin, falls below the truth: the oracle above can tell."""
+    mu, width = 0.7, 0.05
+    edges = (np.arange(-400, 401) - 0.5) * width
+    below = 0.5 * np.array([math.erfc(-(e - mu * mu / 2) / mu / math.sqrt(2)) for e in edges])
+    p, loss = np.diff(below), np.arange(-400, 400) * width
+    naive = np.array([np.sum(p * np.maximum(-np.expm1(e - loss), 0)) for e in EPS])
+    truth = gaussian(mu, EPS)
+    assert np.any(naive[truth > 1e-12] < truth[truth > 1e-12] * (1 - 1e-6))
+
+
+def test_coarsening_raises_the_profile_and_keeps_the_mass():
+    fine = discretise(lambda e: gdp_delta(0.5, e), GDP(0.5).epsilon(1e-44), 1000)
+    coarse = fine.coarser()
+    assert coarse.level == fine.level + 1
+    total = sum(coarse.masses) + coarse.infinite
+    assert 0 <= total - (sum(fine.masses) + fine.infinite) < 1 << 40  # units of 2^-224
+    assert np.all(coarse.profile()[:200] >= fine.profile()[:400:2] * (1 - 1e-15))
+    assert isinstance(coarse, LossDistribution)
+
+
+def test_compositions_are_values():
+    both = compose(GDP(0.5), PureDP(0.5))
+    assert both == compose(GDP(0.5), PureDP(0.5))
+    again = guarantee_from_dict(json.loads(json.dumps(both.to_dict())))
+    assert again.delta(1.0) == both.delta(1.0)
+    more = compose(both, PureDP(0.5), GDP(1.2))
+    assert more.parts == (GDP(1.3), PureDP(0.5))
+    assert more.counts == (1, 2)

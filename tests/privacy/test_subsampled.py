@@ -1,0 +1,177 @@
+"""Subsampled Gaussian steps: exact against mpmath, worst among random pairs, and two-sided against dp-accounting."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from curvedp.errors import ParameterError
+from curvedp.privacy import GDP, ApproxDP, compose, subsampled_gaussian, subsampled_noise_multiplier
+from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
+
+
+def mixture_delta(sigma, q, eps):
+    """E_γ((1−q)N(0) + qN(1) ‖ (1−q)N(0) + qN(−1)), from the three tails and the root of the likelihood ratio."""
+    with mp.workdps(1060 if sigma < 0.3 else 120):
+        s, q, g = mp.mpf(sigma), mp.mpf(q), mp.exp(mp.mpf(eps))
+        c = mp.exp(-1 / (2 * s * s))
+        z = ((1 - q) * (g - 1) + mp.sqrt((1 - q) ** 2 * (g - 1) ** 2 + 4 * q * q * c * c * g)) / (2 * q * c)
+        t = s * s * mp.log(z)
+
+        def tail(x):
+            return mp.erfc(x / (s * mp.sqrt(2))) / 2
+
+        return (1 - q) * (1 - g) * tail(t) + q * tail(t - 1) - g * q * tail(t + 1)
+
+
+def test_poisson_step_against_mpmath():
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        sigma, q = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(-5, 0)
+        eps = float(rng.choice([0.0, 10 ** rng.uniform(-4, 1)]))
+        truth = mixture_delta(sigma, q, eps)
+        if truth > mp.mpf("1e-290"):
+            error = float(mp.mpf(PoissonGaussianStep(sigma, q).delta(eps)) / truth - 1)
+            assert 0 <= error < 1e-10, (sigma, q, eps)
+
+
+def test_no_pair_of_records_is_worse():
+    """The lemma in `privacy.subsampled`: u = −v of full norm is the worst pair. Random pairs in the plane, by quadrature;
+    one of them, and only the exact worst pair, reaches the bound."""
+    grid = np.linspace(-9, 9, 601)
+    x, y = np.meshgrid(grid, grid, indexing="ij")
+    cell = (grid[1] - grid[0]) ** 2
+
+    def normal(a, b, sigma):
+        return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sigma**2)) / (2 * math.pi * sigma**2) * cell
+
+    rng = np.random.default_rng(8)
+    for sigma, q in ((1.0, 0.3), (0.7, 0.05), (1.5, 0.8)):
+        step = PoissonGaussianStep(sigma, q)
+        base = normal(0, 0, sigma)
+        pairs = [((1.0, 0.0), (-1.0, 0.0))]
+        for _ in range(12):
+            radius, angle = np.sqrt(rng.uniform(0, 1, 2)), rng.uniform(0, 2 * math.pi, 2)
+            pairs.append(tuple(zip(radius * np.cos(angle), radius * np.sin(angle), strict=True)))
+        pairs.append(((1.0, 0.0), (1.0, 0.0)))
+        pairs.append(((1.0, 0.0), (0.0, 0.0)))
+        pairs.append(((math.cos(0.2), math.sin(0.2)), (-1.0, 0.0)))
+        for eps in (0.0, 0.3, 1.5):
+            found = []
+            for u, v in pairs:
+                p, w = (1 - q) * base + q * normal(*u, sigma), (1 - q) * base + q * normal(*v, sigma)
+                found.append(np.sum(np.maximum(p - math.exp(eps) * w, 0)))
+            assert found[0] == pytest.approx(step.delta(eps), rel=2e-3)
+            assert max(found[1:]) <= step.delta(eps) * (1 + 2e-3)
+
+
+def test_rate_one_is_the_gaussian_with_twice_the_clip():
+    eps = np.array([0.0, 0.5, 3.0])
+    for step in (PoissonGaussianStep(1.3, 1.0), FixedSizeGaussianStep(1.3, 1.0)):
+        assert step.delta(eps) == pytest.approx(GDP(2 / 1.3).delta(eps), rel=1e-12)
+        assert np.all(step.delta(eps) >= GDP(2 / 1.3).delta(eps) * (1 - 5e-14))
+    assert subsampled_gaussian(1.0, 1.0, 4) == GDP(4.0)
+    assert subsampled_gaussian(1.0, 1.0, 3).mu == pytest.approx(2 * math.sqrt(3), rel=1e-14)
+    assert subsampled_gaussian(1.0, 1.0, 3).mu >= 2 * math.sqrt(3)
+
+
+def test_fixed_size_is_amplification_by_subsampling():
+    q, sigma = 0.1, 1.2
+    for eps in (0.0, 0.4, 2.0, 40.0):
+        inner = math.log1p(math.expm1(eps) / q)
+        assert FixedSizeGaussianStep(sigma, q).delta(eps) == pytest.approx(q * GDP(2 / sigma).delta(inner), rel=1e-10)
+    # One record in a batch of one, replaced: the two batches differ with probability q and then by 2C.
+    grid = np.linspace(-15, 15, 300001)
+    normal = [np.exp(-((grid - m) ** 2) / (2 * sigma**2)) / math.sqrt(2 * math.pi) / sigma * 1e-4 for m in (-1, 1)]
+    p, w = normal[0], (1 - q) * normal[0] + q * normal[1]
+    truth = np.sum(np.maximum(w - math.exp(0.4) * p, 0))
+    assert FixedSizeGaussianStep(sigma, q).delta(0.4) >= truth
+
+
+@pytest.mark.parametrize(("sigma", "q", "steps"), [(1.0, 0.02, 300), (2.0, 0.1, 100)])
+def test_between_the_two_ways_to_use_dp_accounting(sigma, q, steps):
+    """Add-or-remove with C is one replacement (by a zero record), so it is a floor; 2C is a ceiling."""
+    ours = subsampled_gaussian(sigma, q, steps)
+    floor, ceiling = (
+        pld.from_gaussian_mechanism(sigma, sensitivity=c, sampling_prob=q, value_discretization_interval=1e-3)
+        .self_compose(steps)
+        .get_delta_for_epsilon([1.0, 2.0, 4.0])
+        for c in (1.0, 2.0)
+    )
+    delta = ours.delta(np.array([1.0, 2.0, 4.0]))
+    assert np.all(delta >= np.array(floor) * 0.99)
+    assert np.all(delta <= np.array(ceiling))
+
+
+def test_composed_steps_against_a_direct_convolution():
+    """Three steps on the line: the loss of each on a fine grid of the output, convolved by sorting all triples."""
+    sigma, q, n = 1.1, 0.4, 121
+    x = (np.arange(n) + 0.5) / n
+    edges = np.linspace(-7.5, 7.5, n + 1)
+    x = 0.5 * (edges[1:] + edges[:-1])
+    normal = {
+        m: np.exp(-((x - m) ** 2) / (2 * sigma**2)) / math.sqrt(2 * math.pi) / sigma * (edges[1] - edges[0])
+        for m in (-1, 0, 1)
+    }
+    p, w = (1 - q) * normal[0] + q * normal[1], (1 - q) * normal[0] + q * normal[-1]
+    loss = np.log(p / w)
+    mass = (p[:, None, None] * p[None, :, None] * p[None, None, :]).ravel()
+    total = (loss[:, None, None] + loss[None, :, None] + loss[None, None, :]).ravel()
+    ours = subsampled_gaussian(sigma, q, 3)
+    for eps in (0.0, 0.5, 2.0):
+        truth = np.sum(mass * np.maximum(-np.expm1(eps - total), 0))
+        assert ours.delta(eps) == pytest.approx(truth, rel=3e-3)
+
+
+def test_no_floor_where_the_transform_has_one():
+    ours = subsampled_gaussian(2.0, 0.1, 100)
+    eps = ours.epsilon(1e-25)
+    assert 0 < ours.delta(eps) <= 1e-25
+    peer = pld.from_gaussian_mechanism(2.0, sensitivity=1.0, sampling_prob=0.1, value_discretization_interval=1e-3)
+    assert peer.self_compose(100).get_delta_for_epsilon(eps) > 1e-20
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0, None, "1"])
+def test_bad_parameters_raise(bad):
+    for call in (
+        lambda: subsampled_gaussian(bad, 0.1, 10),
+        lambda: subsampled_gaussian(1.0, bad, 10),
+        lambda: subsampled_gaussian(1.0, 0.1, bad),
+        lambda: subsampled_gaussian(1.0, 0.1, 10, sampling=bad),
+    ):
+        with pytest.raises(ParameterError):
+            call()
+
+
+def test_other_refusals():
+    with pytest.raises(ParameterError):
+        subsampled_gaussian(1.0, 1.5, 10)
+    with pytest.raises(ParameterError):
+        PoissonGaussianStep(1.0, 0.1, adjacency="add-remove")
+    with pytest.raises(ParameterError):
+        subsampled_noise_multiplier(GDP(1.0), 0.1, 10)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
+def test_limits(sampling):
+    for sigma, q in ((1e-3, 0.5), (1e3, 1e-6), (1.0, 1e-12), (1.0, 1 - 1e-12)):
+        step = (PoissonGaussianStep if sampling == "poisson" else FixedSizeGaussianStep)(sigma, q)
+        delta = step.delta(np.array([0.0, 1e-300, 1.0, 1e3, 1e308, math.inf]))
+        assert np.all((delta >= 0) & (delta <= 1))
+        assert np.all(np.diff(delta) <= 1e-12)
+
+
+def test_calibration_is_private_and_close():
+    target = ApproxDP(1.0, 1e-5)
+    sigma = subsampled_noise_multiplier(target, 0.05, 8)
+    assert subsampled_gaussian(sigma, 0.05, 8).delta(1.0) <= 1e-5
+    assert subsampled_gaussian(sigma * 0.99, 0.05, 8).delta(1.0) > 1e-5
+
+
+def test_steps_compose_with_other_releases():
+    steps = subsampled_gaussian(2.0, 0.1, 20)
+    whole = compose(steps, GDP(0.5))
+    assert set(whole.parts) == {GDP(0.5), PoissonGaussianStep(2.0, 0.1)}
+    assert whole.delta(1.0) > max(steps.delta(1.0), GDP(0.5).delta(1.0))
