@@ -20,16 +20,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .base import Array as Matrix
 from .small_eigh import eigh
 from .spd_common import pack, unpack
+from .spd_pencil import log_spectrum
 from .spectral import sym
 from .triangular import cholesky, lower_solve
 
 __all__ = ["TOLERANCE", "Sweep", "affine_invariant_mean"]
 
-Matrix = np.ndarray
 TOLERANCE = 5e-10  # residual seen before the last step, half of what is promised; the last step improves on it
 _CHUNK_BYTES = 1 << 18
+_FAR = 1e-5  # least ratio of eigenvalues that plain double precision resolves to 1e-11
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ def _start(X: Matrix, weights: Matrix) -> Matrix:
     )
     L = cholesky(sym(arithmetic))
     w, U = eigh(sym(L.T @ inverse @ L))  # the whitened harmonic mean, inverted
+    if not np.all(w > 0):  # too ill-conditioned for the harmonic mean
+        return sym(arithmetic)
     half = L @ (U * w**-0.25)
     return half @ half.T
 
@@ -133,6 +137,7 @@ def _hessian_solver(L: Matrix, X: Matrix, weights: Matrix) -> Callable[[Matrix],
     """E ↦ H⁻¹E by conjugate gradients, H the Hessian of X at LLᵀ, 1 ≤ H ≤ max K: a few rounds."""
     w, U = eigh(_whitened(_inverse(L), X))
     n, m = w.shape
+    w = np.maximum(w, 1e-16 * w[:, -1:])  # round-off of a far matrix may be negative; the Hessian need not be exact
     s = 0.5 * (np.log(w)[:, :, None] - np.log(w)[:, None, :])
     K = np.where(s == 0, 1.0, s / np.tanh(np.where(s == 0, 1.0, s))) * weights[:, None, None]
     columns = U.mT.reshape(n * m, m).copy()
@@ -189,8 +194,15 @@ class Sweep:
             packed, m = self.packed, len(L)
             # S ↦ L⁻¹SL⁻ᵀ in packed coordinates: one small matrix times the data
             congruence = pack(inverse @ unpack(np.eye(len(packed)), m) @ inverse.T).T
-            return self._total(lambda part: _pass_small(congruence @ packed[:, part], self.weights[part]))
-        return self._total(lambda part: _pass(inverse, self.X[part], self.weights[part], self.spectra[part]))
+            total = self._total(lambda part: _pass_small(congruence @ packed[:, part], self.weights[part]))
+        else:
+            total = self._total(lambda part: _pass(inverse, self.X[part], self.weights[part], self.spectra[part]))
+        if not np.isnan(total.cost):
+            return total
+        if self.spectra is not None:
+            self.spectra[:] = -np.inf, np.inf
+        x = L @ L.T
+        return self._total(lambda part: _pass_far(x, self.X[part], self.weights[part]))
 
     def quick(self, L: Matrix, moved: float, error: float) -> Pass:
         """A pass at a point within `moved` of the last exact one, with an error of the gradient of at most `error`."""
@@ -216,9 +228,21 @@ class Sweep:
 
 def _pass(inverse: Matrix, X: Matrix, weights: Matrix, spectra: Matrix) -> Pass:
     w, U = eigh(_whitened(inverse, X))
-    n, m = w.shape
+    if not np.all(w[:, 0] > _FAR * w[:, -1]):
+        return Pass(np.full_like(inverse, np.nan), np.nan)
     logs = np.log(w)
     spectra[:] = logs[:, [0, -1]]
+    return _sum(logs, U, weights)
+
+
+def _pass_far(x: Matrix, X: Matrix, weights: Matrix) -> Pass:
+    """With eigenvalues of high relative accuracy, for matrices whose whitened condition is above 1/_FAR."""
+    _, logs, U = log_spectrum(x, X)
+    return _sum(logs, U, weights)
+
+
+def _sum(logs: Matrix, U: Matrix, weights: Matrix) -> Pass:
+    n, m = logs.shape
     flat = U.transpose(1, 0, 2).reshape(m, n * m)
     gradient = (flat * (weights[:, None] * logs).ravel()) @ flat.T
     return Pass(gradient, 0.5 * float(np.sum(weights[:, None] * logs * logs)))
@@ -281,15 +305,16 @@ def _pass_series(inverse: Matrix, X: Matrix, weights: Matrix, low: Matrix, high:
 
 
 def _pass_small(A: Matrix, weights: Matrix) -> Pass:
-    logs, cost = (_log2 if len(A) == 3 else _log3)(A, weights)
-    return Pass(unpack(logs, 2 if len(A) == 3 else 3), cost)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a matrix too far out shows as NaN or through `_FAR`
+        logs, cost, ratio = (_log2 if len(A) == 3 else _log3)(A, weights)
+    return Pass(unpack(logs, 2 if len(A) == 3 else 3), cost if ratio > _FAR else np.nan)
 
 
 _R2 = 0.5**0.5
 
 
-def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float]:
-    """Σ w log A (packed) and ½Σ w‖log A‖²: log A = log λ₁ + log[λ₁,λ₂](A − λ₁)."""
+def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
+    """Σ w log A (packed), ½Σ w‖log A‖² and min λ₁/λ₂: log A = log λ₁ + log[λ₁,λ₂](A − λ₁)."""
     a, b, d = A[0], A[1], A[2]
     b = b * _R2
     root = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
@@ -302,16 +327,16 @@ def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float]:
     identity = weights @ log_low - first @ low
     log_high = log_low + rise
     logs = A @ first + identity * np.array([1.0, 0.0, 1.0])
-    return logs, 0.5 * float(weights @ (log_low**2 + log_high**2))
+    return logs, 0.5 * float(weights @ (log_low**2 + log_high**2)), float(np.min(low / high))
 
 
-def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float]:
-    """Σ w log A (packed) and ½Σ w‖log A‖², by Newton's interpolation of log at the eigenvalues λ₁ ≤ λ₂ ≤ λ₃.
+def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
+    """Σ w log A (packed), ½Σ w‖log A‖² and min λ₁/λ₃, by Newton's interpolation of log at the eigenvalues λ₁ ≤ λ₂ ≤ λ₃.
 
     An error δ of an eigenvalue moves log A by δ times the distance to the others, so clusters do no harm.
     """
-    a, b, d, c, e, f = A
-    b, c, e = b * _R2, c * _R2, e * _R2
+    a, d, f = A[0], A[2], A[5]
+    b, c, e = A[1] * _R2, A[3] * _R2, A[4] * _R2
     bb, cc, ee = b * b, c * c, e * e
     mean = (a + d + f) * (1 / 3)
     x, y, z = a - mean, d - mean, f - mean
@@ -342,9 +367,9 @@ def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float]:
     zeroth = weights @ l1 - (weights * d21) @ low + (second * low) @ middle
     logs = A @ first
     root2 = 2**0.5
-    squares = (a * a + bb + cc, root2 * (b * (a + d) + c * e), bb + d * d + ee)
-    squares += (root2 * (c * (a + f) + b * e), root2 * (e * (d + f) + b * c), cc + ee + f * f)
+    squares = [a * a + bb + cc, root2 * (b * (a + d) + c * e), bb + d * d + ee]
+    squares += [root2 * (c * (a + f) + b * e), root2 * (e * (d + f) + b * c), cc + ee + f * f]
     logs += [float(second @ s) for s in squares]
     logs += zeroth * np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     l2 = l1 + r21
-    return logs, 0.5 * float(weights @ (l1 * l1 + l2 * l2 + (l2 + r32) ** 2))
+    return logs, 0.5 * float(weights @ (l1 * l1 + l2 * l2 + (l2 + r32) ** 2)), float(np.min(low / high))

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from ._namespace import namespace
 from .base import Array
+from .small_eigh import eigh
 from .spd_bures import SPDBuresWasserstein
 from .spd_common import SPD, pack, unpack
 from .spd_flat import SPDLogCholesky, SPDLogEuclidean
-from .spectral import apply, divided_exp, log1p_sym, sandwich, sqrt_sym, sym
+from .spd_pencil import log_spectrum, whitened
+from .spectral import differentiate_as, exp_sym, log1p_sym, sandwich, sqrt_sym, sym
+from .stable import euclidean_norm, safe_sqrt
 from .triangular import cholesky, whiten
 
 __all__ = ["SPDAffineInvariant", "SPDBuresWasserstein", "SPDLogCholesky", "SPDLogEuclidean"]
@@ -31,24 +34,53 @@ class SPDAffineInvariant(SPD):
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
-        L = cholesky(p)
-        A = whiten(L, v)
-        near = p + sandwich(L, apply(A, xp.expm1, divided_exp))
-        half = L @ apply(0.5 * A, xp.exp, divided_exp)
-        small = xp.max(xp.abs(A), axis=(-2, -1), keepdims=True) < 0.5
-        return sym(xp.where(small, near, half @ half.mT))
+
+        def smooth(p: Array, v: Array) -> Array:
+            L = cholesky(p)
+            return sandwich(L, exp_sym(whiten(L, v)))
+
+        def accurate(p: Array, v: Array) -> Array:
+            L, A = whitened(p, v)
+            w, U = eigh(A)
+            frame = L @ U
+            near = p + (frame * xp.expm1(w)[..., None, :]) @ frame.mT
+            half = frame * xp.exp(0.5 * w)[..., None, :]
+            small = xp.max(xp.abs(w), axis=-1)[..., None, None] < 0.5
+            return sym(xp.where(small, near, half @ half.mT))
+
+        return differentiate_as(smooth, accurate, p, v)
 
     def log(self, p: Array, q: Array) -> Array:
-        L = cholesky(p)
-        return sym(sandwich(L, log1p_sym(whiten(L, q - p))))
+        def smooth(p: Array, q: Array) -> Array:
+            L = cholesky(p)
+            return sandwich(L, log1p_sym(whiten(L, q - p)))
+
+        def accurate(p: Array, q: Array) -> Array:
+            L, logs, U = log_spectrum(p, q)
+            frame = L @ U
+            return sym((frame * logs[..., None, :]) @ frame.mT)
+
+        return differentiate_as(smooth, accurate, p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
-        return self.norm(p, self.log(p, q))
+        """√Σ log²λ(p⁻¹q); relative error as of `spd_pencil`."""
+
+        def smooth(p: Array, q: Array) -> Array:
+            S = log1p_sym(whiten(cholesky(p), q - p))
+            return safe_sqrt(namespace(S), namespace(S).sum(S * S, axis=(-2, -1)))
+
+        return differentiate_as(smooth, lambda p, q: euclidean_norm(namespace(p, q), log_spectrum(p, q)[1]), p, q)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
-        L = cholesky(p)
-        return xp.sum(whiten(L, u) * whiten(L, v), axis=(-2, -1))
+        if u is v:
+            W = self._whitened(p, v)
+            return xp.sum(W * W, axis=(-2, -1))
+        return xp.sum(self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1))
+
+    @staticmethod
+    def _whitened(p: Array, v: Array) -> Array:
+        return differentiate_as(lambda p, v: whiten(cholesky(p), v), lambda p, v: whitened(p, v)[1], p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the geodesic: v ↦ E v Eᵀ with E = (qp⁻¹)^½ = L A^½ L⁻¹, A = L⁻¹qL⁻ᵀ."""
@@ -60,4 +92,4 @@ class SPDAffineInvariant(SPD):
         return sandwich(cholesky(p), unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return pack(whiten(cholesky(p), v))
+        return pack(self._whitened(p, v))

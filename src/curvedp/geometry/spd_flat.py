@@ -1,6 +1,9 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import is_jax_namespace
 
 from ._namespace import namespace
 from .base import Array
@@ -62,14 +65,46 @@ class SPDLogEuclidean(SPD):
 
 def _dlog(p: Array, v: Array) -> Array:
     """d(log)_p[v]."""
-    w, U = eigh(p)
-    return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
+
+    def value(p: Array, v: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
+
+    if not is_jax_namespace(namespace(p, v)):
+        return value(p, v)
+    import jax
+
+    def rule(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+        p, v = primals
+        s = value(p, v)  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
+        turned = jax.jvp(lambda p: _block_dexp(p, s), (p,), (tangents[0],))[1]
+        return s, value(p, sym(tangents[1]) - turned)
+
+    function: Any = jax.custom_jvp(value)
+    function.defjvp(rule)
+    return function(p, v)
 
 
 def _dexp(p: Array, s: Array) -> Array:
     """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
-    w, U = eigh(p)
-    return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
+
+    def value(p: Array, s: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
+
+    return differentiate_as(_block_dexp, value, p, s)
+
+
+def _block_dexp(p: Array, s: Array) -> Array:
+    """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
+    import jax
+
+    xp = namespace(p, s)
+    log_p = log_sym(p) + xp.zeros_like(s)
+    s = s + xp.zeros_like(log_p)
+    m = p.shape[-1]
+    rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
+    return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
 
 
 def _log_difference(p: Array, q: Array) -> Array:

@@ -108,12 +108,13 @@ def apply(S: Array, f: Scalar, divided: Divided) -> Array:
         return value(S)
     import jax
 
+    function: Any = jax.custom_jvp(value)
+
     def rule(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
         w, U = eigh(primals[0])
         K = divided(w[..., :, None], w[..., None, :])
         return function(primals[0]), sandwich(U, K * (U.mT @ sym(tangents[0]) @ U))
 
-    function: Any = jax.custom_jvp(value)
     function.defjvp(rule)
     return function(S)
 

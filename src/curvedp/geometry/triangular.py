@@ -1,7 +1,12 @@
 """Cholesky factors and triangular solves, batched, for array libraries that have none (or raise on bad data).
 
-Each is a loop over the m columns or rows of Array-API operations on the whole batch.
+Each is a loop over the m columns or rows of Array-API operations on the whole batch. JAX has its own, which give NaN where
+others raise, and which compile in one piece.
 """
+
+from typing import Any
+
+from array_api_compat import is_jax_namespace
 
 from ._namespace import namespace
 from .base import Array
@@ -12,6 +17,8 @@ __all__ = ["cholesky", "cholesky_minus_identity", "lower_solve", "upper_solve", 
 def cholesky(A: Array) -> Array:
     """Lower L with LLᵀ = A; NaN (never an exception) where A is not positive definite."""
     xp = namespace(A)
+    if is_jax_namespace(xp):
+        return xp.linalg.cholesky(A)
     m = A.shape[-1]
     index = xp.arange(m)
     columns = []
@@ -28,6 +35,8 @@ def cholesky(A: Array) -> Array:
 def lower_solve(L: Array, B: Array) -> Array:
     """L⁻¹B by forward substitution."""
     xp = namespace(L, B)
+    if is_jax_namespace(xp):
+        return _jax_solve(xp, L, B, trans=0)
     rows: list[Array] = []
     for i in range(L.shape[-1]):
         b = B[..., i, :]
@@ -40,6 +49,8 @@ def lower_solve(L: Array, B: Array) -> Array:
 def upper_solve(L: Array, B: Array) -> Array:
     """L⁻ᵀB by back substitution, L lower triangular."""
     xp = namespace(L, B)
+    if is_jax_namespace(xp):
+        return _jax_solve(xp, L, B, trans=1)
     m = L.shape[-1]
     rows: list[Array] = []  # row i of the solution, last first
     for i in reversed(range(m)):
@@ -48,6 +59,14 @@ def upper_solve(L: Array, B: Array) -> Array:
             b = b - L[..., k, i, None] * row
         rows.append(b / L[..., i, i, None])
     return xp.stack(xp.broadcast_arrays(*reversed(rows)), axis=-2)
+
+
+def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
+    import jax
+
+    batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
+    L, B = xp.broadcast_to(L, (*batch, *L.shape[-2:])), xp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    return jax.scipy.linalg.solve_triangular(L, B, trans=trans, lower=True)
 
 
 def whiten(L: Array, S: Array) -> Array:
