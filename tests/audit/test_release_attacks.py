@@ -69,7 +69,7 @@ def test_naive_releases_are_broken() -> None:
 
 
 def test_exact_releases_hold() -> None:
-    n = 2500
+    n = 1500
     source = GeneratorSource(np.random.default_rng(2))
 
     def sample(sampler, manifold, scale, centers) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
