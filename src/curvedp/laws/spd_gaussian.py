@@ -251,6 +251,14 @@ def _symmetric_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) ->
     if m == 2:
         trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_exponential(n))
         return np.stack([trace + gap, trace - gap], axis=1)  # ((S₁₁−S₂₂)/2)² + S₁₂² is a standard exponential
+    if m == 3:
+        # In the plane of the differences the chamber is 60° wide, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2: the length q is χ with 5
+        # degrees of freedom and cos 3θ is uniform. 2·arcsin √u = arccos(1 − 2u) keeps its digits at both walls.
+        u, length = rng.random(n), 2 * np.sqrt(rng.standard_gamma(2.5, n))
+        upper = length * np.sin(2 / 3 * np.arcsin(np.sqrt(u)))
+        lower = length * np.sin(2 / 3 * np.arcsin(np.sqrt(1 - u)))
+        middle = rng.normal(0.0, math.sqrt(1 / 3), n) + (lower - upper) / 3
+        return np.stack([middle + upper, middle, middle - lower], axis=1)
     s = rng.standard_normal((n, m, m)) / 2
     return np.asarray(np.linalg.eigvalsh(s + np.swapaxes(s, 1, 2))[:, ::-1], dtype=np.float64)
 
