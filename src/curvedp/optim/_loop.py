@@ -10,12 +10,12 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import project_to_ball
+from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
+from curvedp.geometry.base import Manifold
 from curvedp.optim.problem import FrechetMeanProblem, Problem
 
 __all__ = [
     "Randomness",
-    "cast",
     "chunks",
     "clip_rows",
     "clipped_sum",
@@ -24,6 +24,7 @@ __all__ = [
     "poisson_batches",
     "prepare",
     "rates",
+    "step_along",
 ]
 
 _BLOCK = 4096  # records whose gradients are held at once in a full pass
@@ -84,6 +85,7 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
         start = start.astype(np.float64)
     if start.shape != manifold.point_shape or not np.isfinite(start).all() or not manifold.residual(start) <= 1e-3:
         raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
+    start = manifold.project(start).astype(start.dtype)
     records = np.asarray(data)
     if records.ndim < 1 or len(records) < 2:
         raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
@@ -92,10 +94,24 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
     records = records.astype(start.dtype)
     if isinstance(problem, FrechetMeanProblem):
         if records.shape[1:] != manifold.point_shape:
-            raise ParameterError(f"data has shape {records.shape}; {manifold!r} needs (n, {manifold.point_shape})")
-        records = project_to_ball(manifold, start, 1e300, records).astype(start.dtype)
+            raise ParameterError(f"data has shape {records.shape}; {manifold!r} needs (n, *{manifold.point_shape})")
+        records = _on_manifold(manifold, start, records)
     _check_scalar(problem, start, records)
-    return jnp.asarray(manifold.project(start), dtype=start.dtype), jnp.asarray(records)
+    return jnp.asarray(start), jnp.asarray(records)
+
+
+def _on_manifold(manifold: Manifold, start: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Each record on its own: projected, or replaced by the public start if it is not finite or not on the manifold."""
+    mapped = np.empty_like(records)
+    for i in range(0, len(records), _BLOCK):
+        block = records[i : i + _BLOCK]
+        mask = (len(block),) + (1,) * start.ndim
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
+            block = np.where(finite.reshape(mask), block, start)
+            usable = finite & (manifold.residual(block) <= OFF_MANIFOLD_TOLERANCE)
+            mapped[i : i + _BLOCK] = manifold.project(np.where(usable.reshape(mask), block, start))
+    return mapped
 
 
 def _check_scalar(problem: Problem, start: np.ndarray, records: np.ndarray) -> None:
@@ -133,10 +149,13 @@ def clip_rows(gradients: Any, clip: Any) -> Any:
 
 
 def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Σ clip(gradient) over all records, block by block: memory does not grow with n."""
+    """Σ clip(gradient) over all records, block by block: memory does not grow with n.
+
+    Summed in double precision whatever the iterate's: a sum's round-off grows with n, and is charged as sensitivity.
+    """
 
     def part(records: Any) -> Any:
-        return jnp.sum(clip_rows(jax.vmap(lambda z: problem.gradient(w, z))(records), clip), axis=0)
+        return jnp.sum(clip_rows(problem.gradients(w, records), clip), axis=0, dtype=jnp.float64)
 
     whole = len(data) // _BLOCK * _BLOCK
     total = part(data[whole:]) if whole < len(data) else 0.0
@@ -145,7 +164,7 @@ def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
         total = (
             total
             + jax.lax.scan(
-                lambda acc, block: (acc + part(block), None), jnp.zeros(problem.manifold.dim, w.dtype), blocks
+                lambda acc, block: (acc + part(block), None), jnp.zeros(problem.manifold.dim, jnp.float64), blocks
             )[0]
         )
     return total
@@ -184,9 +203,9 @@ def fixed_batches(random: Randomness, n: int, size: int, steps: int) -> np.ndarr
         rows[bad] = random.integers(n, (len(bad), size))
 
 
-def cast(w: Any, *arrays: np.ndarray) -> list[Any]:
-    """Arrays of the iterate's precision."""
-    return [jnp.asarray(array, dtype=w.dtype) for array in arrays]
+def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
+    """exp_w(-rate·gradient) for a noisy gradient in coordinates and in double precision."""
+    return problem.move(w, (-rate * gradient).astype(w.dtype))
 
 
 def joined(parts: list[Any]) -> np.ndarray:

@@ -24,15 +24,19 @@ __all__ = [
 ]
 
 _BLOCK = 4096  # records summed at once (`_loop.clipped_sum`)
+_WIDTH = 64  # the same of a random batch (`rsgd.batch_sum`)
 
 
 def rounded_clip(clip: float, n: int, dim: int, dtype: Any) -> float:
-    """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the blocked sum.
+    """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the sum.
 
-    A sum of k floats is off by at most (k-1)·eps relative to the sum of lengths (Higham 2002, §4.2); lengths add dim.
+    A clipped length is off by a few units of its own precision per coordinate. A sum of k doubles, in any order, is off by
+    at most k·u times the sum of lengths (Higham 2002, §4.2), here n·C; and the round-off of ALL n terms may change with one
+    record, so it is charged n times over, not once.
     """
-    additions = min(n, _BLOCK) + n // _BLOCK + dim + 8
-    return clip * (1 + 2 * additions * float(np.finfo(dtype).eps))
+    additions = min(n, _BLOCK) + n // _WIDTH + _WIDTH
+    length = (dim + 8) * float(np.finfo(dtype).eps)
+    return clip * (1 + 2 * (length + n * additions * float(np.finfo(np.float64).eps)))
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:

@@ -49,6 +49,14 @@ class Problem:
         _, transpose = jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)
         return transpose(slope)[0]
 
+    def gradients(self, w: Any, records: Any) -> Any:
+        """`gradient` of each record, shape (k, dim)."""
+        return jax.vmap(lambda z: self.gradient(w, z))(records)
+
+    def move(self, w: Any, coordinates: Any) -> Any:
+        """The point reached from w along the tangent vector with these coordinates."""
+        return self.manifold.exp(w, self.manifold.from_coordinates(w, coordinates))
+
     def objective(self, w: Any, data: Any) -> Any:
         """The mean loss."""
         return jnp.mean(jax.vmap(lambda z: self.loss(w, z))(data))

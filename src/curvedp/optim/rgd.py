@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.optim._loop import Randomness, cast, chunks, clipped_sum, joined, prepare, rates
+from curvedp.optim._loop import Randomness, chunks, clipped_sum, joined, prepare, rates, step_along
 from curvedp.optim.accounting import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -64,7 +64,7 @@ def dp_rgd(
         random, history = Randomness(rng), []
         for part in chunks(steps, problem.manifold.dim):
             xi = sd * random.normal((part.stop - part.start, problem.manifold.dim))
-            w, values = _steps(problem, records, w, clip, *cast(w, schedule[part], xi), record_history)
+            w, values = _steps(problem, records, w, clip, schedule[part], xi, record_history)
             w = problem.manifold.project(w)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
@@ -72,12 +72,10 @@ def dp_rgd(
 
 @partial(jax.jit, static_argnames=("problem", "record"))
 def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, record: bool) -> tuple[Any, Any]:
-    manifold = problem.manifold
-
     def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, Any]:
         rate, xi = inputs
         gradient = clipped_sum(problem, w, data, clip) / len(data) + xi
-        w = manifold.exp(w, manifold.from_coordinates(w, -rate * gradient))
+        w = step_along(problem, w, rate, gradient)
         return w, problem.objective(w, data) if record else None
 
     last, values = jax.lax.scan(step, w, (rate, xi))

@@ -12,7 +12,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.optim._loop import (
     Randomness,
-    cast,
     chunks,
     clip_rows,
     fixed_batches,
@@ -20,6 +19,7 @@ from curvedp.optim._loop import (
     poisson_batches,
     prepare,
     rates,
+    step_along,
 )
 from curvedp.optim.accounting import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 from curvedp.optim.problem import Problem
@@ -84,9 +84,7 @@ def dp_rsgd(
             count = part.stop - part.start
             batches = draw_batches(random, n, size, count, sampling)
             xi = sd * random.normal((count, problem.manifold.dim))
-            w, values = _steps(
-                problem, records, w, clip, size, batches, *cast(w, schedule[part], xi), record=record_history
-            )
+            w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record_history)
             w = problem.manifold.project(w)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
@@ -119,18 +117,18 @@ def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: st
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
 
-def batch_sum(batch: Batches, flat: Any, width: int, dim: int, dtype: Any, contributions: Callable[[Any], Any]) -> Any:
-    """Σ over a step's batch of contributions(record numbers) -> (k, dim), for either form of `Batches`."""
+def batch_sum(batch: Batches, flat: Any, width: int, dim: int, contributions: Callable[[Any], Any]) -> Any:
+    """Σ over a step's batch of contributions(record numbers) -> (k, dim), for either form of `Batches`, in float64."""
     if flat is None:
-        return jnp.sum(contributions(batch["rows"]), axis=0)
+        return jnp.sum(contributions(batch["rows"]), axis=0, dtype=jnp.float64)
 
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, total = state
         numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
         inside = (jnp.arange(width) < batch["sizes"] - done)[:, None]
-        return done + width, total + jnp.sum(jnp.where(inside, contributions(numbers), 0.0), axis=0)
+        return done + width, total + jnp.sum(jnp.where(inside, contributions(numbers), 0.0), axis=0, dtype=jnp.float64)
 
-    zero = (jnp.zeros((), dtype=batch["sizes"].dtype), jnp.zeros(dim, dtype=dtype))
+    zero = (jnp.zeros((), dtype=batch["sizes"].dtype), jnp.zeros(dim, dtype=jnp.float64))
     return jax.lax.while_loop(lambda state: state[0] < batch["sizes"], body, zero)[1]
 
 
@@ -138,7 +136,6 @@ def batch_sum(batch: Batches, flat: Any, width: int, dim: int, dtype: Any, contr
 def _steps(
     problem: Problem, data: Any, w: Any, clip: Any, size: int, batches: Batches, rate: Any, xi: Any, record: bool
 ) -> tuple[Any, Any]:
-    manifold = problem.manifold
     flat = batches.get("flat")
     per_step = {name: array for name, array in batches.items() if name != "flat"}
 
@@ -146,10 +143,10 @@ def _steps(
         batch, rate, xi = inputs
 
         def contributions(numbers: Any) -> Any:
-            return clip_rows(jax.vmap(lambda z: problem.gradient(w, z))(data[numbers]), clip)
+            return clip_rows(problem.gradients(w, data[numbers]), clip)
 
-        total = batch_sum(batch, flat, min(_WIDTH, size), manifold.dim, w.dtype, contributions)
-        w = manifold.exp(w, manifold.from_coordinates(w, -rate * (total / size + xi)))
+        total = batch_sum(batch, flat, min(_WIDTH, size), problem.manifold.dim, contributions)
+        w = step_along(problem, w, rate, total / size + xi)
         return w, problem.objective(w, data) if record else None
 
     last, values = jax.lax.scan(step, w, (per_step, rate, xi))

@@ -13,7 +13,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.optim._loop import Randomness, cast, clip_rows, clipped_sum, joined, prepare, rates
+from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, joined, prepare, rates, step_along
 from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -46,7 +46,8 @@ def dp_rsvrg(
     deviations on the mean full gradient and on the averaged difference. Asked by `guarantee`, the split with the smallest
     σ₁² + σ₂² is taken. `output` "last" is the paper's option I, "random" (a uniformly drawn iterate) its option II; with
     `restarts` = K the whole is run K times, each from the output of the one before (its Algorithm 12), and all K are
-    charged.
+    charged. The released anchor gradient is shortened to C1 (free: it is post-processing), because differences clipped to
+    C1 cannot balance a longer one.
 
     Guarantees
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency.
@@ -77,18 +78,29 @@ def dp_rsvrg(
                 batches = draw_batches(random, n, size, inner_steps, sampling)
                 first = sd[0] * random.normal((dim,))
                 second = sd[1] * random.normal((inner_steps, dim))
+                keep_path = output == "random" and epoch == chosen[0]
                 w, path, values = _epoch(
-                    problem, records, w, bounds, size, batches, *cast(w, schedule[epoch], first, second), record_history
+                    problem,
+                    records,
+                    w,
+                    bounds,
+                    size,
+                    batches,
+                    schedule[epoch],
+                    first,
+                    second,
+                    record_history,
+                    keep_path,
                 )
                 w = problem.manifold.project(w)
                 history.append(values)
-                if epoch == chosen[0]:
+                if keep_path:
                     kept = problem.manifold.project(path[chosen[1]])
             w = w if output == "last" else kept
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
 
 
-@partial(jax.jit, static_argnames=("problem", "size", "record"))
+@partial(jax.jit, static_argnames=("problem", "size", "record", "keep_path"))
 def _epoch(
     problem: Problem,
     data: Any,
@@ -100,11 +112,15 @@ def _epoch(
     first: Any,
     second: Any,
     record: bool,
+    keep_path: bool,
 ) -> tuple[Any, Any, Any]:
     manifold = problem.manifold
     flat = batches.get("flat")
     per_step = {name: array for name, array in batches.items() if name != "flat"}
     released = clipped_sum(problem, anchor, data, clip[0]) / len(data) + first
+    # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate would run away with it for the
+    # rest of the epoch. What has been released may be shortened at no cost.
+    released = clip_rows(released[None], clip[1])[0]
 
     def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
         batch, rate, xi = inputs
@@ -114,15 +130,13 @@ def _epoch(
             return manifold.to_coordinates(w, vector)
 
         def contributions(numbers: Any) -> Any:
-            def difference(z: Any) -> Any:
-                return problem.gradient(w, z) - carried(problem.gradient(anchor, z))
+            records = data[numbers]
+            return clip_rows(problem.gradients(w, records) - carried(problem.gradients(anchor, records)), clip[1])
 
-            return clip_rows(jax.vmap(difference)(data[numbers]), clip[1])
-
-        total = batch_sum(batch, flat, min(_WIDTH, size), manifold.dim, w.dtype, contributions)
+        total = batch_sum(batch, flat, min(_WIDTH, size), manifold.dim, contributions)
         direction = total / size + carried(released) + xi
-        moved = manifold.exp(w, manifold.from_coordinates(w, -rate * direction))
-        return moved, (w, problem.objective(moved, data) if record else None)
+        moved = step_along(problem, w, rate, direction)
+        return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)
 
     w, (path, values) = jax.lax.scan(step, anchor, (per_step, rate, second))
     return w, path, values
