@@ -209,13 +209,34 @@ class WithoutSinh(NearEnvelope):
         return rho, np.zeros(n)
 
 
-class Swapped(NearEnvelope):
-    """Proposals of the near envelope, accepted by the ratio of the far one: the slip that pyRiemann's 2×2 sampler has."""
+class WrongRatio(NearEnvelope):
+    """Proposals of the near envelope, accepted by the ratio of the far one."""
 
     def propose(self, rng, n):
         rho, _ = super().propose(rng, n)
         i, j = np.triu_indices(self.m, 1)
         return rho, np.sum(np.log(-np.expm1(-(rho[:, i] - rho[:, j]))), axis=1)
+
+
+class SwappedFar(FarEnvelope):
+    """pyRiemann 0.12's 2×2 sampler: ρ₁ > ρ₂ is proposed about (−σ²/2, σ²/2), the means swapped, and the ratio of the
+    densities, which then exceeds 1, is silently cut there."""
+
+    cut = True
+
+    def propose(self, rng, n):
+        h = (self.m - 1 - 2 * np.arange(self.m)) / 2
+        rho = -(self.sigma**2) * h + self.sigma * rng.standard_normal((n, self.m))
+        i, j = np.triu_indices(self.m, 1)
+        gap = rho[:, i] - rho[:, j]
+        ordered = np.all(gap > 0, axis=1)
+        log_ratio = np.full(n, -np.inf)
+        log_ratio[ordered] = np.sum(np.log(-np.expm1(-gap[ordered])), axis=1) + 2 * rho[ordered] @ h
+        return rho, np.minimum(log_ratio, 0.0) if self.cut else log_ratio
+
+
+class SwappedFarUncut(SwappedFar):
+    cut = False
 
 
 class TooFlat(NearEnvelope):
@@ -231,11 +252,19 @@ class TooFlat(NearEnvelope):
 
 
 @pytest.mark.parametrize(("m", "sigma"), [(2, 1.5), (3, 1.0), (5, 0.7)])
-def test_missing_factor_and_swapped_envelope_are_rejected(monkeypatch, m, sigma):
+def test_missing_factor_and_wrong_ratio_are_rejected(monkeypatch, m, sigma):
     x = NearEnvelope.tightest(m, sigma).tangent
     assert radial_pvalue(monkeypatch, NearEnvelope(m, sigma, x), m, sigma) > 1e-4
     assert radial_pvalue(monkeypatch, WithoutSinh(m, sigma, x), m, sigma) < 1e-6
-    assert radial_pvalue(monkeypatch, Swapped(m, sigma, x), m, sigma) < 1e-6
+    assert radial_pvalue(monkeypatch, WrongRatio(m, sigma, x), m, sigma) < 1e-6
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.5])
+def test_the_swapped_envelope_of_a_peer_is_rejected_and_would_have_raised(monkeypatch, sigma):
+    assert radial_pvalue(monkeypatch, FarEnvelope(2, sigma), 2, sigma) > 1e-4
+    assert radial_pvalue(monkeypatch, SwappedFar(2, sigma), 2, sigma) < 1e-6
+    with pytest.raises(EnvelopeViolation, match="log ratio"):
+        radial_pvalue(monkeypatch, SwappedFarUncut(2, sigma), 2, sigma)
 
 
 def test_an_envelope_below_its_target_raises(monkeypatch):
