@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -82,6 +84,8 @@ METHODS = {
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 main = pytest.mark.parametrize("M", SPACES, ids=repr)
+# Compiling is what takes time: a product of spaces that are compiled already tells no more than a small one.
+compiled = pytest.mark.parametrize("M", [*SPACES[:-1], Product(Sphere(2), Euclidean(1))], ids=repr)
 
 
 def reach(M):
@@ -147,6 +151,24 @@ def test_dim_is_the_rank_of_the_frame(M, rng):
     # and no tangent vector is missed: ambient vectors made tangent stay in the span
     tangent = M.to_tangent(p, rng.normal(size=(3 * frame.shape[1], *M.point_shape))).reshape(-1, frame.shape[1])
     assert np.linalg.matrix_rank(tangent, tol=1e-9) == M.dim
+
+
+@pytest.mark.parametrize("cls", sorted({type(M) for M in SPACES[:-1]}, key=lambda cls: cls.__name__))
+@pytest.mark.parametrize("bad", [0, -1, 2.0, math.nan, math.inf, True, "3", None])
+def test_sizes_are_checked(cls, bad):
+    for position in range(len(dataclasses.fields(cls))):
+        sizes = [5] * len(dataclasses.fields(cls))
+        sizes[position] = bad
+        with pytest.raises(ParameterError, match=rf"={re.escape(repr(bad))} must be"):
+            cls(*sizes)
+
+
+@pytest.mark.parametrize(
+    ("cls", "sizes"), [(Stiefel, (2, 3)), (Grassmann, (3, 3)), (Rotations, (1,)), (KendallShapes, (2,))]
+)
+def test_impossible_sizes_raise(cls, sizes):
+    with pytest.raises(ParameterError, match="must be"):
+        cls(*sizes)
 
 
 # ---- exp, log, dist --------------------------------------------------------------------------------------------------
@@ -478,7 +500,7 @@ def _jit(jax, f):
     return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
 
 
-@main
+@compiled
 def test_jax_jit_and_vmap(M, rng):
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
@@ -488,7 +510,7 @@ def test_jax_jit_and_vmap(M, rng):
             _same(actual, getattr(M, name)(*calls[name]), name)
 
 
-@main
+@compiled
 def test_jax_gradients(M, rng):
     """Finite and right everywhere, at p = q too: grad ½d²(exp_p(z), q) at z = 0 is -log(p, q)."""
     jax = pytest.importorskip("jax")
@@ -517,3 +539,79 @@ def test_other_libraries(M, rng, library):
     for name, args in _calls(M, s).items():
         actual = getattr(M, name)(*(xp.asarray(x) for x in args))
         _same(actual.get() if library == "cupy" else actual, getattr(M, name)(*args), name)
+
+
+# ---- the suite can fail ----------------------------------------------------------------------------------------------------
+
+
+class _ArccosDistance(Sphere):
+    """Loses all digits below 1e-8."""
+
+    def dist(self, p, q):
+        return np.arccos(np.clip(np.sum(p * q, axis=-1), -1, 1))
+
+
+class _Retraction(Sphere):
+    """Moves by normalising p + v, not along geodesics."""
+
+    def exp(self, p, v):
+        return self.project(p + v)
+
+
+class _ProjectedTransport(Sphere):
+    """Orthogonal projection shortens vectors."""
+
+    def transport(self, p, q, v):
+        return self.to_tangent(q, v)
+
+
+class _TwistedTransport(Sphere):
+    """An isometry, but by way of the frames: not parallel."""
+
+    def transport(self, p, q, v):
+        return self.from_coordinates(q, self.to_coordinates(p, v))
+
+
+class _PrintedFrame(Sphere):
+    """Erratum E10: not orthonormal."""
+
+    def from_coordinates(self, p, z):
+        return self.to_tangent(p, np.concatenate([np.zeros_like(z[..., :1]), z], axis=-1))
+
+
+class _HalfNoise(PoincareBall):
+    """Erratum E8: vectors half as long as claimed."""
+
+    def from_coordinates(self, p, z):
+        return super().from_coordinates(p, z) / 2
+
+
+class _WrongCurvature(Sphere):
+    @property
+    def curvature_bounds(self):
+        return (0.0, 0.9)
+
+
+class _WrongInjectivity(Sphere):
+    @property
+    def injectivity_radius(self):
+        return 1.2 * math.pi
+
+
+@pytest.mark.parametrize(
+    ("M", "check"),
+    [
+        (_ArccosDistance(3), lambda M, rng: test_small_distances_keep_their_digits(M, rng, 1e-12)),
+        (_Retraction(3), test_exp_and_log_are_inverse),
+        (_ProjectedTransport(3), test_transport_is_a_linear_isometry),
+        (_TwistedTransport(3), test_transport_is_parallel),
+        (_PrintedFrame(3), test_coordinates_are_a_linear_isometry),
+        (_HalfNoise(3), test_coordinates_are_a_linear_isometry),
+        (_WrongCurvature(3), test_curvatures_lie_within_the_bounds),
+        (_WrongInjectivity(3), test_injectivity_radius),
+    ],
+    ids=lambda x: type(x).__name__ if hasattr(x, "dim") else "",
+)
+def test_wrong_spaces_are_caught(M, check, rng):
+    with pytest.raises(AssertionError):
+        check(M, rng)
