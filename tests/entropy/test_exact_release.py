@@ -190,14 +190,14 @@ def test_flat_spd_is_released_in_its_flat_coordinates(manifold) -> None:
 
 
 def test_product_draws_each_factor() -> None:
-    manifold = Product(Sphere(2), SPDLogEuclidean(2), Euclidean(2))
+    manifold = Product(Sphere(2), Product(SPDLogEuclidean(2), Euclidean(2)))
     center, source = off_origin(manifold), GeneratorSource(np.random.default_rng(2))
     sample = [exact_gaussian(manifold, 0.3, center, source=source) for _ in range(300)]
     assert sample[0].integers.shape == (3 + 3 + 2,)
     points = np.stack([draw.point for draw in sample])
     assert np.all(manifold.residual(points) < 1e-12)
     parts = list(zip(manifold.factors, manifold.split(center), manifold.split(points), strict=True))
-    for factor, start, end in parts[1:]:
+    for factor, start, end in parts[1:]:  # flat
         assert accepts(ks(factor.dist(start, end) / 0.3, stats.chi(factor.dim).cdf))
     with pytest.raises(ParameterError):
         exact_laplace(manifold, 0.3, center)

@@ -219,7 +219,8 @@ def _rekey_after_fork() -> None:
         source._rekey()
 
 
-os.register_at_fork(after_in_child=_rekey_after_fork)
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_rekey_after_fork)
 
 
 # ---- a numpy BitGenerator over any source -----------------------

@@ -74,11 +74,18 @@ def _scaled(k: int, grid: int) -> float:
     return k / (1 << grid)  # Python divides integers with a single, correct rounding
 
 
+def _released_shape(manifold: Manifold, base: Any) -> tuple[int, ...]:
+    if isinstance(manifold, Product) and isinstance(base, tuple):
+        parts = zip(manifold.factors, base, strict=True)
+        return (sum(math.prod(_released_shape(factor, part)) for factor, part in parts),)
+    return manifold.point_shape if base is None else (manifold.dim,)
+
+
 def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
     if isinstance(manifold, Product) and isinstance(base, tuple):
         parts, start = [], 0
         for factor, factor_base in zip(manifold.factors, base, strict=True):
-            shape = factor.point_shape if factor_base is None else (factor.dim,)
+            shape = _released_shape(factor, factor_base)
             stop = start + math.prod(shape)
             parts.append(_to_point(factor, value[start:stop].reshape(shape), factor_base))
             start = stop
