@@ -158,35 +158,48 @@ class SpaceForm:
         r += mode
         u = uniform_directions(rng, count, dim)
         if isinstance(manifold, Sphere):
-            return _along_great_circles(manifold, center, u, r)
+            return _about_on_sphere(center, u, r)
         if isinstance(manifold, Lorentz) and np.max(center[..., 0]) < _BOOST_LIMIT:
-            return _along_hyperbolas(manifold, center, u, r)
+            return _about_on_hyperboloid(center, u, r)
         if isinstance(manifold, PoincareBall):
             square = np.einsum("...i,...i->...", center, center)[..., None]
             if np.max(square) < 1.0 - 2.0 / _BOOST_LIMIT:
                 # The ball is the hyperboloid seen from (−1, 0): x = y/(1 + y₀).
                 lifted = np.concatenate([1.0 + square, 2.0 * center], axis=-1) / (1.0 - square)
-                y = _along_hyperbolas(Lorentz(dim), lifted, u, r)
+                y = _about_on_hyperboloid(lifted, u, r)
                 x = y[:, 1:] / (1.0 + y[:, :1])
                 return x if np.max(y[:, 0]) < 2.0**50 else np.asarray(manifold.project(x))
         u *= r[:, None]
         return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u)))
 
 
-# exp_p(r·E_p(u)) = cs(r)·p + sn(r)·E_p(u) for unit vectors u, in ambient coordinates.
+# Both below: the polar point about the origin, (cs r, sn r·u), carried to p by one isometry in O(d).
 
 
-def _along_great_circles(manifold: Sphere, p: Floats, u: Floats, r: Floats) -> Floats:
-    y = np.asarray(manifold.from_coordinates(p, u))
-    y *= np.sin(r)[:, None]
-    y += np.cos(r)[:, None] * p
+def _about_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
+    """By the reflection along w = e₁ ± p, whose sign keeps |w|² = 2(1 + |p₁|) away from 0."""
+    y = np.empty((len(u), u.shape[1] + 1))
+    np.cos(r, out=y[:, 0])
+    np.multiply(u, np.sin(r)[:, None], out=y[:, 1:])
+    sign = np.where(p[..., :1] < 0.0, -1.0, 1.0)
+    w = sign * p
+    w[..., 0] += 1.0
+    y -= _dot(y, w) / (1.0 + np.abs(p[..., :1])) * w  # e₁ goes to −sign·p
+    y *= -sign
     return y
 
 
-def _along_hyperbolas(manifold: Lorentz, p: Floats, u: Floats, r: Floats) -> Floats:
-    y = np.asarray(manifold.from_coordinates(p, u))
-    y *= np.sinh(r)[:, None]
-    y += np.cosh(r)[:, None] * p
+def _about_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
+    """By the boost that carries the origin to p."""
+    x = p[..., 1:]
+    y = np.empty((len(u), u.shape[1] + 1))
     space = y[:, 1:]
-    y[:, 0] = np.sqrt(1.0 + np.einsum("ij,ij->i", space, space))  # the time coordinate is the lift of the others
+    np.multiply(u, np.sinh(r)[:, None], out=space)
+    space += (np.cosh(r)[:, None] + _dot(space, x) / (1.0 + p[..., :1])) * x
+    np.sqrt(1.0 + np.einsum("ij,ij->i", space, space), out=y[:, 0])  # the time coordinate is the lift of the others
     return y
+
+
+def _dot(y: Floats, w: Floats) -> Floats:
+    """Inner products of the rows of y with w, one vector or one for each row; a column."""
+    return (y @ w if w.ndim == 1 else np.einsum("ij,ij->i", y, w))[:, None]
