@@ -326,6 +326,13 @@ def test_broadcasts_over_leading_axes(M, rng, name):
             np.testing.assert_allclose(whole[index], alone, rtol=1e-11, atol=1e-12)
 
 
+@every
+def test_empty_batches(M, rng):
+    s = {k: x[:0] for k, x in sample(M, rng, 1).items()}
+    for name, kinds in METHODS.items():
+        assert getattr(M, name)(*(s[k] for k in kinds)).shape[0] == 0
+
+
 # ---- Taylor slopes and curvature ---------------------------------------------------------------------------------------
 
 

@@ -303,7 +303,7 @@ class PoincareBall(_Hyperbolic):
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
         outside = one_minus_square(xp, x)[..., None] <= 0
-        inward = 1 - 4 * float(xp.finfo(x.dtype).eps)
+        inward = 1 - 4 * float(xp.finfo(length.dtype).eps)
         return xp.where(outside, x * (inward / xp.where(outside, length, xp.ones_like(length))), x)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
