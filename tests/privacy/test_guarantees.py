@@ -78,12 +78,12 @@ def test_gdp_mu_inverts_delta():
 
 @pytest.mark.parametrize("g", ALL, ids=IDS)
 def test_delta_falls_and_epsilon_is_its_private_inverse(g):
-    eps = np.linspace(0, 12, 121)
+    eps = np.linspace(0, 12, 25)
     delta = g.delta(eps)
     assert delta.shape == eps.shape
     assert np.all(np.diff(delta) <= 1e-12 * delta[:-1])
     assert np.all((delta >= 0) & (delta <= 1))
-    for d in (0.3, 1e-2, 1e-5, 1e-9, 1e-20):
+    for d in (0.3, 1e-5, 1e-20):
         e = g.epsilon(d)
         if math.isinf(e):
             assert g.delta(1e300) > d
@@ -105,13 +105,14 @@ def test_limits_not_nan(g):
     assert np.all((g.tradeoff(alpha) >= 0) & (g.tradeoff(alpha) <= 1 - alpha + 1e-15))
 
 
-@pytest.mark.parametrize("size", [1e-12, 1e-3, 30.0, 1e6])
+@pytest.mark.parametrize("size", [5e-324, 1e-150, 1e-12, 1e-3, 30.0, 1e6, 1e300])
 @pytest.mark.parametrize("make", [PureDP, ZCDP, GDP, RaoDP, lambda s: RenyiDP(1.5, s), lambda s: ApproxDP(s, 0.1)])
 def test_extreme_parameters(make, size):
     g = make(size)
     values = np.concatenate([g.delta(np.array([0.0, size, 1e5])), [g.epsilon(1e-3), g.epsilon(0.9)]])
     assert not np.any(np.isnan(values))
     assert np.all(values >= 0)
+    assert np.all(g.tradeoff(np.array([0.0, 1e-300, 0.5, 1.0])) >= 0)
 
 
 def test_pure_profile_is_randomised_response():

@@ -28,7 +28,7 @@ def mixture_delta(sigma, q, eps):
 
 def test_poisson_step_against_mpmath():
     rng = np.random.default_rng(7)
-    for _ in range(300):
+    for _ in range(150):
         sigma, q = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(-5, 0)
         eps = float(rng.choice([0.0, 10 ** rng.uniform(-4, 1)]))
         truth = mixture_delta(sigma, q, eps)

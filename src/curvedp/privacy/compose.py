@@ -162,7 +162,7 @@ def _factors(parts: Iterable[Guarantee]) -> Iterable[tuple[Guarantee, int]]:
 def _curve(parts: tuple[Guarantee, ...], counts: tuple[int, ...], longest: int) -> tuple[float, Array]:
     whole: LossDistribution | None = None
     for part, count in zip(parts, counts, strict=True):
-        factor = _loss(part).power(count, longest)
+        factor = _loss(part, longest).power(count, longest)
         whole = factor if whole is None else whole.compose(factor, longest)
     assert whole is not None
     return 2.0**whole.level, whole.profile()
@@ -178,10 +178,11 @@ def _interpolated(width: float, delta: Array, eps: Array) -> Array:
     return value
 
 
-def _loss(part: Guarantee) -> LossDistribution:
-    floor = float(part.delta(_FARTHEST))
-    top = float(part.epsilon(min(max(_TAIL, floor * (1 + 1e-9)), 0.5)))
-    return discretise(part.grid_delta, min(max(top, 1e-12), _FARTHEST), part.grid_points)
+def _loss(part: Guarantee, longest: int) -> LossDistribution:
+    # Follow the loss to where δ is negligible, or as good as at its limit.
+    enough = max(_TAIL, float(part.delta(_FARTHEST)) * (1 + 1e-9))
+    top = float(part.epsilon(enough)) if enough < 1 else 1.0
+    return discretise(part.grid_delta, min(max(top, 1e-12), _FARTHEST), min(part.grid_points, longest))
 
 
 def _compose_rao(parts: list[RaoDP], adjacency: str) -> RaoDP:

@@ -329,7 +329,7 @@ def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
     delta = np.concatenate([np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)])
     eps = np.asarray(epsilon(delta), np.float64)
     keep = eps < 700
-    return eps[keep], delta[keep]
+    return np.append(eps[keep], 0.0), np.append(delta[keep], 1.0)
 
 
 def _chords(epsilon: Callable[[Array], Any], eps: Array) -> Array:

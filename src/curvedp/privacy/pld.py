@@ -58,7 +58,7 @@ class LossDistribution:
         product = [_shift_up(int(c)) for c in (fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))).coeffs()]
         # The loss is infinite if either one is; totals above 1 count in full.
         infinite = _shift_up(a.infinite * (sum(b.masses) + b.infinite)) + _shift_up(b.infinite * sum(a.masses))
-        return _trimmed(a.level, a.low + b.low, product, infinite)
+        return _trimmed(a.level, a.low + b.low, product or [0], infinite)
 
     def power(self, count: int, longest: int = LONGEST) -> "LossDistribution":
         """`count` copies together, by repeated squaring."""

@@ -89,11 +89,10 @@ def rao_delta(theta: Any, eps: Any) -> Any:
     (0.479426, 0.229849)
     """
     theta, eps = np.asarray(theta, np.float64), np.asarray(eps, np.float64)
-    sine = np.sin(np.minimum(theta, np.pi) / 2)
-    square = np.where(theta >= np.pi, 1.0, sine * sine)
+    sine = np.where(theta >= np.pi, 1.0, np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324))
     # δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)), divided by γ so that ε may be infinite: no term cancels.
-    shrink, gap = np.exp(-eps), -np.expm1(-eps)
-    delta = 2 * square / (gap + np.sqrt(gap * gap + 4 * shrink * square))
+    gap = -np.expm1(-eps)
+    delta = sine * (2 * sine / (gap + np.hypot(gap, 2 * np.exp(-eps / 2) * sine)))
     delta = np.minimum(up(delta, 2e-15), 1.0)
     return delta if delta.ndim else float(delta)
 
@@ -110,8 +109,8 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         # The eigenvalue equation λ² − (1−γ)λ − γs² = 0, solved for γ: γ − 1 = (s² − λ²)/(λ − s²).
         eps = np.log1p((square - delta * delta) / (delta - square))
-    eps = np.where(delta > square, np.where(square > delta * delta, eps, 0.0), np.inf)
-    eps = np.where((eps > 0) & (eps < np.inf), up(eps, 1e-15) + 4e-16 * delta / np.abs(delta - square), eps)
+        rounded = up(eps, 1e-15) + 4e-16 * delta / (delta - square)
+    eps = np.where(delta > square, np.where((square > delta * delta) & (eps > 0), rounded, 0.0), np.inf)
     return eps if eps.ndim else float(eps)
 
 

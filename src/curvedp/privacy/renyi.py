@@ -42,7 +42,7 @@ def zcdp_epsilon(rho: float, delta: Any) -> Any:
     """The smallest ε with δ(ε) ≤ delta over all orders of ρ-zCDP, D_α ≤ ρα; arrays of delta in (0, 1)."""
     delta = np.asarray(delta, np.float64)
     # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016, Prop. 1.3); two decades around it, and down to 1.
-    guess = np.log(np.sqrt(np.maximum(-np.log(delta), 1e-3) / rho))
+    guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
     eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, lambda alpha: rho * alpha, delta)
     eps = np.minimum(eps, _corner(rho / np.maximum(delta, 1e-300 * rho), delta))  # at order 1/δ
     return eps if eps.ndim else float(eps)
@@ -90,7 +90,7 @@ def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
         alpha = 1 + np.exp(log_a)
         bound = divergence(alpha)
         if turn == 0:  # u = 1 − w with w down to well below √(ε_R/α), where the optimum lies for small divergences
-            w_low = np.log(np.minimum(1e-2, 1e-2 * np.sqrt(np.min(bound / alpha, axis=(-2, -1), keepdims=True))))
+            w_low = np.log(np.clip(1e-2 * np.sqrt(np.min(bound / alpha, axis=(-2, -1), keepdims=True)), 1e-150, 1e-2))
         log_w = w_low + (w_high - w_low) * unit[None, :]
         value = _log_gamma(alpha, bound, log_w, delta)
         flat = value.reshape(*value.shape[:-2], -1)
