@@ -204,6 +204,8 @@ def test_draws_that_coordinates_cannot_hold_are_refused():
 @pytest.mark.parametrize(
     ("manifold", "distance"),
     [
+        (Sphere(2), 2.5),
+        (Sphere(3), math.pi),
         (Lorentz(3), 3.0),
         (Lorentz(3), 25.0),
         (PoincareBall(3), 3.0),
