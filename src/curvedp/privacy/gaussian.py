@@ -106,20 +106,21 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     """
     eps, delta = np.broadcast_arrays(np.asarray(eps, np.float64), np.asarray(delta, np.float64))
     positive = delta > 0
-    # δ_μ is increasing in μ, and above δ at μ = Φ⁻¹(…) of ε = 0 plus √(2ε)·…: start from the bound a ≤ −Φ⁻¹(δ)
-    # (δ ≤ Φ(−a)), doubled until it exceeds δ.
     target = np.where(positive, delta, 0.5)
+    # gdp_log_delta is rounded up, so it has to pass the target by its own error: then the true δ_μ(ε) has reached it.
+    log_target = np.log(target) + 4 * RELATIVE_ERROR
+    # δ_μ increases with μ and is at most Φ(−a), so the root is not below the μ at which Φ(−a) = δ.
     z = ndtri(target)
-    low = z + np.sqrt(z * z + 2 * eps)  # Φ(−a) = δ here, so δ_μ ≤ δ
-    low = np.where(z < 0, 2 * eps / (np.sqrt(z * z + 2 * eps) - z), low)
+    bend = np.sqrt(z * z + 2 * eps)
+    low = np.where(z < 0, 2 * eps / np.where(z < 0, bend - z, 1.0), z + bend) * (1 - 1e-12)
     high = np.maximum(2 * low, 1e-300) + 4 * target
-    log_target = np.log(target)
-    for _ in range(2000):
-        short = gdp_log_delta(high, eps) < log_target
+    for _ in range(1100):
+        short = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
         if not np.any(short):
             break
         high = np.where(short, 2 * high, high)
-    root = smallest_float(lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low * (1 - 1e-12), high)
-    # The search ran on a δ that was rounded up, so its root lies up to δ/δ' ≤ 2^-45 relative to μ below the true one.
-    mu = np.where(positive, up(root, 2.0**-44), 0.0)
+    root = smallest_float(lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low, high)
+    # A δ that no float tells from 1 is reached by no finite μ that could be vouched for.
+    root = np.where(gdp_log_delta(high, eps) >= log_target, root, np.inf)
+    mu = np.where(positive, root, 0.0)
     return mu if mu.ndim else float(mu)
