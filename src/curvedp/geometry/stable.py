@@ -95,7 +95,8 @@ def two_product(xp: Any, a: Array, b: Array) -> tuple[Array, Array]:
 
 def _split(xp: Any, a: Array) -> tuple[Array, Array]:
     """Halves of the significand, each short enough that products of halves are exact (Veltkamp 1968)."""
-    bits = round(-math.log2(float(xp.finfo((a[..., :1] * 1.0).dtype).eps)))  # whole numbers are split as floats
+    dtype = a.dtype if xp.isdtype(a.dtype, "real floating") else (1.0 * a).dtype  # whole numbers are split as floats
+    bits = round(-math.log2(float(xp.finfo(dtype).eps)))
     shifted = float(2 ** ((bits + 2) // 2) + 1) * a
     high = shifted - (shifted - a)
     return high, a - high
