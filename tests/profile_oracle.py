@@ -48,8 +48,12 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
             return (dim - 1) * np.log(sn(r)) - (r * r / (2 * s * s) if kind == "gaussian" else r / s)
 
     top = math.pi if k == 1 else _support_end(log_rho, s)
-    peak = minimize_scalar(lambda r: -log_rho(np.array(r)), bounds=(1e-12 * top, top * (1 - 1e-12)), method="bounded",
-                           options={"xatol": 1e-9 * top}).x
+    peak = minimize_scalar(
+        lambda r: -log_rho(np.array(r)),
+        bounds=(1e-12 * top, top * (1 - 1e-12)),
+        method="bounded",
+        options={"xatol": 1e-9 * top},
+    ).x
     log_top = float(log_rho(np.array(peak)))
 
     def gap(phi):
@@ -68,13 +72,15 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
             marks.add(float(brentq(gap(phi), grid[i], grid[i + 1], xtol=1e-15 * top)))
     edges = np.array(sorted(marks))
     total, mass = 0.0, 0.0
-    theta = math.pi / 2 * _Z  # r = a + (b−a)·sin²θ
     for a, b in zip(edges[:-1], edges[1:], strict=True):
         if b - a < 1e-14 * top:
             continue
-        for c, e in zip(np.linspace(0, math.pi / 2, panels // 8 + 1)[:-1], np.linspace(0, math.pi / 2, panels // 8 + 1)[1:],
-                        strict=True):
-            theta = c + (e - c) * _Z
+        for c, e in zip(
+            np.linspace(0, math.pi / 2, panels // 8 + 1)[:-1],
+            np.linspace(0, math.pi / 2, panels // 8 + 1)[1:],
+            strict=True,
+        ):
+            theta = c + (e - c) * _Z  # r = a + (b−a)·sin²θ
             r = a + (b - a) * np.sin(theta) ** 2
             weight = _W * (e - c) * (b - a) * np.sin(2 * theta) * np.exp(log_rho(r) - log_top)
             mass += float(np.sum(weight))

@@ -332,6 +332,9 @@ class LossTable:
     def _discounted(self, eps: Array, which: int) -> Array:
         """log ∫_ε^∞ e^{ε−t} P(t) dt, P the upper or the lower tail: a piece for each panel to the right of ε."""
         eps = np.asarray(eps, np.float64)
+        if eps.size > 2048:  # keeps the pieces in the cache
+            parts = [self._discounted(part, which) for part in np.array_split(eps.ravel(), eps.size // 1024)]
+            return np.concatenate(parts).reshape(eps.shape)
         flat = eps.ravel()
         edges = -self.T * np.expm1(-self._edges) if math.isfinite(self.T) else self._edges.copy()
         edges[-1] = self.T

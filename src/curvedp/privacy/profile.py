@@ -34,7 +34,7 @@ class PrivacyProfile(Guarantee):
     """Everything a release promises, from the exact law of its privacy loss.
 
     *Guarantees*: `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by more than a float's
-    rounding, and above it by at most 2e-9 of it; `epsilon` is on the private side; `tradeoff` is never above the truth.
+    rounding, and above it by at most 3e-9 of it; `epsilon` is on the private side; `tradeoff` is never above the truth.
     """
 
     @property
@@ -61,8 +61,12 @@ class PrivacyProfile(Guarantee):
         last = table.T if math.isfinite(table.T) else table.end  # beyond the end of an unbounded loss δ underflows
         inside = np.minimum(eps, last)
         with np.errstate(under="ignore"):
-            delta = np.exp(table.log_delta(inside))
-        delta = np.minimum(delta * (1 + RELATIVE_ERROR + table.cap_noise(inside)), 1.0)
+            delta = np.asarray(np.exp(table.log_delta(inside)))
+        delta = np.array(np.minimum(delta * (1 + RELATIVE_ERROR + table.cap_noise(inside)), 1.0))
+        near_one = delta > 0.5  # rounded up in terms of 1 − δ, which has the digits there
+        if np.any(near_one):
+            rest = np.exp(table.log_one_minus_delta(np.asarray(inside)[near_one]))
+            delta[near_one] = np.minimum(np.nextafter(1 - rest * (1 - RELATIVE_ERROR), 2.0), 1.0)
         return np.where((eps >= table.T) | (eps > last), 0.0, np.asarray(delta))
 
     @cached_property
@@ -78,13 +82,14 @@ class PrivacyProfile(Guarantee):
             for _ in range(200):
                 floor = max(best, self._tail_mu * (1 + 1e-10))
                 if self._closes(floor, table.end):
-                    return up(floor, RELATIVE_ERROR)
+                    return up(floor, 2 * RELATIVE_ERROR)
                 start = table.end
                 table.extend()
                 grid = table.grid()
                 best = max(best, self._mu_on(grid[grid >= start / 2]))
             raise ArithmeticError("the tail of the privacy loss could not be closed")
-        return up(best, RELATIVE_ERROR)
+        # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
+        return up(best, 2 * RELATIVE_ERROR)
 
     @property
     def _tail_mu(self) -> float:

@@ -1,0 +1,184 @@
+"""Accounting: speed of μ and of calibration beside the paper's Algorithm 2, and two studies that try to break the profiles.
+
+    python -m benchmarks.accounting                  # the tables
+    python -m benchmarks.accounting --brute 500      # against brute-force quadrature on random (κ, d, σ, Δ, ε)
+    python -m benchmarks.accounting --certified 10000  # against ball arithmetic: never below the truth, always inside
+
+Times are CPU seconds of one thread, the best of five.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curvedp.privacy import (
+    GDP,
+    ApproxDP,
+    algorithm1_estimate,
+    algorithm2_estimate,
+    calibrate,
+    certified_delta,
+    certified_mu,
+    gaussian_floor,
+    gaussian_profile,
+    laplace_profile,
+)
+from curvedp.privacy.circle import circle_gaussian_delta_printed
+from curvedp.privacy.estimates import loss_sampler
+
+
+def best(f: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:
+    """(value, seconds of CPU)."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        value = f()
+        times.append(time.process_time() - start)
+    return value, min(times)
+
+
+def speed() -> None:
+    """μ(σ, Δ) against Algorithm 2 at the paper's settings: n = 1000, n_ε = 1000, m = 100."""
+    print("| space | σ | Δ | μ | ms | certified δ(½), s | Alg. 2 | its error | its s | exact is faster by |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    cases = [
+        (1, 2, 1.0, 1.0),
+        (-1, 2, 1.0, 1.0),
+        (-1, 3, 1.0, 1.0),
+        (1, 10, 0.5, 0.5),
+        (1, 100, 0.1, 0.1),
+        (-1, 100, 0.1, 0.1),
+    ]
+    cases += [(1, 10_000, 0.01, 0.01), (-1, 10_000, 0.01, 0.01)]
+    for k, d, s, D in cases:
+        mu, ms = best(lambda k=k, d=d, s=s, D=D: gaussian_profile(k, d, s, D).mu)
+        seconds = math.nan
+        if d <= 100:
+            _, seconds = best(lambda k=k, d=d, s=s, D=D: certified_delta("gaussian", k, d, s, D, 0.5), 1)
+        sampler, rng = loss_sampler(k, d, s, D), np.random.default_rng(0)
+        eps_max = max(10.0, 5 * D / s + D * D / (2 * s * s)) if k < 0 else math.pi * D / (2 * s * s)
+        estimate, slow = best(lambda s=s, e=eps_max, f=sampler, r=rng: algorithm2_estimate(f, s, e, r), 2)
+        error = abs(estimate.mu / mu - 1)
+        name = f"{'S' if k > 0 else 'H'}^{d}"
+        print(
+            f"| {name} | {s:g} | {D:g} | {mu:.8f} | {1e3 * ms:.1f} | {seconds:.2f} | {estimate.mu:.6f} | {error:.1e} |"
+            f" {slow:.2f} | {slow / ms:.0f}× |"
+        )
+
+
+def calibration() -> None:
+    """Time to calibrate."""
+    print("\n| target | space | Δ | σ | ms |\n|---|---|---|---|---|")
+    for target in (GDP(0.5), ApproxDP(1.0, 1e-6)):
+        for k, d, D in ((1, 2, 0.3), (-1, 3, 0.1), (1, 100, 0.3), (1, 10_000, 0.5)):
+            scale, seconds = best(lambda k=k, d=d, D=D, t=target: calibrate("gaussian", k, d, D, t), 2)
+            print(f"| {target} | {'S' if k > 0 else 'H'}^{d} | {D} | {scale:.8f} | {1e3 * seconds:.0f} |")
+
+
+def printed_and_true() -> None:
+    """E1, E2, E4 and the floor."""
+    print("\n| what | printed | true |\n|---|---|---|")
+    true = gaussian_profile(1, 1, 2.0, 1.0)
+    print(f"| E1: δ(0.3) on S¹, σ=2, Δ=1 | {circle_gaussian_delta_printed(2, 1, 0.3):.7f} | {true.delta(0.3):.7f} |")
+    print(f"| E2: μ on S¹, σ=2, Δ=1, by Algorithm 1 | {algorithm1_estimate(2.0, 1.0):.9f} | {true.mu:.9f} |")
+    coarse = algorithm1_estimate(2.0, 1.0, 20)
+    print(f"| E2: the same with n_ε = 20 | {coarse:.9f} | {true.mu:.9f} |")
+    h3 = gaussian_profile(-1, 3, 1.0, 1.0)
+    print(f"| E4: μ on H³, σ=Δ=1: the tail limit Δ/σ | 1 | {h3.mu:.5f} |")
+    print(f"| floor of H¹⁰ at Δ=1 | 0 (none mentioned) | {gaussian_floor(-1, 10, 1.0):.5f} |")
+    for case in (("gaussian", 1, 2, 1.0, 1.0), ("gaussian", -1, 3, 1.0, 1.0)):
+        (low, high), seconds = best(lambda c=case: certified_mu(*c), 1)
+        print(f"| certified μ, {case} ({seconds:.1f} s) | | [{low:.9f}, {high:.9f}] |")
+
+
+def random_case(rng: np.random.Generator) -> tuple[str, float, int, float, float, float]:
+    """(kind, κ, d, scale, Δ, ε), ranging over what a profile meets."""
+    kind = str(rng.choice(["gaussian", "laplace"]))
+    curvature = float(rng.choice([-1, 0, 1]) * rng.choice([1.0, 1.0, 0.25, 4.0]))
+    d = int(rng.choice([2, 3, 4, 5, 8, 17, 40, 100]))
+    root = math.sqrt(abs(curvature)) or 1.0
+    scale = 10 ** rng.uniform(-1.3, 0.5) / root
+    if kind == "laplace":
+        scale /= math.sqrt(d)
+        scale = min(scale, 0.95 / (root * (d - 1))) if curvature < 0 else scale
+    elif curvature < 0:
+        scale = min(scale, 6 / (root * math.sqrt(d)))
+    D = scale * 10 ** rng.uniform(-2, 0.7)
+    D = min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root) if curvature > 0 else min(D, 4 / root)
+    profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, d, scale, D)
+    unit = D / scale if profile.kind == "gaussian" and curvature == 0 else profile.tails.loss_scale
+    eps = float(rng.choice([0.0, rng.uniform(0, 1) * unit, rng.uniform(1, 8) * unit]))
+    if eps >= profile.pure_epsilon:
+        eps = profile.pure_epsilon * rng.uniform(0, 0.99)
+    return kind, curvature, d, float(scale), float(D), eps
+
+
+def brute(count: int) -> None:
+    """Agreement with two-dimensional quadrature."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    from profile_oracle import brute_delta
+
+    rng, errors = np.random.default_rng(2026), []
+    for _ in range(count):
+        case = random_case(rng)
+        kind, *numbers, eps = case
+        ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+        errors.append((abs(ours / brute_delta(*case) - 1), case))
+    errors.sort(key=lambda e: -e[0])
+    print(f"\nbrute force: {count} cases, median {errors[count // 2][0]:.1e}, worst five:")
+    for error, case in errors[:5]:
+        print(f"  {error:.1e} {case}")
+
+
+def certified(count: int) -> None:
+    """Never below the truth, always inside the enclosure."""
+    rng, below, outside, failed, width = np.random.default_rng(4), 0, 0, 0, 0.0
+    start = time.process_time()
+    for i in range(count):
+        case = random_case(rng)
+        kind, *numbers, eps = case
+        ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+        try:
+            low, high = certified_delta(*case)
+        except ArithmeticError as error:
+            failed += 1
+            print("  not enclosed:", case, error)
+            continue
+        truth = min((low / (1 - 3e-9) + high / (1 + 3e-9)) / 2, 1.0)  # the centre of the ball, without the widening
+        if ours < truth * (1 - 1e-13):
+            below += 1
+            print("  below:", case, ours, truth)
+        if not low <= ours <= high:
+            outside += 1
+            print("  outside:", case, ours, low, high)
+        width = max(width, (high - low) / high if high else 0.0)
+        if (i + 1) % 250 == 0:
+            seconds = time.process_time() - start
+            print(f"  {i + 1}: {below} below, {outside} outside, {failed} failed, {seconds:.0f} s", flush=True)
+    print(f"\ncertified: {count} cases, {below} below, {outside} outside, {failed} not enclosed; widest {width:.1e}")
+
+
+def main() -> None:
+    """The tables, or the studies asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brute", type=int, default=0)
+    parser.add_argument("--certified", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.brute:
+        brute(arguments.brute)
+    if arguments.certified:
+        certified(arguments.certified)
+    if not (arguments.brute or arguments.certified):
+        speed()
+        calibration()
+        printed_and_true()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Exact profiles against independent oracles: brute-force quadrature, closed forms, duality between their own numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from curvedp.errors import ParameterError
+from curvedp.privacy import GDP, gaussian_profile, guarantee_from_dict, laplace_profile
+from profile_oracle import brute_delta, loss
+
+
+def random_case(rng):
+    kind = str(rng.choice(["gaussian", "laplace"]))
+    curvature = float(rng.choice([-1, 0, 1]) * rng.choice([1.0, 1.0, 0.25, 4.0]))
+    d = int(rng.choice([2, 3, 4, 5, 8, 17, 40, 100]))
+    root = math.sqrt(abs(curvature)) or 1.0
+    scale = 10 ** rng.uniform(-1.3, 0.5) / root
+    if kind == "laplace":
+        scale /= math.sqrt(d)
+        scale = min(scale, 0.95 / (root * (d - 1))) if curvature < 0 else scale
+    elif curvature < 0:
+        scale = min(scale, 6 / (root * math.sqrt(d)))
+    D = scale * 10 ** rng.uniform(-2, 0.7)
+    D = min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root) if curvature > 0 else min(D, 4 / root)
+    unit = D / scale if kind == "gaussian" else D / (scale * math.sqrt(d))
+    eps = float(rng.choice([0.0, rng.uniform(0, 1) * unit, rng.uniform(1, 8) * unit]))
+    cap = profile_of(kind, curvature, d, scale, D).pure_epsilon
+    return kind, curvature, d, float(scale), float(D), eps if eps < cap else cap * rng.uniform(0, 0.99)
+
+
+def profile_of(kind, *numbers):
+    return (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_delta_agrees_with_brute_force(seed):
+    """The study of 500 cases is `python -m benchmarks.accounting --brute 500`."""
+    case = random_case(np.random.default_rng(seed))
+    ours = profile_of(*case[:-1]).delta(case[-1])
+    # the brute force meets square-root singularities in dimension 2
+    assert ours == pytest.approx(brute_delta(*case), rel=5e-8 if case[2] == 2 else 4e-9)
+
+
+def test_a_profile_that_is_wrong_by_a_percent_in_scale_is_noticed():
+    truth = brute_delta("gaussian", -1.0, 3, 1.0, 1.0, 0.7)
+    assert abs(gaussian_profile(-1, 3, 1.01, 1.0).delta(0.7) / truth - 1) > 1e-3
+
+
+def test_values_checked_independently():
+    assert gaussian_profile(1, 2, 1.0, 1.0).mu == pytest.approx(0.82248, abs=5e-6)
+    assert gaussian_profile(-1, 3, 1.0, 1.0).mu == pytest.approx(1.36656, abs=5e-6)
+    assert gaussian_profile(1, 1, 2.0, 1.0).delta(0.3) == pytest.approx(0.0422557, abs=5e-8)
+    assert gaussian_profile(-1, 10, 2.0, 1.0).mu == pytest.approx(2.86205, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(1, 2, 1.0, 1.0), (-1, 3, 1.0, 1.0), (-1, 5, 0.1, 1.0), (1, 40, 0.3, 2.0), (-1, 10, 0.1, 1e-9), (1, 1, 1.0, 2.0)],
+)
+def test_mu_is_the_supremum_over_every_eps(case):
+    """E4: the tail limit alone does not decide. δ <= δ_μ down to δ = 1e-300, and a smaller μ fails somewhere."""
+    profile = gaussian_profile(*case)
+    eps = np.concatenate([[0.0], np.geomspace(1e-6, 60.0, 4000)]) * profile.rao
+    delta = profile.delta(eps)
+    assert np.all(delta <= GDP(profile.mu).delta(eps) * (1 + 1e-13) + 1e-300)
+    top = GDP(profile.mu * (1 - 2e-4)).delta(eps)
+    assert np.any(delta / (1 + 2e-9) > top)
+
+
+def test_mu_at_eps_zero_is_total_variation():
+    """E2: the grid of the printed algorithms leaves ε = 0 out, which is where the supremum is on S²."""
+    profile = gaussian_profile(1, 2, 1.0, 1.0)
+    at_zero = 2 * norm.ppf((1 + profile.delta(0.0)) / 2)
+    assert profile.mu == pytest.approx(at_zero, rel=1e-8)
+
+
+def test_text_after_theorem_3_2_has_a_typing_error():
+    """E3: with both signs positive the formula is not δ of the Gaussian."""
+    mu, eps = 1.0, 0.5
+    true = gaussian_profile(0, 3, 1.0, 1.0).delta(eps)
+    printed = ndtr(-eps / mu + mu / 2) * (1 - math.exp(eps))
+    assert true == pytest.approx(ndtr(-eps / mu + mu / 2) - math.exp(eps) * ndtr(-eps / mu - mu / 2), rel=1e-12)
+    assert printed < 0 < true
+
+
+@pytest.mark.parametrize(
+    "case", [("gaussian", 1, 2, 1.0, 1.0), ("gaussian", -1, 3, 0.5, 1.0), ("laplace", 1, 3, 0.4, 0.5)]
+)
+def test_tradeoff_is_the_dual_of_delta(case):
+    """f(α) = sup_ε max(1 − δ − e^ε α, e^{−ε}(1 − δ − α)) (Dong, Roth and Su 2022, Prop. 2.12), convex, its own inverse."""
+    profile = profile_of(*case)
+    alpha = np.array([0.0, 1e-6, 1e-3, 0.05, 0.2, 0.31, 0.5, 0.9, 1.0])
+    eps = np.linspace(0.0, min(profile.pure_epsilon, 20.0), 4001)
+    delta = profile.delta(eps)
+    lines = np.max(
+        np.maximum(1 - delta - np.exp(eps) * alpha[:, None], np.exp(-eps) * (1 - delta - alpha[:, None])), axis=1
+    )
+    f = profile.tradeoff(alpha)
+    assert np.all(f >= np.maximum(lines, 0.0) - 1e-8)  # the lines are lower bounds, and f is the best of them
+    assert f == pytest.approx(np.maximum(lines, 0.0), abs=1e-5)
+    assert profile.tradeoff(f[1:-1]) == pytest.approx(alpha[1:-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, 7.0])
+@pytest.mark.parametrize("k", [-1, 1])
+def test_renyi_by_direct_integration(order, k):
+    s, D, d = 0.7, 0.9, 3
+    sn = np.sinh if k < 0 else np.sin
+    top = math.pi if k > 0 else 14.0
+    r, w = np.polynomial.legendre.leggauss(800)
+    r, w = top * (r + 1) / 2, w * top / 2
+    c, v = np.polynomial.legendre.leggauss(800)  # d = 3: cos φ is uniform
+    L = loss("gaussian", k, s, r[:, None], np.arccos(c)[None, :], D)
+    p = (w * np.exp(-(r**2) / (2 * s * s)) * sn(r) ** 2)[:, None] * v[None, :]
+    p /= p.sum()
+    truth = np.sum(p * L) if order == 1 else math.log(np.sum(p * np.exp((order - 1) * L))) / (order - 1)
+    profile = gaussian_profile(k, d, s, D)
+    assert profile.renyi(order) == pytest.approx(truth, rel=2e-8)
+    angle = 2 * math.acos(float(np.sum(p * np.exp(-L / 2))))
+    assert profile.hellinger_angle == pytest.approx(angle, rel=1e-7)
+    assert profile.hellinger_angle <= profile.rao
+
+
+def test_rao_is_the_slope_of_the_hellinger_angle():
+    for profile, near in (
+        (gaussian_profile(-1, 4, 0.6, 0.5), gaussian_profile(-1, 4, 0.6, 1e-3)),
+        (laplace_profile(1, 3, 0.6, 0.5), laplace_profile(1, 3, 0.6, 1e-3)),
+    ):
+        assert near.hellinger_angle / 1e-3 == pytest.approx(profile.rao / 0.5, rel=2e-3)
+
+
+def test_zcdp_bounds_every_order():
+    profile = gaussian_profile(-1, 4, 0.8, 1.0)
+    orders = 1 + np.geomspace(1e-3, 1e3, 40)
+    assert np.all(profile.renyi(orders) <= profile.rho * orders * (1 + 1e-12))
+    assert profile.rho == pytest.approx(profile.renyi(1.0), rel=1e-6)
+
+
+def test_laplace_on_the_line_in_closed_form():
+    """δ(ε) = 1 − e^{(ε−Δ/s)/2}; Rényi as in Mironov 2017, Table II."""
+    profile = laplace_profile(0, 1, 1.0, 1.0)
+    eps = np.array([0.0, 0.3, 0.99, 1.0, 5.0])
+    assert profile.delta(eps) == pytest.approx(np.maximum(-np.expm1((eps - 1) / 2), 0.0), rel=1e-8)
+    a = 3.0
+    truth = math.log(a / (2 * a - 1) * math.exp(a - 1) + (a - 1) / (2 * a - 1) * math.exp(-a)) / (a - 1)
+    assert profile.renyi(a) == pytest.approx(truth, rel=1e-8)
+    assert profile.renyi(math.inf) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_flat_laplace_in_three_dimensions():
+    """An axial integral of a different shape: the density of the projection, δ at ε = 0 by total variation."""
+    D = 0.8
+    # TV = P₁(y·e < D/2) − P₂(…) = 2·P₁(0 < y·e < D/2); in ℝ³ the projection of e^{−r}/8π has density (1+|x|)e^{−|x|}/4
+    truth = 2 * quad(lambda x: (1 + x) * math.exp(-x) / 4, 0, D / 2)[0]
+    assert laplace_profile(0, 3, 1.0, D).delta(0.0) == pytest.approx(truth, rel=3e-9)
+
+
+def test_epsilon_is_on_the_private_side():
+    profile = gaussian_profile(-1, 3, 1.0, 1.0)
+    for delta in (0.3, 1e-3, 1e-12, 1e-30):
+        eps = profile.epsilon(delta)
+        assert profile.delta(eps) <= delta < profile.delta(eps * (1 - 1e-9))
+
+
+def test_round_trip_through_a_dictionary():
+    profile = laplace_profile(1.0, 3, 0.2, 0.1)
+    assert guarantee_from_dict(profile.to_dict()) == profile
+
+
+def test_bad_questions_are_refused():
+    profile = gaussian_profile(1, 2, 1.0, 1.0)
+    for bad in (-1.0, math.nan):
+        with pytest.raises(ParameterError):
+            profile.delta(bad)
+    for bad in (0.0, 1.0, math.nan):
+        with pytest.raises(ParameterError):
+            profile.epsilon(bad)
+    for bad in (0.5, math.nan):
+        with pytest.raises(ParameterError):
+            profile.renyi(bad)
