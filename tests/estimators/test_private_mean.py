@@ -73,15 +73,13 @@ def test_the_private_mean_is_near_the_mean_on_every_space(manifold, radius):
 @pytest.mark.parametrize(
     ("manifold", "guarantee"),
     [
-        (Sphere(2), GDP(1.0)),
-        (Sphere(2), PureDP(1.0)),
-        (Lorentz(2), ApproxDP(1.0, 1e-6)),
         (SPDAffineInvariant(3), GDP(0.5)),
         (SPDAffineInvariant(3), PureDP(1.0)),
+        (KendallShapes(4), ApproxDP(1.0, 1e-6)),
     ],
 )
 def test_certificates_of_means_verify(manifold, guarantee):
-    estimator = PrivateFrechetMean(manifold, radius=0.5, guarantee=guarantee).fit(cloud(manifold, 0.5, 50))
+    estimator = PrivateFrechetMean(manifold, radius=0.3, guarantee=guarantee).fit(cloud(manifold, 0.3, 50))
     checks = verify_certificate(estimator.certificate_)
     assert all(check.holds for check in checks), checks
 

@@ -32,7 +32,7 @@ from curvedp.mechanisms import (
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 
-CURVED = [Sphere(1), Sphere(2), Sphere(20), Lorentz(2), PoincareBall(3), Euclidean(4), SPDLogEuclidean(2)]
+CURVED = [Sphere(2), Sphere(20), Lorentz(2), Euclidean(4)]
 EVERYWHERE = [
     *(
         (manifold, None)
@@ -141,20 +141,26 @@ def test_a_sensitivity_beyond_the_diameter_is_refused():
 @pytest.mark.parametrize(
     "mechanism",
     [
-        GaussianMechanism.calibrated(Sphere(2), 0.05, GDP(0.5)),
-        GaussianMechanism.calibrated(Lorentz(2), 0.05, GDP(1.0)),
+        # Certifying a curved profile takes seconds a point, so one of each sign; the flat ones are closed forms.
+        GaussianMechanism(Sphere(2), 0.1, 0.4),
+        LaplaceMechanism(Lorentz(2), 0.05, 0.2),
         GaussianMechanism.calibrated(Euclidean(3), 0.05, ApproxDP(1.0, 1e-6)),
-        LaplaceMechanism.calibrated(Sphere(2), 0.05, PureDP(1.0)),
-        LogGaussianMechanism.calibrated(SPDAffineInvariant(3), 0.05, GDP(1.0)),
         LogLaplaceMechanism.calibrated(Rotations(3), 0.05, PureDP(1.0), radius=0.4),
     ],
     ids=lambda m: f"{m.name}-{m.manifold}",
 )
-def test_certificates_verify_and_forgeries_do_not(mechanism):
+def test_certificates_verify(mechanism):
     certificate = mechanism.release(mechanism.manifold.origin).certificate
     again = Certificate.from_json(certificate.to_json())
     assert again == certificate
-    assert all(check.holds for check in verify_certificate(again))
+    checks = verify_certificate(again)
+    assert all(check.holds for check in checks), checks
+
+
+def test_forged_certificates_do_not_verify():
+    mechanism = LogGaussianMechanism.calibrated(SPDAffineInvariant(3), 0.05, GDP(1.0))
+    certificate = mechanism.release(mechanism.manifold.origin).certificate
+    assert all(check.holds for check in verify_certificate(certificate))
 
     def forged(**change):
         return Certificate.from_json(json.dumps({**certificate.to_dict(), **change}))
@@ -162,22 +168,24 @@ def test_certificates_verify_and_forgeries_do_not(mechanism):
     claims = certificate.to_dict()["claims"]
     lies = [
         forged(claims={**claims, "gdp": claims["gdp"] * 0.99}),
+        forged(claims={**claims, "zcdp": claims["zcdp"] * 0.99}),
+        forged(claims={**claims, "rao": claims["rao"] * 0.99}),
+        forged(claims={**claims, "pure": 5.0}),
         forged(claims={**claims, "curve": [[eps, delta * 0.99] for eps, delta in claims["curve"]]}),
-        forged(
-            sensitivity=certificate.sensitivity * 1.01, parameters=dict(certificate.parameters, chart_sensitivity=None)
-        )
-        if "base" in certificate.parameters
-        else forged(sensitivity=certificate.sensitivity * 1.01),
+        forged(parameters={**certificate.parameters, "scale": mechanism.scale * 0.99}),
+        forged(parameters={**certificate.parameters, "chart_sensitivity": mechanism.chart_sensitivity * 1.01}),
         forged(numerics={**certificate.numerics, "tau": 1e-9}),
+        forged(numerics={**certificate.numerics, "grid": 52}),
         forged(entropy={"source": "seeded", "cryptographic": False}),
         forged(guarantee={"type": "GDP", "mu": 1e-3, "adjacency": "replace-one"}),
+        forged(statistic={"name": "Fréchet mean", "n": 20, "radius": 1.0, "bound": "tight", "center": [[0.0]]}),
+        forged(statistic={"name": "something else"}),
     ]
     for lie in lies:
         assert not all(check.holds for check in verify_certificate(lie)), lie
-    with pytest.raises(VerificationFailed):
-        verify_certificate(forged(mechanism="magic"))
-    with pytest.raises(VerificationFailed):
-        verify_certificate(forged(manifold="sphere:0"))
+    for nonsense in ({"mechanism": "magic"}, {"manifold": "sphere:0"}, {"parameters": {"scale": -1.0}}):
+        with pytest.raises(VerificationFailed):
+            verify_certificate(forged(**nonsense))
 
 
 def test_a_simulated_source_is_recorded():
