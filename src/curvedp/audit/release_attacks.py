@@ -53,7 +53,7 @@ def norm_residual(points: Any, signature: Any) -> np.ndarray:
     x, weight = np.asarray(points, dtype=np.float64), np.asarray(signature, dtype=np.float64)
     ideal = 1.0 if np.all(weight > 0) else -1.0
     off = ((x * x * weight).sum(axis=-1) - ideal) * 2.0**53
-    return np.clip(np.rint(off), -64, 64).astype(np.int64)
+    return np.asarray(np.clip(np.rint(off), -64, 64), dtype=np.int64)
 
 
 def symmetry_residual(matrices: Any) -> np.ndarray:
