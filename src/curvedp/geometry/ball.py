@@ -12,6 +12,8 @@ from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
 
+_BLOCK = 1 << 14  # records in a block: its temporaries stay in the cache
+
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """Records whose `residual` is above this are no points of the manifold. Below it they are taken as points written with
 few digits (float32, text files) and projected. A public constant: it is part of the map, not of the data."""
@@ -39,44 +41,72 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        return _project(xp, M, center, radius, X)
+        return _blocks(M, center, radius, X) if xp is np else _project(xp, M, center, radius, X)
+
+
+def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
+    """`_project` block by block, so that memory stays flat, and moving only the records that are outside."""
+    records = X.reshape(-1, *M.point_shape)
+    out = np.empty_like(records)
+    for start in range(0, len(records), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        points, usable = _onto(np, M, center, records[part])
+        far = np.flatnonzero(~(M.dist(center, points) <= radius) & usable)
+        if len(far):
+            points[far] = _move(np, M, center, radius, points[far])
+        points[~usable] = center
+        out[part] = points
+    return out.reshape(X.shape)
 
 
 def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
-    axes = tuple(range(-len(M.point_shape), 0))
+    points, usable = _onto(xp, M, center, X)
+    near = M.dist(center, points) <= radius
+    moved = points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points))
+    return _where(xp, M, usable, moved, center)
 
-    def where(mask: Array, yes: Array, no: Array) -> Array:
-        return xp.where(xp.reshape(mask, mask.shape + (1,) * len(axes)), yes, no)
 
-    def finite(x: Array) -> Array:
-        return xp.all(xp.isfinite(x), axis=axes)
+def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
+    """(X projected onto the manifold, which records were points of it). The others are the center.
 
-    # Bad records are replaced before any kernel sees them; comparisons are written so that NaN fails them.
-    usable = finite(X)
-    X = where(usable, X, center)
+    Bad records are replaced before any kernel sees them; comparisons are written so that NaN fails them.
+    """
+    usable = _finite(xp, M, X)
+    X = _where(xp, M, usable, X, center)
     usable = usable & (M.residual(X) <= OFF_MANIFOLD_TOLERANCE)
-    X = M.project(where(usable, X, center))
-    distance = M.dist(center, X)
-    near = distance <= radius
-    velocity = M.log(center, X)
-    movable = (distance < float("inf")) & finite(velocity)
-    velocity = where(movable & ~near, velocity, xp.zeros_like(velocity))
-    # Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that
-    # grows from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in
-    # hyperbolic space), the record becomes the center.
-    share = radius / xp.where(movable & ~near, distance, xp.ones_like(distance) * radius)
-    moved, settled = where(near, X, center), near | ~movable
+    return M.project(_where(xp, M, usable, X, center)), usable
+
+
+def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
+    """Each point moved along its geodesic to the center until it is within the radius.
+
+    Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that grows
+    from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in hyperbolic
+    space), the record becomes the center.
+    """
+    distance, velocity = M.dist(center, X), M.log(center, X)
+    movable = (distance < float("inf")) & _finite(xp, M, velocity)
+    velocity = _where(xp, M, movable, velocity, xp.zeros_like(velocity))
+    share = xp.where(movable & (distance > radius), radius / distance, xp.ones_like(distance))
+    moved, settled = _where(xp, M, movable, X, center), ~movable
     for margin in (float(xp.finfo(X.dtype).eps) * 64**k for k in range(7)):
-        image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(axes)) * velocity)
+        image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * velocity)
         reach = M.dist(center, image)
-        good = (reach <= radius) & finite(image) & ~settled
-        moved = where(good, image, moved)
+        good = (reach <= radius) & _finite(xp, M, image) & ~settled
+        moved = _where(xp, M, good, image, moved)
         settled = settled | good
         if bool(xp.all(settled)):
-            break
-        over = xp.where(reach > radius, radius / reach, xp.ones_like(reach))
-        share = share * over * (1 - margin)
-    return where(usable, moved, center)
+            return moved
+        share = share * xp.where(reach > radius, radius / reach, xp.ones_like(reach)) * (1 - margin)
+    return _where(xp, M, settled, moved, center)
+
+
+def _where(xp: Any, M: Manifold, mask: Array, yes: Array, no: Array) -> Array:
+    return xp.where(xp.reshape(mask, mask.shape + (1,) * len(M.point_shape)), yes, no)
+
+
+def _finite(xp: Any, M: Manifold, X: Array) -> Array:
+    return xp.all(xp.isfinite(X), axis=tuple(range(-len(M.point_shape), 0)))
 
 
 def _floating(xp: Any, name: str, x: Array, M: Manifold) -> Array:
