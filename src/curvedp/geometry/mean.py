@@ -96,7 +96,7 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         parts = [_mean(factor, part, w) for factor, part in zip(M.factors, M.split(X), strict=True)]
         return np.asarray(M.join(parts))
     if isinstance(M, SPDAffineInvariant):
-        return affine_invariant_mean(X, w)
+        return np.asarray(affine_invariant_mean(X, w))
     return _minimise(M, X, w)
 
 

@@ -182,9 +182,8 @@ class Sweep:
         self.packed = np.ascontiguousarray(pack(X).T) if self.small else None
         rows = max(1, (4 * _CHUNK_BYTES if self.small else _CHUNK_BYTES) // (8 * m * m))
         self.parts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-        self.spectra = (
-            np.empty((n, 2)) if not self.small else None
-        )  # least and largest log-eigenvalue at the last exact pass
+        # least and largest log-eigenvalue at the last exact pass
+        self.spectra: Matrix = None if self.small else np.empty((n, 2))
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.threads = min(cores, len(self.parts))
 
@@ -196,7 +195,8 @@ class Sweep:
             congruence = pack(inverse @ unpack(np.eye(len(packed)), m) @ inverse.T).T
             total = self._total(lambda part: _pass_small(congruence @ packed[:, part], self.weights[part]))
         else:
-            total = self._total(lambda part: _pass(inverse, self.X[part], self.weights[part], self.spectra[part]))
+            spectra = self.spectra
+            total = self._total(lambda part: _pass(inverse, self.X[part], self.weights[part], spectra[part]))
         if not np.isnan(total.cost):
             return total
         if self.spectra is not None:

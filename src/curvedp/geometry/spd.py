@@ -56,9 +56,18 @@ class SPDAffineInvariant(SPD):
             return sandwich(L, log1p_sym(whiten(L, q - p)))
 
         def accurate(p: Array, q: Array) -> Array:
+            xp = namespace(p, q)
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
-            return sym((frame * logs[..., None, :]) @ frame.mT)
+            far = (frame * logs[..., None, :]) @ frame.mT
+            # near q = p the answer is q − p, which is exact, and a second-order rest: ℓ − expm1(ℓ) at ℓ = log λ
+            small = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
+            ell = xp.where(small, logs, xp.zeros_like(logs))
+            rest = xp.zeros_like(ell)
+            for k in range(13, 1, -1):
+                rest = (rest + 1) * ell / k
+            near = (q - p) - (frame * (rest * ell)[..., None, :]) @ frame.mT
+            return sym(xp.where(small[..., None], near, far))
 
         return differentiate_as(smooth, accurate, p, q)
 

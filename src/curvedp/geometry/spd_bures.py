@@ -11,6 +11,7 @@ from .base import Array
 from .small_eigh import eigh
 from .spd_common import SPD, pack, unpack
 from .spectral import differentiate_as, sandwich, sqrt_sym, sym
+from .stable import safe_sqrt
 from .triangular import cholesky, upper_solve
 
 __all__ = ["SPDBuresWasserstein"]
@@ -65,7 +66,7 @@ class SPDBuresWasserstein(SPD):
         G = cholesky(p)
         B = upper_solve(G, _root_difference(G, p, q))
         square = xp.sum(B * B, axis=(-2, -1))
-        return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, xp.ones_like(square))), xp.zeros_like(square))
+        return safe_sqrt(xp, square)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -117,7 +118,8 @@ def _root_difference(G: Array, p: Array, q: Array) -> Array:
     def accurate(G: Array, p: Array, q: Array) -> Array:
         a, U = eigh(G.mT @ G)
         b, V = eigh(sym(sandwich(G.mT, q)))
-        root = namespace(b).sqrt(b)
+        xp = namespace(b)
+        root = xp.sqrt(xp.where(b >= 0, b, xp.nan))
         return sym(sandwich(U, (U.mT @ sandwich(G.mT, q - p) @ V) / (a[..., :, None] + root[..., None, :]), V))
 
     return differentiate_as(smooth, accurate, G, p, q)

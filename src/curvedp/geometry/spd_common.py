@@ -99,6 +99,6 @@ class SPD(Manifold):
         xp = namespace(p)
         w, _ = eigh(sym(p))
         least = w[..., 0]
-        tiny = float(xp.finfo(p.dtype).smallest_normal)
+        tiny = float(xp.finfo(least.dtype).smallest_normal)
         lack = xp.where(least > 0, xp.zeros_like(least), tiny - least)
         return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + lack

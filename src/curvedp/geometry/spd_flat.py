@@ -10,6 +10,7 @@ from .base import Array
 from .small_eigh import eigh
 from .spd_common import SPD, pack, unpack
 from .spectral import differentiate_as, divided_exp, divided_log, exp_sym, log_sym, sandwich, sym
+from .stable import safe_sqrt
 from .triangular import cholesky, cholesky_minus_identity, whiten
 
 __all__ = ["SPDLogCholesky", "SPDLogEuclidean"]
@@ -47,7 +48,7 @@ class SPDLogEuclidean(SPD):
         xp = namespace(p, q)
         D = differentiate_as(lambda p, q: log_sym(q) - log_sym(p), _log_difference, p, q)
         square = xp.sum(D * D, axis=(-2, -1))
-        return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, xp.ones_like(square))), xp.zeros_like(square))
+        return safe_sqrt(xp, square)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -118,7 +119,7 @@ def _le_exp(p: Array, v: Array) -> Array:
     xp = namespace(p, v)
     step = _dlog(p, v)
     a, U = eigh(p)
-    a = xp.log(a)
+    a = xp.log(xp.where(a > 0, a, xp.nan))
     b, V = eigh((U * a[..., None, :]) @ U.mT + step)
     near = p + sandwich(U, divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
     far = (V * xp.exp(b)[..., None, :]) @ V.mT
@@ -158,7 +159,7 @@ class SPDLogCholesky(SPD):
         xp = namespace(p, q)
         D = _flat_difference(cholesky(p), p, q)
         square = xp.sum(D * D, axis=(-2, -1))
-        return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, xp.ones_like(square))), xp.zeros_like(square))
+        return safe_sqrt(xp, square)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)

@@ -72,8 +72,8 @@ def _cholesky(xp: Any, A: Array) -> Pair:
     rest: Pair = (A, xp.zeros_like(A))
     highs, lows = [], []
     for j in range(m):
-        pivot = _sqrt(xp, (rest[0][..., j, j], rest[1][..., j, j]))
-        column = _div(xp, (rest[0][..., :, j], rest[1][..., :, j]), (pivot[0][..., None], pivot[1][..., None]))
+        pivot = _sqrt(xp, (rest[0][..., j, j : j + 1], rest[1][..., j, j : j + 1]))
+        column = _div(xp, (rest[0][..., :, j], rest[1][..., :, j]), pivot)
         zero = xp.zeros_like(column[0])
         column = xp.where(index >= j, column[0], zero), xp.where(index >= j, column[1], zero)
         highs.append(column[0])
@@ -122,9 +122,9 @@ def _pivoted_cholesky(xp: Any, A: Pair) -> Array:
         j = xp.argmax(xp.where((left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1)
         chosen = index == j[..., None]
         column = tuple(xp.sum(xp.where(chosen[..., None, :], part, xp.zeros_like(part)), axis=-1) for part in A)
-        pivot = tuple(xp.sum(xp.where(chosen, part, xp.zeros_like(part)), axis=-1) for part in column)
+        pivot = tuple(xp.sum(xp.where(chosen, part, xp.zeros_like(part)), axis=-1, keepdims=True) for part in column)
         root = _sqrt(xp, (pivot[0], pivot[1]))
-        high, low = _div(xp, (column[0], column[1]), (root[0][..., None], root[1][..., None]))
+        high, low = _div(xp, (column[0], column[1]), root)
         keep = left > 0
         high, low = xp.where(keep, high, xp.zeros_like(high)), xp.where(keep, low, xp.zeros_like(low))
         columns.append(high)

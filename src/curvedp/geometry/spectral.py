@@ -58,6 +58,7 @@ def divided_log(x: Array, y: Array) -> Array:
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     low = xp.where(x < y, x, y)
+    low = xp.where(low > 0, low, xp.nan)
     return _log1p_ratio(xp.abs(x - y) / low) / low
 
 

@@ -1,0 +1,205 @@
+"""Fréchet means: residuals on every space, the a-priori bound attacked, weights, shapes, extremes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+    frechet_mean,
+    mean_error_bound,
+    mean_spd,
+)
+from curvedp.geometry.mean_bound import contraction, mean_iterations
+
+RNG = np.random.default_rng(5)
+SPACES = [
+    Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(3), PoincareBall(2), SPDAffineInvariant(1), SPDAffineInvariant(2),
+    SPDAffineInvariant(3), SPDAffineInvariant(5), SPDLogEuclidean(3), SPDLogCholesky(3), SPDBuresWasserstein(3),
+    Grassmann(5, 2), Rotations(3), Rotations(4), KendallShapes(5), Product(Sphere(2), Lorentz(2), SPDAffineInvariant(2)),
+]  # fmt: skip
+
+
+def cloud(M, n, radius, center=None):
+    c = M.origin if center is None else center
+    z = RNG.normal(size=(n, M.dim))
+    z *= radius * RNG.uniform(size=(n, 1)) / np.linalg.norm(z, axis=-1, keepdims=True)
+    return M.exp(c, M.from_coordinates(c, z))
+
+
+def residual(M, X, x, w=None):
+    w = np.full(len(X), 1 / len(X)) if w is None else w / np.sum(w)
+    return float(M.norm(x, np.tensordot(w, M.log(x, X), axes=1)))
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+@pytest.mark.parametrize(("n", "radius"), [(1, 0.3), (2, 0.4), (40, 1e-7), (40, 0.6)])
+def test_residual(M, n, radius):
+    center = cloud(M, 1, 0.5)[0]
+    X = cloud(M, n, radius, center)
+    w = RNG.uniform(0.1, 1, size=n)
+    x = frechet_mean(M, X, w)
+    assert M.residual(x) < 1e-12
+    assert residual(M, X, x, w) <= 1e-9
+
+
+def test_residual_on_stiefel():
+    M = Stiefel(4, 2)
+    X = cloud(M, 6, 0.5)
+    assert residual(M, X, frechet_mean(M, X)) <= 1e-9
+
+
+@pytest.mark.parametrize("M", [Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), SPDAffineInvariant(4)], ids=repr)
+def test_far_apart_points(M):
+    # pairs opposite each other about the origin: the mean is the origin, each point at distance up to 12
+    z = RNG.normal(size=(20, M.dim))
+    z *= np.linspace(1, 12, 20)[:, None] / np.linalg.norm(z, axis=-1, keepdims=True)
+    X = M.exp(M.origin, M.from_coordinates(M.origin, np.concatenate([z, -z])))
+    x = frechet_mean(M, X)
+    assert residual(M, X, x) <= 1e-9
+    assert M.dist(M.origin, x) < 1e-8
+
+
+def test_known_means():
+    M = SPDAffineInvariant(3)
+    p, q = cloud(M, 2, 2.0)
+    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q])), M.exp(p, 0.5 * M.log(p, q)), rtol=1e-9)
+    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q]), [1, 3]), M.exp(p, 0.75 * M.log(p, q)), rtol=1e-9)
+    X = np.stack([np.diag(d) for d in RNG.uniform(0.1, 10, size=(7, 3))])
+    expected = np.diag(np.exp(np.mean(np.log(np.diagonal(X, axis1=1, axis2=2)), axis=0)))
+    np.testing.assert_allclose(frechet_mean(M, X), expected, atol=1e-12)
+    np.testing.assert_allclose(frechet_mean(SPDLogEuclidean(3), X), expected, atol=1e-12)
+    same = np.broadcast_to(p, (50, 3, 3))
+    np.testing.assert_allclose(frechet_mean(M, same), p, rtol=1e-13)
+
+
+@pytest.mark.parametrize("m", [2, 3, 6])
+def test_every_way_of_summing_logs_agrees(m):
+    M = SPDAffineInvariant(m)
+    X, x = cloud(M, 300, 2.0), cloud(M, 1, 0.3)[0]
+    w = RNG.uniform(size=300)
+    w /= w.sum()
+    L = np.linalg.cholesky(x)
+    sweep = mean_spd.Sweep(X, w)
+    true = M.to_coordinates(x, np.tensordot(w, M.log(x, X), axes=1))
+    exact = sweep.exact(L)
+    np.testing.assert_allclose(mean_spd.pack(exact.gradient), true, atol=1e-12)
+    assert exact.cost == pytest.approx(0.5 * w @ M.dist(x, X) ** 2, rel=1e-11)
+    near = np.linalg.cholesky(M.exp(x, M.from_coordinates(x, np.full(M.dim, 0.02))))
+    moved = float(M.dist(x, near @ near.T))
+    for error in (1e-4, 1e-9):
+        difference = np.linalg.norm(sweep.quick(near, moved, error).gradient - sweep.exact(near).gradient)
+        assert difference <= error + 1e-12
+        sweep.exact(L)
+
+
+@pytest.mark.parametrize("n", [1, 7, 100_000])
+def test_many_small_matrices_and_no_more_memory_than_promised(n):
+    M = SPDAffineInvariant(3)
+    X = cloud(M, n, 1.0)
+    assert residual(M, X, frechet_mean(M, X)) <= 1e-9
+
+
+def test_weights():
+    M = Sphere(2)
+    X = cloud(M, 5, 0.5)
+    np.testing.assert_allclose(frechet_mean(M, X, [1, 0, 0, 2, 0]), frechet_mean(M, X[[0, 3, 3]]), atol=1e-12)
+    bad = X.copy()
+    bad[1] = np.nan  # a point of weight 0 does not count, whatever it holds
+    np.testing.assert_allclose(frechet_mean(M, bad, [1, 0, 1, 1, 1]), frechet_mean(M, X[[0, 2, 3, 4]]), atol=1e-12)
+    for weights in (
+        [1, 1, 1, 1],
+        [1, 1, 1, 1, -1],
+        [0] * 5,
+        [1, 1, 1, 1, np.nan],
+        [1, 1, 1, 1, np.inf],
+        np.ones((5, 1)),
+    ):
+        with pytest.raises(ParameterError, match="weights"):
+            frechet_mean(M, X, np.asarray(weights))
+    for data in (X[0], X[:0], X[:, :2]):
+        with pytest.raises(ParameterError, match="shape"):
+            frechet_mean(M, data)
+
+
+def test_other_libraries_and_fewer_digits():
+    M = SPDAffineInvariant(3)
+    X = cloud(M, 9, 1.0)
+    single = X.astype(np.float32)
+    x = frechet_mean(M, single)
+    assert x.dtype == np.float64
+    assert residual(M, single.astype(np.float64), x) <= 1e-9
+    y = frechet_mean(M, jnp.asarray(X))
+    np.testing.assert_allclose(np.asarray(y), frechet_mean(M, X), rtol=1e-5)
+
+
+BALLS = [(Sphere(2), 0.3), (Sphere(2), 0.78), (Sphere(2), 1.1), (Lorentz(2), 0.5), (Lorentz(2), 3.0), (Rotations(3), 0.8),
+         (SPDAffineInvariant(2), 2.0), (SPDLogCholesky(2), 2.0), (KendallShapes(4), 0.35), (Grassmann(4, 2), 0.4),
+         (Product(Sphere(2), Lorentz(2)), 0.6)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("M", "radius"), BALLS, ids=repr)
+def test_a_priori_bound_holds_for_data_on_the_rim(M, radius):
+    # worst data sit on the boundary, in two clusters or all to one side
+    for n, weights in ((2, None), (3, [5, 1, 1]), (12, None)):
+        z = RNG.normal(size=(n, M.dim))
+        z *= radius / np.linalg.norm(z, axis=-1, keepdims=True)
+        X = M.exp(M.origin, M.from_coordinates(M.origin, z))
+        w = None if weights is None else np.asarray(weights, dtype=float)
+        x = frechet_mean(M, X, w, ball=(M.origin, radius))
+        assert M.dist(x, frechet_mean(M, X, w)) <= mean_error_bound(M, radius) + 1e-9
+        assert residual(M, X, x, w) <= 1e-9
+
+
+@pytest.mark.parametrize(("M", "radius"), [b for b in BALLS if not isinstance(b[0], Product)], ids=repr)
+def test_iterates_stay_in_the_ball_and_contract_as_proved(M, radius):
+    c = contraction(M, radius)
+    for _ in range(5):
+        z = RNG.normal(size=(4, M.dim))
+        z *= radius / np.linalg.norm(z, axis=-1, keepdims=True)
+        X = M.exp(M.origin, M.from_coordinates(M.origin, z))
+        goal = frechet_mean(M, X)
+        x = M.origin
+        for k in range(12):
+            assert M.dist(goal, x) <= c.factor**k * radius / np.sqrt(c.convexity) + 1e-8
+            if M.curvature_bounds[1] > 0:
+                assert M.dist(M.origin, x) <= radius + 1e-12
+            x = M.exp(x, c.step * np.mean(M.log(x, X), axis=0))
+
+
+def test_ball_takes_any_record_and_public_steps_only():
+    M = Sphere(2)
+    X = cloud(M, 6, 0.3)
+    X[0], X[1] = np.nan, [-1.0, 0, 0]
+    x = frechet_mean(M, X, ball=(M.origin, 0.4))
+    assert M.dist(M.origin, x) <= 0.4
+    assert mean_iterations(M, 0.4) == mean_iterations(Sphere(7), 0.4)
+    assert mean_iterations(Euclidean(3), 5.0) == 2
+    assert mean_error_bound(M, 0.4, 3) > mean_error_bound(M, 0.4, 6) > mean_error_bound(M, 0.4)
+
+
+def test_no_bound_is_claimed_where_none_is_proved():
+    with pytest.raises(ParameterError, match="a-priori"):
+        mean_error_bound(SPDBuresWasserstein(2), 0.1)
+    with pytest.raises(ParameterError, match="radius"):
+        mean_error_bound(Sphere(2), 1.3)
+    with pytest.raises(ParameterError, match="radius"):
+        mean_error_bound(Sphere(2), 2.0)
+    for radius in (0, -1, np.nan, np.inf):
+        with pytest.raises(ParameterError, match="radius"):
+            mean_error_bound(Sphere(2), radius)
+        with pytest.raises(ParameterError, match="radius"):
+            frechet_mean(Sphere(2), np.eye(3), ball=(Sphere(2).origin, radius))

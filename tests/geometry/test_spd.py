@@ -1,0 +1,252 @@
+"""The four geometries of SPD matrices against 50-digit arithmetic, their own identities, and automatic differentiation."""
+
+import array_api_strict
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+
+jax.config.update("jax_enable_x64", True)
+SPACES = [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein]
+RNG = np.random.default_rng(7)
+
+
+def points(m, n=5):
+    A = RNG.normal(size=(n, m, 2 * m))
+    return A @ A.mT / (2 * m)
+
+
+# ---- oracle: the textbook formulas in 60 digits --------------------------------------------------------------------------
+
+
+def exact(a):
+    return mp.matrix([[mp.mpf(float(x)) for x in row] for row in a])
+
+
+def rounded(A):
+    return np.array([[float(A[i, j]) for j in range(A.cols)] for i in range(A.rows)])
+
+
+def function(S, f):
+    w, U = mp.eigsy((S + S.T) / 2)
+    return U * mp.diag([f(x) for x in w]) * U.T
+
+
+def size(A):
+    return mp.sqrt(sum(x * x for x in A))
+
+
+def affine_log(p, q):
+    L = mp.cholesky(p)
+    inverse = L**-1
+    return L * function(inverse * q * inverse.T, mp.log) * L.T
+
+
+def affine_exp(p, v):
+    L = mp.cholesky(p)
+    inverse = L**-1
+    return L * function(inverse * v * inverse.T, mp.exp) * L.T
+
+
+def affine_norm(p, v):
+    inverse = mp.cholesky(p) ** -1
+    return size(inverse * v * inverse.T)
+
+
+def euclidean_dist(p, q):
+    return size(function(q, mp.log) - function(p, mp.log))
+
+
+def cholesky_dist(p, q):
+    L, K = mp.cholesky(p), mp.cholesky(q)
+    D = K - L
+    for i in range(p.rows):
+        D[i, i] = mp.log(K[i, i] / L[i, i])
+    return size(D)
+
+
+def bures_dist(p, q):
+    root = function(p, mp.sqrt)
+    cross = function(root * q * root, mp.sqrt)
+    return mp.sqrt(sum(p[i, i] + q[i, i] - 2 * cross[i, i] for i in range(p.rows)))
+
+
+def affine_dist(p, q):
+    return affine_norm(p, affine_log(p, q))
+
+
+ORACLE = dict(zip(SPACES, [affine_dist, euclidean_dist, cholesky_dist, bures_dist], strict=True))
+
+
+def conditioned(m, cond, kind):
+    lam = np.exp(np.linspace(-0.5, 0.5, m) * np.log(cond))
+    if kind == "diagonal":
+        return np.diag(RNG.permutation(lam))
+    if kind == "graded":
+        D = np.sqrt(RNG.permutation(lam))
+        return points(m, 1)[0] * (D[:, None] * D)
+    Q = np.linalg.qr(RNG.normal(size=(m, m)))[0]
+    A = (Q * lam) @ Q.T
+    return (A + A.T) / 2
+
+
+@pytest.mark.parametrize("kind", ["generic", "graded", "diagonal"])
+@pytest.mark.parametrize("cond", [10.0, 1e4, 1e9])
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_affine_invariant_keeps_its_digits_from_1e15_to_30(m, cond, kind):
+    M = SPDAffineInvariant(m)
+    with mp.workdps(60):
+        for distance in (1e-15, 1e-8, 1.0, 30.0):
+            p = conditioned(m, cond, kind)
+            S = RNG.normal(size=(m, m))
+            S = np.diag(np.diag(S)) if kind != "generic" or distance == 30.0 else S + S.T
+            if kind == "generic" and distance == 30.0:
+                S = np.eye(m) + 0.05 * S  # a rounded matrix of wider spread would not be positive definite
+            L = np.linalg.cholesky(p)
+            v = L @ S @ L.T
+            v = (v + v.T) / 2
+            P = exact(p)
+            v = v * (distance / float(affine_norm(P, exact(v))))
+            Q = affine_exp(P, exact(v))
+            assert size(exact(M.exp(p, v)) - Q) / size(Q) < 1e-13
+            q = rounded(Q)
+            if min(mp.eigsy(exact(q), eigvals_only=True)) <= 0:
+                continue  # rounding took the exact image out of the space
+            true = affine_dist(P, exact(q))
+            if true == 0:
+                continue
+            assert abs(mp.mpf(float(M.dist(p, q))) - true) / true < 1e-13
+            log = affine_log(P, exact(q))
+            assert size(exact(M.log(p, q)) - log) / size(log) < 1e-12
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("distance", [1e-14, 1e-7, 0.1, 2.0])
+def test_distances_against_mpmath(space, distance):
+    for m in (1, 2, 3, 4):
+        M = space(m)
+        p = points(m, 1)[0] + np.eye(m)
+        v = M.from_coordinates(p, RNG.normal(size=M.dim))
+        q = M.exp(p, v * (distance / 2 / M.norm(p, v)))
+        with mp.workdps(60):
+            true = ORACLE[space](exact(p), exact(q))
+            assert abs(mp.mpf(float(M.dist(p, q))) - true) <= 2e-13 * true
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("m", [1, 2, 3, 6])
+def test_identities(space, m):
+    M = space(m)
+    p, q = points(m), points(m)
+    v = M.log(p, q)
+    np.testing.assert_allclose(M.exp(p, v), q, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(M.norm(p, v), M.dist(p, q), rtol=1e-10)
+    np.testing.assert_allclose(M.dist(q, p), M.dist(p, q), rtol=1e-10)
+    z = RNG.normal(size=(5, M.dim))
+    u = M.from_coordinates(p, z)
+    np.testing.assert_allclose(M.inner(p, u, v), np.sum(z * M.to_coordinates(p, v), axis=-1), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(M.to_coordinates(p, u), z, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(M.norm(q, M.transport(p, q, u)), np.linalg.norm(z, axis=-1), rtol=1e-9)
+    frame = M.from_coordinates(p[0], np.eye(M.dim)).reshape(M.dim, -1)
+    assert np.linalg.matrix_rank(frame) == M.dim
+    assert (M.residual(p) == 0).all()
+    assert M.exp(p[:, None], 0 * v).shape == (5, 5, m, m)
+    assert M.dist(p[:, None], q).shape == (5, 5)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_metric_is_the_second_derivative_of_squared_distance(space):
+    # d(p, exp(tv))² / t² tends to ⟨v,v⟩: ties dist, exp and inner together without sharing code
+    M = space(3)
+    p = points(3, 1)[0]
+    v = M.from_coordinates(p, RNG.normal(size=6))
+    for t in (1e-3, 1e-5):
+        assert M.dist(p, M.exp(p, t * v)) / t == pytest.approx(M.norm(p, v), rel=1e-8)
+
+
+def test_affine_transport_is_parallel_and_its_own_velocity():
+    M = SPDAffineInvariant(3)
+    p, q = points(3, 2)
+    v = M.log(p, q)
+    np.testing.assert_allclose(M.transport(p, q, v), -M.log(q, p), rtol=1e-10, atol=1e-12)
+    # parallel along the geodesic composes; a transport that is merely isometric does not
+    middle = M.exp(p, 0.3 * v)
+    u = M.from_coordinates(p, RNG.normal(size=6))
+    np.testing.assert_allclose(M.transport(middle, q, M.transport(p, middle, u)), M.transport(p, q, u), atol=1e-11)
+
+
+def test_errata_e6_bures_metric_and_e7_log_euclidean_differential():
+    W = points(3, 1)[0]
+    u, v = (S + S.T for S in RNG.normal(size=(2, 3, 3)))
+    lyapunov = np.linalg.solve(np.kron(W, np.eye(3)) + np.kron(np.eye(3), W), u.ravel()).reshape(3, 3)
+    M = SPDBuresWasserstein(3)
+    assert M.inner(W, u, v) == pytest.approx(0.5 * np.trace(lyapunov @ v), rel=1e-10)
+    # printed: metric ¼tr at I and K=(λr+λs)/(δr+δs) would give norm 1 to 1·I, not √(m)/2
+    assert M.norm(np.eye(3), np.eye(3)) == pytest.approx(np.sqrt(3) / 2)
+    E = SPDLogEuclidean(2)
+    z = np.array([0.0, 1.0, 0.0])
+    lam = np.array([4.0, 0.5])
+    off = (lam[0] - lam[1]) / (np.log(lam[0]) - np.log(lam[1])) / np.sqrt(2)
+    assert E.from_coordinates(np.diag(lam), z)[1, 0] == pytest.approx(off)
+    printed = (lam[0] - lam[1]) / (np.exp(lam[0]) - np.exp(lam[1])) / np.sqrt(2)
+    assert abs(printed) < 0.1 * off  # the printed factor gives far too little noise
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("m", [2])
+def test_gradients_are_finite_and_right_at_repeated_eigenvalues(space, m):
+    M = space(m)
+    identity = jnp.eye(m)
+    half_square = jax.jit(jax.grad(lambda p, q: M.dist(p, q) ** 2 / 2))
+    assert np.all(half_square(identity, identity) == 0)
+    p, q = 2 * identity, jnp.asarray(points(m, 1)[0])
+    v = M.from_coordinates(np.asarray(p), RNG.normal(size=M.dim))
+    lhs = np.sum(np.asarray(half_square(p, q)) * v)  # grad ½d² = −log, paired with v
+    assert lhs == pytest.approx(-float(M.inner(np.asarray(p), M.log(np.asarray(p), np.asarray(q)), v)), rel=1e-9)
+    h = 1e-6
+    for f in (lambda p: M.log(p, q), lambda p: M.exp(p, 0.1 * q)):
+        slope = jax.jit(lambda p, t, f=f: jax.jvp(f, (p,), (t,))[1])(p, jnp.asarray(v))
+        a, b = f(np.asarray(p) + h * v), f(np.asarray(p) - h * v)
+        np.testing.assert_allclose(np.asarray(slope), (np.asarray(a) - np.asarray(b)) / (2 * h), rtol=2e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_one_kernel_for_numpy_strict_and_jax(space):
+    M = space(3)
+    p, q = points(3), points(3)
+    v = M.log(p, q)
+    z = RNG.normal(size=(5, 6))
+    calls = {
+        "exp": (p, 0.1 * v), "log": (p, q), "dist": (p, q), "inner": (p, v, v), "transport": (p, q, v), "project": (v,),
+        "to_tangent": (p, v), "residual": (p,), "from_coordinates": (p, z), "to_coordinates": (p, v),
+    }  # fmt: skip
+    for name, args in calls.items():
+        reference = getattr(M, name)(*args)
+        strict = getattr(M, name)(*map(array_api_strict.asarray, args))
+        np.testing.assert_allclose(np.asarray(strict), reference, rtol=1e-9, atol=1e-12, err_msg=name)
+        if name in ("exp", "dist", "from_coordinates"):
+            batched = jax.jit(jax.vmap(getattr(M, name)))(*args)
+            np.testing.assert_allclose(batched, reference, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_bad_records_never_raise(space):
+    M = space(4)
+    X = np.stack([np.eye(4), np.diag([1.0, 1.0, 1.0, -1.0]), np.full((4, 4), np.nan), np.zeros((4, 4))])
+    d = M.dist(np.eye(4), X)
+    assert d[0] == 0
+    assert not np.isfinite(d[2])
+    assert (M.residual(M.project(X[[0, 1, 3]])) == 0).all()
+    assert M.residual(X)[1] > 0
+    np.testing.assert_array_equal(M.project(X[0]), X[0])
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("m", [0, -1, 2.0, float("nan"), True, "3"])
+def test_bad_sizes_are_refused(space, m):
+    with pytest.raises(ParameterError, match="m="):
+        space(m)
