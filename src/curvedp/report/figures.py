@@ -100,8 +100,9 @@ def noise_figure(manifold: Manifold, value: np.ndarray, cloud: Cloud) -> Figure:
     if isinstance(manifold, Sphere) and manifold.dim == 2:
         return _on_sphere(value, cloud.points)
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
-        disc = (lambda x: x[..., 1:] / (1 + x[..., :1])) if isinstance(manifold, Lorentz) else (lambda x: x)
-        return _in_disc(disc(value), disc(cloud.points))
+        if isinstance(manifold, Lorentz):
+            return _in_disc(_to_disc(value), _to_disc(cloud.points))
+        return _in_disc(value, cloud.points)
     if isinstance(manifold, _SPD) and manifold.m >= 2:
         return _ellipses(value, cloud.points)
     figure, axes = _figure(f"Noise about the release on {manifold}", "first coordinate at the release", "second")
@@ -128,7 +129,7 @@ def _on_sphere(value: np.ndarray, points: np.ndarray) -> Figure:
         t = np.linspace(0, 2 * np.pi, 361)
         ring = np.stack([np.cos(t) * np.cos(longitude), np.cos(t) * np.sin(longitude), np.sin(t)], -1)
         _hidden_line(axes, ring @ frame.T)
-    axes.scatter(*seen[front, :2].T, s=5, color=ACCENT, alpha=0.4, lw=0)
+    axes.scatter(seen[front, 0], seen[front, 1], s=5, color=ACCENT, alpha=0.4, lw=0)
     axes.plot(0, 0, "o", color=WARM, ms=8)
     return _square(figure, axes, 1.05)
 
@@ -138,12 +139,18 @@ def _hidden_line(axes: Axes, curve: np.ndarray) -> None:
     axes.plot(*visible.T, color="#c4d3db", lw=0.6)
 
 
+def _to_disc(x: np.ndarray) -> np.ndarray:
+    """Stereographic projection of the hyperboloid onto the Poincaré disc."""
+    disc: np.ndarray = x[..., 1:] / (1 + x[..., :1])
+    return disc
+
+
 def _in_disc(value: np.ndarray, points: np.ndarray) -> Figure:
     figure, axes = _figure("Noise in the Poincaré disc", "", "", size=(5.2, 5.2))
     axes.add_patch(Circle((0, 0), 1, facecolor="#f3f7f9", edgecolor=INK, lw=1))
     for distance in range(1, 6):  # circles of hyperbolic radius 1, 2, …
         axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor="#c4d3db", lw=0.6))
-    axes.scatter(*points.T, s=5, color=ACCENT, alpha=0.4, lw=0)
+    axes.scatter(points[:, 0], points[:, 1], s=5, color=ACCENT, alpha=0.4, lw=0)
     axes.plot(*value, "o", color=WARM, ms=8)
     return _square(figure, axes, 1.05)
 
