@@ -193,16 +193,10 @@ class Sweep:
             packed, m = self.packed, len(L)
             # S ↦ L⁻¹SL⁻ᵀ in packed coordinates: one small matrix times the data
             congruence = pack(inverse @ unpack(np.eye(len(packed)), m) @ inverse.T).T
-            total = self._total(lambda part: _pass_small(congruence @ packed[:, part], self.weights[part]))
-        else:
-            spectra = self.spectra
-            total = self._total(lambda part: _pass(inverse, self.X[part], self.weights[part], spectra[part]))
-        if not np.isnan(total.cost):
-            return total
-        if self.spectra is not None:
-            self.spectra[:] = -np.inf, np.inf
-        x = L @ L.T
-        return self._total(lambda part: _pass_far(x, self.X[part], self.weights[part]))
+            return self._total(
+                lambda part: _pass_small(L, congruence @ packed[:, part], self.X[part], self.weights[part])
+            )
+        return self._total(lambda part: _pass(L, inverse, self.X[part], self.weights[part], self.spectra[part]))
 
     def quick(self, L: Matrix, moved: float, error: float) -> Pass:
         """A pass at a point within `moved` of the last exact one, with an error of the gradient of at most `error`."""
@@ -226,19 +220,23 @@ class Sweep:
         return Pass(np.sum([r.gradient for r in results], axis=0), float(np.sum([r.cost for r in results])))
 
 
-def _pass(inverse: Matrix, X: Matrix, weights: Matrix, spectra: Matrix) -> Pass:
+def _pass(L: Matrix, inverse: Matrix, X: Matrix, weights: Matrix, spectra: Matrix) -> Pass:
     w, U = eigh(_whitened(inverse, X))
-    if not np.all(w[:, 0] > _FAR * w[:, -1]):
-        return Pass(np.full_like(inverse, np.nan), np.nan)
-    logs = np.log(w)
-    spectra[:] = logs[:, [0, -1]]
-    return _sum(logs, U, weights)
+    near = w[:, 0] > _FAR * w[:, -1]
+    logs = np.log(np.where(near[:, None], w, 1.0))
+    spectra[:] = np.where(near[:, None], logs[:, [0, -1]], [-np.inf, np.inf])
+    result = _sum(logs, U, np.where(near, weights, 0.0))
+    return result if np.all(near) else _plus(result, _pass_far(L, X[~near], weights[~near]))
 
 
-def _pass_far(x: Matrix, X: Matrix, weights: Matrix) -> Pass:
+def _pass_far(L: Matrix, X: Matrix, weights: Matrix) -> Pass:
     """With eigenvalues of high relative accuracy, for matrices whose whitened condition is above 1/_FAR."""
-    _, logs, U = log_spectrum(x, X)
+    _, logs, U = log_spectrum(L @ L.T, X)
     return _sum(logs, U, weights)
+
+
+def _plus(a: Pass, b: Pass) -> Pass:
+    return Pass(a.gradient + b.gradient, a.cost + b.cost)
 
 
 def _sum(logs: Matrix, U: Matrix, weights: Matrix) -> Pass:
@@ -304,17 +302,22 @@ def _pass_series(inverse: Matrix, X: Matrix, weights: Matrix, low: Matrix, high:
     return Pass(sym(total), np.nan)
 
 
-def _pass_small(A: Matrix, weights: Matrix) -> Pass:
+def _pass_small(L: Matrix, A: Matrix, X: Matrix, weights: Matrix) -> Pass:
+    kernel = _log2 if len(L) == 2 else _log3
     with np.errstate(invalid="ignore", divide="ignore"):  # a matrix too far out shows as NaN or through `_FAR`
-        logs, cost, ratio = (_log2 if len(A) == 3 else _log3)(A, weights)
-    return Pass(unpack(logs, 2 if len(A) == 3 else 3), cost if ratio > _FAR else np.nan)
+        logs, cost, ratio = kernel(A, weights)
+        near = ratio > _FAR
+        if np.all(near):
+            return Pass(unpack(logs, len(L)), cost)
+        logs, cost, _ = kernel(A[:, near], weights[near])
+    return _plus(Pass(unpack(logs, len(L)), cost), _pass_far(L, X[~near], weights[~near]))
 
 
 _R2 = 0.5**0.5
 
 
-def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
-    """Σ w log A (packed), ½Σ w‖log A‖² and min λ₁/λ₂: log A = log λ₁ + log[λ₁,λ₂](A − λ₁)."""
+def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix]:
+    """Σ w log A (packed), ½Σ w‖log A‖² and each λ₁/λ₂: log A = log λ₁ + log[λ₁,λ₂](A − λ₁)."""
     a, b, d = A[0], A[1], A[2]
     b = b * _R2
     root = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
@@ -327,11 +330,11 @@ def _log2(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
     identity = weights @ log_low - first @ low
     log_high = log_low + rise
     logs = A @ first + identity * np.array([1.0, 0.0, 1.0])
-    return logs, 0.5 * float(weights @ (log_low**2 + log_high**2)), float(np.min(low / high))
+    return logs, 0.5 * float(weights @ (log_low**2 + log_high**2)), low / high
 
 
-def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
-    """Σ w log A (packed), ½Σ w‖log A‖² and min λ₁/λ₃, by Newton's interpolation of log at the eigenvalues λ₁ ≤ λ₂ ≤ λ₃.
+def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix]:
+    """Σ w log A (packed), ½Σ w‖log A‖² and each λ₁/λ₃, by Newton's interpolation of log at the eigenvalues λ₁ ≤ λ₂ ≤ λ₃.
 
     An error δ of an eigenvalue moves log A by δ times the distance to the others, so clusters do no harm.
     """
@@ -372,4 +375,4 @@ def _log3(A: Matrix, weights: Matrix) -> tuple[Matrix, float, float]:
     logs += [float(second @ s) for s in squares]
     logs += zeroth * np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     l2 = l1 + r21
-    return logs, 0.5 * float(weights @ (l1 * l1 + l2 * l2 + (l2 + r32) ** 2)), float(np.min(low / high))
+    return logs, 0.5 * float(weights @ (l1 * l1 + l2 * l2 + (l2 + r32) ** 2)), low / high
