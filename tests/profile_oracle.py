@@ -5,6 +5,7 @@ breakpoints. Where L crosses ε is found by bisection. Good to about 1e-10 relat
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -72,7 +73,7 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
             marks.add(float(brentq(gap(phi), grid[i], grid[i + 1], xtol=1e-15 * top)))
     edges = np.array(sorted(marks))
     total, mass = 0.0, 0.0
-    for a, b in zip(edges[:-1], edges[1:], strict=True):
+    for a, b in pairwise(edges):
         if b - a < 1e-14 * top:
             continue
         for c, e in zip(
@@ -112,7 +113,7 @@ def _angular(kind, k, dim, s, D, eps, r):
     cuts = np.array([0.0, math.pi / 2 - width, math.pi / 2, math.pi / 2 + width, math.pi])
     cuts = np.unique(np.clip(cuts, 0.0, math.pi))
     out, norm = np.zeros_like(r), 0.0
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+    for a, b in pairwise(cuts):
         x = a + (b - a) * _Z
         norm += float(np.sum(_W * (b - a) * np.sin(x) ** (dim - 2)))
         for c, e in ((0.0, 0.12), (0.12, 0.5), (0.5, 1.0)):

@@ -102,7 +102,7 @@ def test_tradeoff_is_the_dual_of_delta(case):
     f = profile.tradeoff(alpha)
     assert np.all(f >= np.maximum(lines, 0.0) - 1e-8)  # the lines are lower bounds, and f is the best of them
     assert f == pytest.approx(np.maximum(lines, 0.0), abs=1e-5)
-    assert profile.tradeoff(f[1:-1]) == pytest.approx(alpha[1:-1], rel=1e-5)
+    assert profile.tradeoff(f[1:-1]) == pytest.approx(alpha[1:-1], abs=1e-8)
 
 
 @pytest.mark.parametrize("order", [1.0, 1.5, 2.0, 7.0])

@@ -250,7 +250,7 @@ class SpaceFormLaw:
         offset, weight = _rule(self.order)
         with np.errstate(divide="ignore"):
             if logarithmic:
-                r_lo = lo[:, None] + self.mode
+                r_lo = np.maximum(lo + self.mode, 1e-9 * self.width)[:, None]  # any positive number would do
                 half = np.log1p((hi - lo)[:, None] / r_lo) / 2
                 step = r_lo * np.expm1(half * offset)
                 return np.minimum(lo[:, None] + step, hi[:, None]), np.log((r_lo + step) * half * weight)

@@ -84,15 +84,14 @@ class _Certifier:
         """A ball around δ(eps) of relative radius below 2e-8, or around 0 where it is 0."""
         if eps in self.cache:
             return self.cache[eps]
+        if self._beyond_cap(eps):
+            return arb(0)
         guess = max(float(self.profile.delta(eps)), 1e-300)
         precision, old = 96, ctx.prec
         try:
             while True:
                 ctx.prec = precision
                 ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
-                if ball.upper() <= 0 or (eps > 0 and eps >= self.profile.pure_epsilon):
-                    ball = arb(0)
-                    break
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
                 if guess <= 1e-300:  # below what the float path resolves: only the upper end is wanted
@@ -105,6 +104,13 @@ class _Certifier:
             ctx.prec = old
         self.cache[eps] = ball
         return ball
+
+    def _beyond_cap(self, eps: float) -> bool:
+        """Whether eps is certainly at or above the largest loss."""
+        s, D = self._units()
+        if self.kind == "laplace":
+            return bool(arb(eps) >= D / s)
+        return self.k == 1 and bool(arb(eps) >= D * (2 * arb.pi() - D) / (2 * s * s))
 
     # ---- parameters as balls, in units of curvature ±1 ----
 

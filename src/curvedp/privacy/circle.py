@@ -85,10 +85,10 @@ class CircleLaplace:
         s, D = self.s, self.distance
         a, b, whole = (D - s * t) / (2 * s), (math.pi - (D + s * t) / 2) / s, math.pi / s
         mass = -2 * math.expm1(-whole)
-        upper = -(np.expm1(-a) + np.expm1(-b)) / mass
-        lower = -(np.exp(-a) * np.expm1(a - whole) + np.exp(-b) * np.expm1(b - whole)) / mass
         with np.errstate(divide="ignore"):
-            return np.log(upper), np.log(lower)
+            upper = np.log(-(np.expm1(-a) + np.expm1(-b)) / mass)
+            lower = np.logaddexp(np.log(-np.expm1(a - whole)) - a, np.log(-np.expm1(b - whole)) - b) - math.log(mass)
+        return np.minimum(upper, 0.0), np.minimum(lower, 0.0)
 
 
 @dataclass(frozen=True)

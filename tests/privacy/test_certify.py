@@ -1,0 +1,111 @@
+"""Ball arithmetic: contains the truth by other means and the float path, is narrow; the float path is never below."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.privacy import certified_delta, certified_mu, gaussian_profile, laplace_profile
+
+
+def cases(count):
+    """d up to 40; the study of 10⁴ cases is `python -m benchmarks.accounting --certified 10000`."""
+    rng = np.random.default_rng(7)
+    for _ in range(count):
+        kind = str(rng.choice(["gaussian", "laplace"]))
+        curvature = float(rng.choice([-1.0, 0.0, 1.0, 4.0]))
+        d = int(rng.choice([1, 2, 3, 4, 9, 40]))
+        root = math.sqrt(abs(curvature)) or 1.0
+        scale = 10 ** rng.uniform(-1.3, 0.3) / root
+        if kind == "laplace":
+            scale = min(scale / math.sqrt(d), 0.9 / (root * max(d - 1, 1)))
+        D = scale * 10 ** rng.uniform(-2, 0.7)
+        D = min(D, 0.99 * math.pi / root) if curvature > 0 else min(D, 4 / root)
+        profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, d, scale, D)
+        eps = float(rng.choice([0.0, rng.uniform(0, 1), rng.uniform(1, 10)])) * profile.rao
+        yield kind, curvature, d, scale, D, eps if eps < profile.pure_epsilon else 0.7 * profile.pure_epsilon
+
+
+@pytest.mark.parametrize("case", list(cases(100)))
+def test_the_float_path_lies_inside_and_is_never_below(case):
+    kind, *numbers, eps = case
+    lower, upper = certified_delta(*case)
+    assert 0 < lower <= upper <= lower * (1 + 1e-6)
+    ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+    assert lower <= ours <= upper
+    centre = min((lower / (1 - 3e-9) + upper / (1 + 3e-9)) / 2, 1.0)  # of the ball, before it was widened
+    assert ours >= centre * (1 - 1e-13)
+
+
+def test_contains_mpmath_on_s3():
+    """d = 3: the angle is uniform in its cosine, so the inner integral is elementary and mpmath can do the outer one."""
+    s, D, eps = mpmath.mpf(1), mpmath.mpf(1), mpmath.mpf("0.5")
+    low = (D**2 - 2 * s**2 * eps) / (2 * D)
+    far = 2 * mpmath.pi - D
+
+    def part(t, sign):
+        def c(r):
+            b = mpmath.sqrt(r * r + 2 * s * s * t)
+            return (mpmath.cos(b) - mpmath.cos(r) * mpmath.cos(D)) / (mpmath.sin(r) * mpmath.sin(D))
+
+        def rho(r):
+            return mpmath.exp(-r * r / (2 * s * s)) * mpmath.sin(r) ** 2
+
+        a, b = abs(D**2 - 2 * s**2 * t) / (2 * D), (far**2 - 2 * s**2 * t) / (2 * far)
+        inside = mpmath.quad(lambda r: rho(r) * (1 + sign * c(r)) / 2, [a, (a + b) / 2, b])
+        if sign > 0 and low > 0:
+            inside += mpmath.quad(rho, [0, a])
+        if sign < 0:
+            inside += mpmath.quad(rho, [b, mpmath.pi])
+        return inside / mpmath.quad(rho, [0, 1, mpmath.pi])
+
+    with mpmath.workdps(30):
+        low = (D**2 - 2 * s**2 * eps) / (2 * D)
+        truth = part(eps, 1) - mpmath.exp(eps) * part(-eps, -1)
+    lower, upper = certified_delta("gaussian", 1, 3, 1.0, 1.0, 0.5)
+    assert lower <= truth <= upper
+
+
+def test_a_wrong_value_lies_outside():
+    lower, upper = certified_delta("gaussian", 1, 2, 1.0, 1.0, 0.5)
+    assert not lower <= gaussian_profile(1, 2, 1.000001, 1.0).delta(0.5) <= upper
+
+
+def test_deep_tail():
+    lower, upper = certified_delta("gaussian", -1, 3, 1.0, 1.0, 17.0)
+    assert upper < 1e-25
+    assert lower <= gaussian_profile(-1, 3, 1.0, 1.0).delta(17.0) <= upper
+
+
+def test_zero_beyond_the_cap():
+    assert certified_delta("laplace", 1, 2, 1.0, 0.5, 0.6) == (0.0, pytest.approx(0.0, abs=1e-300))
+
+
+@pytest.mark.parametrize(
+    "case", [("gaussian", 1, 3, 1.0, 1.0), ("gaussian", -1, 3, 1.0, 1.0), ("laplace", 0, 1, 1.0, 1.0)]
+)
+def test_certified_mu(case):
+    lower, upper = certified_mu(*case)
+    mu = (gaussian_profile if case[0] == "gaussian" else laplace_profile)(*case[1:]).mu
+    assert lower <= mu <= upper <= lower * (1 + 1e-6)
+
+
+def test_pure_dp_of_the_line_in_closed_form():
+    """The Laplace law on the line: TV = 1 − e^{−1/2}, and the supremum is at ε = 0."""
+    tv = -math.expm1(-0.5)
+    lower, upper = certified_mu("laplace", 0, 1, 1.0, 1.0)
+    truth = 2 * math.sqrt(2) * float(mpmath.erfinv(tv))
+    assert lower <= truth <= upper
+
+
+def test_bad_parameters():
+    with pytest.raises(ParameterError):
+        certified_delta("gaussian", 1, 2, 1.0, 1.0, math.nan)
+    with pytest.raises(ParameterError):
+        certified_delta("gaussian", 1, 2, 1.0, 4.0, 0.1)
+    with pytest.raises(ParameterError):
+        certified_delta("cauchy", 1, 2, 1.0, 1.0, 0.1)
+    with pytest.raises(NotIntegrable):
+        certified_delta("laplace", -1, 5, 0.5, 1.0, 0.1)

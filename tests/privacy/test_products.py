@@ -1,0 +1,103 @@
+"""Products: flat ones in closed form, one of H³'s by Monte Carlo over both factors, SPD(2), the splits."""
+
+import math
+
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.privacy import (
+    GDP,
+    gaussian_profile,
+    guarantee_from_dict,
+    product_profile,
+    spd2_gaussian_profile,
+    spd_confidence_profile,
+    weyl_net,
+)
+from curvedp.privacy.estimates import loss_sampler
+from curvedp.privacy.products import _split
+
+
+def test_flat_products_are_flat():
+    profile = product_profile([(0.0, 2), (0.0, 3), (-1.0, 1)], 2.0, 1.0)
+    assert profile.mu == pytest.approx(0.5, rel=1e-12)
+    assert profile.delta(0.3) == pytest.approx(GDP(0.5).delta(0.3), rel=1e-9)
+
+
+def test_nearly_flat_sum_is_a_gaussian():
+    """ℝ and a barely curved plane with lengths 0.6 and 0.8: the convolution must give δ of μ = 1."""
+    profile = _split(((-1e-10, 2),), 1.0, 0.6, (0.8,))
+    eps = np.array([0.0, 0.5, 3.0, 8.0])
+    assert profile.delta(eps) == pytest.approx(GDP(1.0).delta(eps), rel=1e-8)
+
+
+@pytest.mark.parametrize("factors", [((-1.0, 3), (1.0, 2)), ((-1.0, 2), (-1.0, 2))])
+def test_convolution_against_samples_of_both_factors(factors):
+    """i.i.d. losses of the two factors added up; 4·10⁵ draws, five standard errors."""
+    rng, sigma, lengths = np.random.default_rng(3), 0.8, (0.7, 0.9)
+    losses = sum(
+        loss_sampler(k, d, sigma, x)(rng, 0, 400_000) / (2 * sigma**2)
+        for (k, d), x in zip(factors, lengths, strict=True)
+    )
+    profile = _split(factors, sigma, 0.0, lengths)
+    for eps in (0.0, 0.7, 2.0):
+        terms = np.maximum(-np.expm1(np.minimum(eps - losses, 0.0)), 0.0)
+        error = terms.std() / math.sqrt(len(terms))
+        assert abs(profile.delta(eps) - terms.mean()) < 5 * error
+        # one factor alone is far outside
+        assert abs(gaussian_profile(*factors[0], sigma, lengths[0]).delta(eps) - terms.mean()) > 20 * error
+
+
+def test_spd2_is_as_private_as_its_hyperbolic_factor():
+    """The worst split puts everything on H² of curvature −½."""
+    for sigma, D in ((1.0, 1.0), (0.3, 0.5), (5.0, 4.0)):
+        spd, plane = spd2_gaussian_profile(sigma, D), gaussian_profile(-0.5, 2, sigma, D)
+        assert spd.mu == pytest.approx(plane.mu, rel=1e-9)
+        assert spd.delta(1.0) == pytest.approx(plane.delta(1.0), rel=1e-9)
+        assert spd.rao == pytest.approx(plane.rao, rel=1e-8)
+
+
+def test_the_worst_split_can_be_inside():
+    """H² × H², Δ = σ = 3: no corner is the worst, so corners alone would understate μ."""
+    profile = product_profile([(-1.0, 2), (-1.0, 2)], 3.0, 3.0)
+    corner = gaussian_profile(-1.0, 2, 3.0, 3.0).mu
+    assert profile.mu > corner * 1.002
+
+
+def test_round_trip_and_refusals():
+    profile = spd2_gaussian_profile(1.0, 0.5)
+    assert guarantee_from_dict(profile.to_dict()) == profile
+    for bad in ([], [(1.0,)], [(1.0, 0)], [(math.nan, 2)]):
+        with pytest.raises(ParameterError):
+            product_profile(bad, 1.0, 1.0)
+    with pytest.raises(ParameterError, match="diameter"):
+        product_profile([(1.0, 2), (1.0, 2)], 1.0, 1.01 * math.pi * math.sqrt(2))
+    with pytest.raises(ParameterError):
+        spd2_gaussian_profile(math.nan, 1.0)
+
+
+def test_weyl_net_covers():
+    net, h = weyl_net(3, 0.4)
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(2000, 3))
+    v = np.sort(v / np.linalg.norm(v, axis=1, keepdims=True) * rng.random((2000, 1)), axis=1)
+    gaps = np.min(np.linalg.norm(v[:, None] - net, axis=2), axis=1)
+    assert gaps.max() <= h
+
+
+def test_confidence_bound_holds_and_shrinks():
+    """On flat ℝ³, where the truth is known: δ is above the truth in every one of 20 repetitions."""
+    rng, sigma, D = np.random.default_rng(1), 1.0, 1.0
+    net, h = weyl_net(3, 0.5)
+    eps = np.linspace(0.0, 4.0, 9)
+    for _ in range(20):
+        y = rng.normal(size=(20_000, 3)) * sigma
+        own = np.linalg.norm(y, axis=1)
+        other = np.linalg.norm(y[None] - D * net[:, None], axis=2)
+        profile = spd_confidence_profile(sigma, D, own, other, h, 0.05)
+        assert np.all(profile.delta(eps) >= GDP(D / sigma).delta(eps))
+    assert profile.mu == math.inf
+    assert profile.epsilon(0.9) < 1.0
+    with pytest.raises(ParameterError):
+        spd_confidence_profile(sigma, D, own[:5], other, h, 0.05)
