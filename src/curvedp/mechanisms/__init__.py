@@ -3,6 +3,7 @@
 from curvedp.mechanisms.base import Mechanism, Release
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.gaussian import GaussianMechanism
+from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
@@ -10,6 +11,7 @@ from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 __all__ = [
     "Certificate",
     "GaussianMechanism",
+    "KNGMechanism",
     "LaplaceMechanism",
     "LogGaussianMechanism",
     "LogLaplaceMechanism",
