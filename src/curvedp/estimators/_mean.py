@@ -62,8 +62,9 @@ def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
 def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mechanism: str) -> PlannedMean:
     """Sensitivity, solver error and the calibrated mechanism, from public quantities alone."""
     check_guarantee(guarantee)
+    tight = frechet_mean_sensitivity(manifold, ball.radius, n)
     error = solver_error(manifold, ball.radius)
-    sensitivity = frechet_mean_sensitivity(manifold, ball.radius, n) + 2 * error
+    sensitivity = tight + 2 * error
     in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error
     choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
     return PlannedMean(ball, n, error, choice, guarantee)

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from curvedp import _validate
 from curvedp.entropy import Source
@@ -63,7 +63,8 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
             raise ParameterError("radius= is missing: a public bound on the length of a record, not read off the data")
         radius = _validate.positive("radius", self.radius)
         check_guarantee(self.guarantee)
-        records = _check_rows(X)
+        # Shapes and types only: a value that is not finite is data, and is mapped below.
+        records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
         n, features = records.shape
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
@@ -82,29 +83,14 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         values, vectors = np.linalg.eigh(_unpack(release.value, features))
         self.components_ = vectors[:, ::-1][:, :count].T
         self.explained_ = values[::-1][:count]
-        self.n_features_in_ = features
         self.certificate_ = release.certificate
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the records in the private subspace."""
         check_is_fitted(self)
-        records = _check_rows(X)
-        if records.shape[1] != self.n_features_in_:
-            raise ParameterError(
-                f"X has {records.shape[1]} features, but PrivatePCA is expecting {self.n_features_in_} features as input"
-            )
+        records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
         return np.asarray(records @ self.components_.T)
-
-
-def _check_rows(X: Any) -> np.ndarray:
-    try:
-        records = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError("X must be an array of numbers") from None
-    if records.ndim != 2 or records.shape[0] < 1 or records.shape[1] < 1:
-        raise ParameterError(f"X has shape {records.shape}; it must be (n, features) with at least one of each")
-    return records
 
 
 def _clip_rows(records: np.ndarray, radius: float) -> np.ndarray:

@@ -21,7 +21,7 @@ from curvedp.privacy import Guarantee, PrivacyProfile, guarantee_from_dict
 __all__ = ["SCHEMA", "Certificate", "Claims"]
 
 SCHEMA = "curvedp-certificate/1"
-_CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
+_CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _PACKAGES = ("numpy", "scipy", "python-flint", "dp-accounting", "cryptography")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.laws.spaceform import curvature_of
 from curvedp.mechanisms.base import Ball, Mechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
@@ -70,6 +71,10 @@ def choose_mechanism(
     found: dict[str, tuple[float, Mechanism]] = {}
     refused: dict[str, CurvedpError] = {}
     for candidate, build in CANDIDATES.items():
+        if candidate == "gaussian" and curvature_of(manifold) is None:
+            # On products and SPD(2) its profile is a supremum over splits of the sensitivity, which takes minutes to
+            # calibrate; there the Riemannian Gaussian is available by name.
+            continue
         try:
             mechanism = build(manifold, sensitivity, chart_sensitivity, guarantee, ball)
             found[candidate] = (predicted_error(mechanism, ball), mechanism)
