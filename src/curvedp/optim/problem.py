@@ -14,8 +14,9 @@ import jax.numpy as jnp
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import Grassmann, Sphere
+from curvedp.geometry import Grassmann, SPDAffineInvariant, Sphere
 from curvedp.geometry.base import Manifold
+from curvedp.optim._spd import spd_logs, spd_move
 
 __all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "SubspaceProblem"]
 
@@ -55,6 +56,8 @@ class Problem:
 
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
+        if isinstance(self.manifold, SPDAffineInvariant):
+            return spd_move(w, coordinates)
         return self.manifold.exp(w, self.manifold.from_coordinates(w, coordinates))
 
     def objective(self, w: Any, data: Any) -> Any:
@@ -80,7 +83,13 @@ class FrechetMeanProblem(Problem):
 
     def gradient(self, w: Any, z: Any) -> Any:
         """-log_w z: no differentiation through the distance."""
-        return -self.manifold.to_coordinates(w, self.manifold.log(w, z))
+        return self.gradients(w, z[None])[0]
+
+    def gradients(self, w: Any, records: Any) -> Any:
+        """-log_w z of each record."""
+        if isinstance(self.manifold, SPDAffineInvariant):
+            return -spd_logs(w, records)
+        return -self.manifold.to_coordinates(w, self.manifold.log(w, records))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""Public parameters that make no sense raise and say why; data that makes no sense is mapped and never raises."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
+from curvedp.optim import (
+    FrechetMeanProblem,
+    LeadingEigenvectorProblem,
+    Problem,
+    SubspaceProblem,
+    dp_rgd,
+    dp_rsgd,
+    dp_rsvrg,
+)
+from curvedp.privacy import GDP, ApproxDP, PureDP
+
+M = Sphere(2)
+X = M.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 1.0, size=(20, 3)))
+GOOD = {"problem": FrechetMeanProblem(M), "data": X, "init": M.origin, "learning_rate": 0.1}
+RGD = {**GOOD, "steps": 2, "clip": 1.0, "noise": 0.1}
+RSGD = {**RGD, "batch_size": 5}
+RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1.0), "noise": (0.1, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"clip": 0.0}, "clip"),
+        ({"clip": -1.0}, "clip"),
+        ({"clip": np.nan}, "clip"),
+        ({"clip": np.inf}, "clip"),
+        ({"clip": "1"}, "clip"),
+        ({"steps": 0}, "steps"),
+        ({"steps": -3}, "steps"),
+        ({"steps": 2.5}, "steps"),
+        ({"steps": True}, "steps"),
+        ({"noise": 0.0}, "noise"),
+        ({"noise": np.nan}, "noise"),
+        ({"noise": np.inf}, "noise"),
+        ({"noise": None}, "guarantee"),
+        ({"guarantee": GDP(1.0)}, "not both"),
+        ({"noise": None, "guarantee": 1.0}, "guarantee"),
+        ({"learning_rate": np.nan}, "learning_rate"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": lambda step: 1.0 - step}, "learning_rate"),
+        ({"rng": 42}, "rng"),
+        ({"rng": np.random.RandomState(0)}, "rng"),
+        ({"init": np.zeros(3)}, "init"),
+        ({"init": np.array([np.nan, 0, 0])}, "init"),
+        ({"init": np.eye(3)}, "init"),
+        ({"data": X[:, :2]}, "data"),
+        ({"data": X[:1]}, "at least 2"),
+        ({"data": np.float64(3.0)}, "data"),
+        ({"data": np.array(["a", "b", "c"])}, "numbers"),
+        ({"data": X + 0j}, "numbers"),
+        ({"problem": "mean"}, "problem"),
+    ],
+    ids=str,
+)
+def test_dp_rgd_refuses(change, says):
+    with pytest.raises(ParameterError, match=says):
+        dp_rgd(**{**RGD, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 0},
+        {"batch_size": 21},
+        {"batch_size": 2.0},
+        {"sampling": "shuffle"},
+        {"clip": np.nan},
+        {"steps": 0},
+    ],
+    ids=str,
+)
+def test_dp_rsgd_refuses(change):
+    with pytest.raises(ParameterError, match=next(iter(change))):
+        dp_rsgd(**{**RSGD, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 0},
+        {"inner_steps": 0},
+        {"restarts": 0},
+        {"clip": 1.0},
+        {"clip": (1.0, -1.0)},
+        {"clip": (np.nan, 1.0)},
+        {"noise": 0.1},
+        {"noise": (0.1, 0.0)},
+        {"output": "best"},
+        {"batch_size": 100},
+    ],
+    ids=str,
+)
+def test_dp_rsvrg_refuses(change):
+    with pytest.raises(ParameterError, match=next(iter(change))):
+        dp_rsvrg(**{**RSVRG, **change})
+
+
+def test_both_or_neither_of_guarantee_and_noise():
+    for optimiser, arguments in ((dp_rsgd, RSGD), (dp_rsvrg, RSVRG)):
+        with pytest.raises(ParameterError, match="not both"):
+            optimiser(**{**arguments, "guarantee": ApproxDP(1.0, 1e-6)})
+        with pytest.raises(ParameterError, match="guarantee"):
+            optimiser(**{**arguments, "noise": None})
+    with pytest.raises(UnattainableGuarantee, match="pure"):
+        dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
+
+
+def test_losses_that_are_no_losses():
+    for loss, says in (
+        (lambda w, z: w * z, "shape"),
+        (lambda w, z: jnp.sum(w * z)[None], "shape"),
+        (lambda w, z: w @ jnp.ones((7, 2)), "cannot be evaluated"),
+        (lambda w: 0.0, "cannot be evaluated"),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            dp_rgd(**{**RGD, "problem": Problem(M, loss)})
+    with pytest.raises(ParameterError, match="loss"):
+        Problem(M, None)
+    with pytest.raises(ParameterError, match="manifold"):
+        Problem("sphere", lambda w, z: 0.0)
+    with pytest.raises(ParameterError, match="dim"):
+        LeadingEigenvectorProblem(1)
+    with pytest.raises(ParameterError):
+        SubspaceProblem(4, 5)
+
+
+def test_records_off_the_manifold_are_mapped_to_the_public_start():
+    """A record that is no point, whatever is wrong with it, acts as the start: gradients there are 0 at first."""
+    for manifold, junk in (
+        (M, [np.array([np.nan, 0, 0]), np.array([np.inf, 1, 0]), np.zeros(3), np.array([9.0, 9, 9])]),
+        (SPDAffineInvariant(2), [np.full((2, 2), np.nan), -np.eye(2), np.array([[1.0, 5], [0, 1]])]),
+    ):
+        good = np.stack([manifold.origin] * 4)
+        options = {"steps": 3, "clip": 1.0, "learning_rate": 0.3, "noise": 0.05}
+        expected = dp_rgd(FrechetMeanProblem(manifold), np.concatenate([good, [manifold.origin]]), manifold.origin,
+                          rng=np.random.default_rng(1), **options)  # fmt: skip
+        for record in junk:
+            found = dp_rgd(FrechetMeanProblem(manifold), np.concatenate([good, [record]]), manifold.origin,
+                           rng=np.random.default_rng(1), **options)  # fmt: skip
+            assert np.array_equal(found.point, expected.point)
+            assert found.guarantee == expected.guarantee
+
+
+def test_whole_numbers_and_lists_are_data():
+    problem = FrechetMeanProblem(Euclidean(2))
+    found = dp_rgd(problem, [[1, 2], [3, 4]], [0, 0], steps=30, clip=10.0, learning_rate=0.5, noise=1e-9)
+    np.testing.assert_allclose(found.point, [2, 3], atol=1e-6)
+    assert found.point.dtype == np.float64
