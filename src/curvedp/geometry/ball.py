@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
+from array_api_compat import is_array_api_obj, is_numpy_array
 
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
 from curvedp.geometry._namespace import namespace
+from curvedp.geometry._threads import blocks, in_threads
 from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
@@ -41,21 +42,24 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        return _blocks(M, center, radius, X) if xp is np else _project(xp, M, center, radius, X)
+        return _blocks(M, center, radius, X) if is_numpy_array(X) else _project(xp, M, center, radius, X)
 
 
 def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
     """`_project` block by block, so that memory stays flat, and moving only the records that are outside."""
     records = X.reshape(-1, *M.point_shape)
     out = np.empty_like(records)
-    for start in range(0, len(records), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        points, usable = _onto(np, M, center, records[part])
-        far = np.flatnonzero(~(M.dist(center, points) <= radius) & usable)
-        if len(far):
-            points[far] = _move(np, M, center, radius, points[far])
-        points[~usable] = center
-        out[part] = points
+
+    def settle(part: slice) -> None:
+        with np.errstate(all="ignore"):  # the setting is a thread's own
+            points, usable = _onto(np, M, center, records[part])
+            far = np.flatnonzero(~(M.dist(center, points) <= radius) & usable)
+            if len(far):
+                points[far] = _move(np, M, center, radius, points[far])
+            points[~usable] = center
+            out[part] = points
+
+    in_threads(settle, blocks(len(records), _BLOCK))
     return out.reshape(X.shape)
 
 

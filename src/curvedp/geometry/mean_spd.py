@@ -13,13 +13,12 @@ later passes know an interval and sum a Chebyshev series of log instead, all in 
 beforehand. Chunks stay in cache; one thread a core.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from ._threads import blocks, in_threads
 from .base import Array as Matrix
 from .small_eigh import eigh
 from .spd_common import pack, unpack
@@ -181,11 +180,9 @@ class Sweep:
         self.X, self.weights, self.small = X, weights, m in (2, 3)
         self.packed = np.ascontiguousarray(pack(X).T) if self.small else None
         rows = max(1, (4 * _CHUNK_BYTES if self.small else _CHUNK_BYTES) // (8 * m * m))
-        self.parts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
+        self.parts = blocks(n, rows)
         # least and largest log-eigenvalue at the last exact pass
         self.spectra: Matrix = None if self.small else np.empty((n, 2))
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.threads = min(cores, len(self.parts))
 
     def exact(self, L: Matrix) -> Pass:
         inverse = _inverse(L)
@@ -212,11 +209,7 @@ class Sweep:
         )
 
     def _total(self, kernel: Callable[[slice], Pass]) -> Pass:
-        if self.threads == 1:
-            results = [kernel(part) for part in self.parts]
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                results = list(pool.map(kernel, self.parts))
+        results = in_threads(kernel, self.parts)
         return Pass(np.sum([r.gradient for r in results], axis=0), float(np.sum([r.cost for r in results])))
 
 
