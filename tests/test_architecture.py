@@ -24,12 +24,23 @@ ARROWS = {
     "laws": {"geometry", "privacy", "entropy"},
     "mechanisms": {"geometry", "laws", "privacy", "entropy"},
     "ledger": {"privacy"},
+    "regression": {"geometry"},
     "optim": {"geometry", "privacy", "laws", "entropy"},
-    "estimators": {"geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "optim", "distributed"},
+    "estimators": {
+        "geometry",
+        "laws",
+        "privacy",
+        "entropy",
+        "mechanisms",
+        "ledger",
+        "optim",
+        "regression",
+        "distributed",
+    },
     "records": {"geometry"},
     "distributed": {"geometry"},
-    "audit": {"geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
-    "report": {"geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
+    "audit": {"regression", "geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
+    "report": {"regression", "geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
 }
 TOP = {"cli", "demo", "__init__", "__main__"}  # the doors: they may import everything
 

@@ -1,0 +1,135 @@
+"""How much one record moves the gradient of geodesic regression, and how fast that gradient changes.
+
+Proofs: docs/regression.md.
+
+Predictors are centred, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. Only the LOWER curvature bound enters a sensitivity:
+negative curvature spreads geodesics, so d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
+"""
+
+from math import cosh, hypot, inf, nextafter, pi, sinh, sqrt, tan, tanh
+from typing import NamedTuple
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+from curvedp.regression.jacobi import constant_curvature
+
+__all__ = [
+    "HALF",
+    "Domain",
+    "endpoint_norm",
+    "endpoint_sensitivity",
+    "gradient_sensitivities",
+    "joint_sensitivity",
+    "lipschitz_constants",
+    "spread",
+]
+
+HALF = 0.5  # X: predictors lie in [0, 1] and are centred at ½
+
+
+class Domain(NamedTuple):
+    """The public numbers of one regression: the domain, the clipping norm, n, and the ball that holds the responses."""
+
+    radius: float  # R: the middle of the geodesic lies within R of the public center
+    speed: float  # V
+    clip: float  # τ
+    n: int
+    data_radius: float
+
+
+def spread(manifold: Manifold, length: float) -> tuple[float, float]:
+    """(c, s): bounds of ‖d_p Exp(p, w)‖ and ‖d_v Exp(p, w)‖ for ‖w‖ ≤ length."""
+    low = manifold.curvature_bounds[0]
+    if manifold.dim == 1 or low >= 0:
+        return 1.0, 1.0
+    a = sqrt(-low) * length
+    return cosh(a), sinh(a) / a if a > 1e-6 else 1.0 + a * a
+
+
+def gradient_sensitivities(
+    manifold: Manifold, speed: float, clip: float, n: int, reach: float = HALF
+) -> tuple[float, float]:
+    """(Δ_p, Δ_v): how far ∇_p E and ∇_v E move, anywhere in the domain, when one record is replaced; |x| ≤ reach."""
+    c, s = spread(manifold, speed * reach)
+    return nextafter(2 * clip * c / n, inf), nextafter(2 * clip * s * reach / n, inf)
+
+
+def joint_sensitivity(manifold: Manifold, domain: Domain) -> float:
+    """Of the Euclidean norm of (∇_p E, ∇_v E/X), in which the two have the same sensitivity where curvature is ≥ 0."""
+    c, s = spread(manifold, domain.speed * HALF)
+    return nextafter(2 * domain.clip * hypot(c, s) / domain.n, inf)
+
+
+def endpoint_norm(foot: np.ndarray, shoot: np.ndarray) -> np.ndarray:
+    """½(|P + Q| + |P − Q|) with P = ∇_p E, Q = ∇_v E/X: the K-norm whose unit ball is the convex hull of {(e, ξe): |e| ≤ 1,
+    |ξ| ≤ 1}, which is what one record can do to (P, Q) in flat space. No norm of the same sensitivity is larger."""
+    scaled = shoot / HALF
+    plus, minus = np.linalg.norm(foot + scaled, axis=-1), np.linalg.norm(foot - scaled, axis=-1)
+    return np.asarray((plus + minus) / 2)
+
+
+def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
+    """Of `endpoint_norm` on a space of constant curvature: 2τ/n in flat space."""
+    factor = float(_spread_of_ends(_curvature(manifold), domain.speed, np.array([HALF]))[0])
+    return nextafter(2 * domain.clip * factor / domain.n, inf)
+
+
+def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray) -> tuple[float, float]:
+    """Lipschitz constants of the `endpoint_norm` of the clipped gradient on the domain: along p, and along v.
+
+    They follow the records' predictors: that steers the sampler's work, not its law (docs/knorm.md).
+    """
+    curvature, V, clip = _curvature(manifold), domain.speed, domain.clip
+    root, x = sqrt(abs(curvature)), np.abs(x)
+    a, t = root * V * x, x / HALF
+    if curvature > 0:
+        c, s, sn = np.ones_like(a), np.ones_like(a), np.sin(a)
+        sinc = np.sinc(a / pi)
+        turned, slope, rest = 2 * np.sin(a / 2) ** 2, np.cos(a) - sinc, 1 - sinc
+    else:
+        c, sn = np.cosh(a), np.sinh(a)
+        s = np.where(a > 1e-6, sn / np.where(a > 1e-6, a, 1.0), 1 + a * a)
+        turned, slope, rest = 2 * np.sinh(a / 2) ** 2, c - s, s - 1
+    safe = np.where(a > 1e-4, a, 1.0)  # each quotient below is O(a) near 0; a bounds it there
+    turned, slope, rest = (np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest))
+    ends = _spread_of_ends(curvature, V, x)
+    bend = _residual_bound(curvature, domain)
+    foot = ends * (bend * c + clip * root * sn)
+    of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
+    shoot = x * (ends * (bend * s + clip * root * turned) + clip * root * (of_cos + t * of_sinc))
+    return float(np.mean(foot)), float(max(np.mean(shoot), 1e-12 * np.mean(foot)))
+
+
+def _curvature(manifold: Manifold) -> float:
+    curvature = constant_curvature(manifold)
+    if curvature is None:
+        raise ParameterError(f"{manifold!r} has no constant curvature")
+    return curvature
+
+
+def _spread_of_ends(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
+    """sup ½(‖cos ± (x/X)·sinc‖ summed over both signs) over speeds up to V: what one record's e does to `endpoint_norm`."""
+    a = sqrt(abs(curvature)) * speed * x
+    if curvature <= 0:
+        return np.cosh(a)
+    if not sqrt(curvature) * speed * HALF <= pi / 2:
+        raise ParameterError(
+            f"speed={speed!r} must be at most {pi / sqrt(curvature):.6g} in curvature {curvature:g}: the geodesic may "
+            "span half a great circle"
+        )
+    t = x / HALF
+    return (1 + t + np.maximum(1 - t, t * np.sinc(a / pi) - np.cos(a))) / 2
+
+
+def _residual_bound(curvature: float, domain: Domain) -> float:
+    """Lipschitz constant in q of the clipped residual: max(1, min(d, τ)·|ct(d)|) over the distances d that occur."""
+    if curvature == 0:
+        return 1.0
+    root, clip = sqrt(abs(curvature)), domain.clip
+    if curvature < 0:
+        s = root * clip
+        return s / tanh(s) if s > 1e-6 else 1 + s
+    s = root * (domain.radius + domain.speed * HALF + domain.data_radius)
+    return max(1.0, -root * clip / tan(s)) if s > pi / 2 else 1.0
