@@ -45,11 +45,10 @@ def test_the_whole_round(sphere_file):
     paths = {name: sphere_file / name for name in ("c.json", "m.npy", "r.html", "b.ledger")}
     result = run(
         "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--epsilon", 1, "--delta", 1e-6, "--ledger",
-        paths["b.ledger"], "--budget-mu", 1, "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report",
+        paths["b.ledger"], "--budget-mu", 1.2, "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report",
         paths["r.html"],
     )  # fmt: skip
-    assert result.exit_code == 2
-    assert "Nothing" in result.output or "convert" in result.output.lower()  # (ε, δ) at one point has no μ
+    assert result.exit_code == 0, result.output  # (1, 1e-6) has no μ; the mechanism that meets it has, and is charged
     result = run(
         "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.6, "--ledger", paths["b.ledger"],
         "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report", paths["r.html"],
@@ -59,7 +58,9 @@ def test_the_whole_round(sphere_file):
     assert "<svg" in paths["r.html"].read_text()
     assert run("verify", paths["c.json"]).exit_code == 0
     shown = run("ledger", "show", paths["b.ledger"], "--json")
-    assert json.loads(shown.stdout)["entries"][0]["guarantee"]["mu"] == 0.6
+    charged = [entry["guarantee"]["mu"] for entry in json.loads(shown.stdout)["entries"]]
+    assert charged[1] == 0.6
+    assert 0.1 < charged[0] < 0.9
     assert run("ledger", "show", paths["b.ledger"]).exit_code == 0
     again = run(
         "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.9, "--ledger", paths["b.ledger"]

@@ -2,7 +2,8 @@
 
 from curvedp.estimators.dispersion import PrivateDispersion
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
 
-__all__ = ["PrivateDispersion", "PrivateFrechetMean", "PrivateMDM", "PrivatePCA"]
+__all__ = ["PrivateDispersion", "PrivateFrechetMean", "PrivateGeodesicRegression", "PrivateMDM", "PrivatePCA"]

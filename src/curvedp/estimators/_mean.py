@@ -14,13 +14,14 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Ball, Release, check_guarantee, check_manifold, check_point
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.base import Ball, Mechanism, Release, check_guarantee, check_manifold, check_point
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
-from curvedp.privacy import Guarantee
+from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["PlannedMean", "check_records", "plan_mean", "public_ball", "release_mean"]
+__all__ = ["PlannedMean", "charge", "check_records", "plan_mean", "public_ball", "release_mean"]
 
 
 class PlannedMean(NamedTuple):
@@ -68,6 +69,15 @@ def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mech
     in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error
     choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
     return PlannedMean(ball, n, error, choice, guarantee)
+
+
+def charge(ledger: Ledger, guarantee: Guarantee, mechanism: Mechanism, label: str) -> None:
+    """Spend in the ledger's own definition: the guarantee asked for if it is of that kind; in a GDP ledger otherwise the
+    mechanism's own μ, which its exact profile gives (a single (ε, δ) has none); else what converts. The release satisfies
+    each of them."""
+    if isinstance(ledger.budget, GDP) and not isinstance(guarantee, GDP):
+        guarantee = GDP(mechanism.profile.mu, adjacency=guarantee.adjacency)
+    ledger.spend(guarantee, label)
 
 
 def release_mean(manifold: Manifold, records: np.ndarray, plan: PlannedMean, source: Source | None) -> Release:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from curvedp.entropy import Source
-from curvedp.estimators._mean import check_records, public_ball
+from curvedp.estimators._mean import charge, check_records, public_ball
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
@@ -71,7 +71,7 @@ class PrivateDispersion(BaseEstimator):
         values = Ball(np.array([r * r / 2]), r * r / 2)  # the variance lies in [0, r²], an interval about its middle
         choice = choose_mechanism(self.mechanism, Euclidean(1), sensitivity, sensitivity, self.guarantee, values)
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, self.label)
+            charge(self.ledger, self.guarantee, choice.mechanism, self.label)
         inside = project_to_ball(self.manifold, *ball, records)
         mean = bounded_mean(self.manifold, inside, ball)
         variance = np.mean(np.asarray(self.manifold.dist(mean, inside)) ** 2)

@@ -5,7 +5,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 
 from curvedp.entropy import Source
-from curvedp.estimators._mean import check_records, plan_mean, public_ball, release_mean
+from curvedp.estimators._mean import charge, check_records, plan_mean, public_ball, release_mean
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
@@ -61,7 +61,7 @@ class PrivateFrechetMean(BaseEstimator):
         records = check_records(self.manifold, X)
         plan = plan_mean(self.manifold, ball, len(records), self.guarantee, self.mechanism)
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, self.label)
+            charge(self.ledger, self.guarantee, plan.choice.mechanism, self.label)
         release = release_mean(self.manifold, records, plan, self.source)
         self.location_ = release.value
         self.certificate_ = release.certificate

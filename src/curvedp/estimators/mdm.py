@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators._mean import check_records, plan_mean, public_ball, release_mean
+from curvedp.estimators._mean import charge, check_records, plan_mean, public_ball, release_mean
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
@@ -63,7 +63,7 @@ class PrivateMDM(ClassifierMixin, BaseEstimator):
         # One plan a class size, all made before anything is spent.
         plans = {int(n): plan_mean(self.manifold, ball, int(n), self.guarantee, self.mechanism) for n in set(sizes)}
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, self.label)
+            charge(self.ledger, self.guarantee, plans[int(sizes.min())].choice.mechanism, self.label)
         releases = [
             release_mean(self.manifold, records[labels == c], plans[int(n)], self.source)
             for c, n in zip(classes, sizes, strict=True)

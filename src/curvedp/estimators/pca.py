@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
+from curvedp.estimators._mean import charge
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
 from curvedp.mechanisms import GaussianMechanism
@@ -74,7 +75,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         rounding = 2 * np.finfo(float).eps * (n + 2) * radius**2 * features
         mechanism = GaussianMechanism.calibrated(space, sqrt(2) * radius**2 / n + rounding, self.guarantee)
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, self.label)
+            charge(self.ledger, self.guarantee, mechanism, self.label)
         clipped = _clip_rows(records, radius)
         statistic = {"name": "second moment", "n": n, "features": features, "radius": radius}
         release = mechanism.release(

@@ -50,8 +50,8 @@ def profile_figure(mechanism: Mechanism) -> Figure:
     mu = float(profile.mu)
     eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     delta = np.asarray(profile.delta(eps))
-    axes.semilogy(eps, GDP(mu).delta(eps), color=WARM, lw=1.5, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
-    axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=ACCENT, lw=2.5, label="this release")
+    axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=ACCENT, lw=3, label="this release")
+    axes.semilogy(eps, GDP(mu).delta(eps), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
     axes.set_ylim(1e-12, 1.5)
     axes.legend(frameon=False)
     return figure
@@ -63,8 +63,8 @@ def tradeoff_figure(mechanism: Mechanism) -> Figure:
     alpha = np.linspace(0, 1, 201)
     mu = float(mechanism.profile.mu)
     axes.plot(alpha, 1 - alpha, color=INK, lw=1, ls=":", label="guessing")
-    axes.plot(alpha, GDP(mu).tradeoff(alpha), color=WARM, lw=1.5, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
-    axes.plot(alpha, mechanism.profile.tradeoff(alpha), color=ACCENT, lw=2.5, label="this release")
+    axes.plot(alpha, mechanism.profile.tradeoff(alpha), color=ACCENT, lw=3, label="this release")
+    axes.plot(alpha, GDP(mu).tradeoff(alpha), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
     axes.fill_between(alpha, mechanism.profile.tradeoff(alpha), 1 - alpha, color=SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
     axes.legend(frameon=False)
@@ -88,7 +88,16 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
     share = 0.0 if spent is None else _share(spent, budget)
     axes.barh([0], [1.0], color="#e8eef2", height=0.5)
     axes.barh([0], [share], color=ACCENT, height=0.5)
-    axes.text(min(share, 0.98) + 0.01, 0, f"{100 * share:.1f}% spent in {len(labels)} releases", va="center", color=INK)
+    releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
+    inside = share > 0.5
+    axes.text(
+        share - 0.01 if inside else share + 0.01,
+        0,
+        f"{100 * share:.1f}% spent in {releases}",
+        va="center",
+        ha="right" if inside else "left",
+        color="white" if inside else INK,
+    )
     axes.set_xlim(0, 1)
     axes.axis("off")
     axes.set_title(f"Budget {budget}", loc="left", color=INK, fontsize=11)
@@ -109,7 +118,7 @@ def noise_figure(manifold: Manifold, value: np.ndarray, cloud: Cloud) -> Figure:
     coordinates = np.asarray(manifold.to_coordinates(value, manifold.log(value, cloud.points)))
     second = coordinates[:, 1] if coordinates.shape[1] > 1 else np.zeros(len(coordinates))
     axes.scatter(coordinates[:, 0], second, s=4, color=ACCENT, alpha=0.35, lw=0)
-    axes.plot(0, 0, "o", color=WARM, ms=8)
+    axes.plot(0, 0, "o", color=WARM, ms=4)
     return figure
 
 
@@ -130,7 +139,7 @@ def _on_sphere(value: np.ndarray, points: np.ndarray) -> Figure:
         ring = np.stack([np.cos(t) * np.cos(longitude), np.cos(t) * np.sin(longitude), np.sin(t)], -1)
         _hidden_line(axes, ring @ frame.T)
     axes.scatter(seen[front, 0], seen[front, 1], s=5, color=ACCENT, alpha=0.4, lw=0)
-    axes.plot(0, 0, "o", color=WARM, ms=8)
+    axes.plot(0, 0, "o", color=WARM, ms=4)
     return _square(figure, axes, 1.05)
 
 
@@ -151,7 +160,7 @@ def _in_disc(value: np.ndarray, points: np.ndarray) -> Figure:
     for distance in range(1, 6):  # circles of hyperbolic radius 1, 2, …
         axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor="#c4d3db", lw=0.6))
     axes.scatter(points[:, 0], points[:, 1], s=5, color=ACCENT, alpha=0.4, lw=0)
-    axes.plot(*value, "o", color=WARM, ms=8)
+    axes.plot(*value, "o", color=WARM, ms=4)
     return _square(figure, axes, 1.05)
 
 

@@ -23,7 +23,7 @@ _PAGE = Template("""<!doctype html>
 body { font: 16px/1.55 system-ui, sans-serif; color: #1d2b3a; margin: 0 auto; max-width: 64rem; padding: 2rem 1.2rem; }
 h1 { font-size: 1.7rem; margin: 0 0 .3rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
 .lead { font-size: 1.05rem; max-width: 46rem } .grid { display: grid; gap: 1.2rem;
-grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)) } figure { margin: 0 } svg { width: 100%; height: auto }
+grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } figure { margin: 0 } svg { width: 100%; height: auto }
 figcaption { font-size: .88rem; color: #51606e } table { border-collapse: collapse; font-size: .92rem }
 td, th { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #e3e9ed }
 pre { background: #f3f7f9; padding: .8rem; overflow-x: auto; font-size: .82rem }
@@ -94,7 +94,7 @@ def write_report(
 def _explanation(certificate: Certificate, error: float) -> str:
     n = certificate.statistic.get("n")
     people = f"{n} records" if n else "the data"
-    (eps, delta) = next(((e, d) for e, d in certificate.claims.curve if e == 1.0), certificate.claims.curve[0])
+    eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     return (
         f"This is a statistic of {people} with random noise added. Replacing any one record by any other changes the "
         f"probability of every possible outcome by a factor of at most e^{eps:g}, except for events of probability "

@@ -1,0 +1,202 @@
+"""Private geodesic regression in two halves: a plan from public numbers, which can refuse, then the release, which cannot.
+
+Both releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): predictors in [0, 1] are centred at ½, which makes
+p and v nearly independent and halves the lever of v. Moving the released pair to γ(0) is post-processing.
+"""
+
+from collections.abc import Mapping
+from math import ceil, inf, nextafter, sqrt, tanh
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.entropy import Source, exact_gaussian
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.names import manifold_name
+from curvedp.laws import TangentBundleBall
+from curvedp.mechanisms.base import GRID, Ball
+from curvedp.mechanisms.certificate import Certificate, Claims
+from curvedp.mechanisms.kng import kng_draw, kng_numerics, pure_claims, pure_epsilon
+from curvedp.privacy import Guarantee, gaussian_profile, smallest_scale
+from curvedp.regression.bounds import (
+    HALF,
+    Domain,
+    endpoint_norm,
+    endpoint_sensitivity,
+    joint_sensitivity,
+    lipschitz_constants,
+    spread,
+)
+from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.jacobi import check_symmetric
+
+__all__ = ["METHODS", "Plan", "plan_regression", "public_domain", "release_regression"]
+
+METHODS = ("auto", "kng", "dp-rgd")
+_MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
+_MOST_BUNDLE_DIMENSIONS = 4
+
+
+class Plan(NamedTuple):
+    """Everything about a release but the data."""
+
+    method: str
+    domain: Domain
+    guarantee: Guarantee
+    sensitivity: float
+    scale: float  # s of the K-norm law, or the standard deviation of one step's noise
+    steps: int  # of the descent; the last two thirds are averaged
+    reason: str
+
+
+def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int) -> Domain:
+    """The domain and the ball that holds the responses: as far as a prediction and a residual reach, inside the cut locus."""
+    reach = radius + speed * HALF
+    room = _MARGIN * manifold.injectivity_radius - reach
+    if not room >= radius:
+        raise ParameterError(
+            f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + speed/2 must be at most "
+            f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
+        )
+    return Domain(radius, speed, clip, n, min(reach + clip, room))
+
+
+def plan_regression(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, method: str) -> Plan:
+    """The named method, or with "auto" the one of smaller predicted error, calibrated to the guarantee."""
+    if method not in METHODS:
+        raise ParameterError(f"method={method!r} must be one of {list(METHODS)}")
+    check_symmetric(manifold)
+    if method == "kng":
+        return _plan_kng(manifold, center, domain, guarantee, "asked for by name")
+    if method == "dp-rgd":
+        return _plan_descent(manifold, domain, guarantee, "asked for by name")
+    found: list[tuple[float, str, Plan]] = []
+    refused: list[str] = []
+    for name in ("kng", "dp-rgd"):
+        try:
+            if name == "kng":
+                plan = _plan_kng(manifold, center, domain, guarantee, "")
+            else:
+                plan = _plan_descent(manifold, domain, guarantee, "")
+            found.append((_predicted(manifold, plan), name, plan))
+        except (ParameterError, UnattainableGuarantee) as error:  # decided by public numbers alone
+            refused.append(f"{name}: {error}")
+    if not found:
+        raise UnattainableGuarantee(f"no method meets {guarantee} on {manifold!r}: {'; '.join(refused)}")
+    ranking = ", ".join(f"{name} {error:.4g}" for error, name, _ in sorted(found))
+    return min(found)[2]._replace(reason=f"smallest predicted noise on the gradient ({ranking})")
+
+
+def release_regression(
+    manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, public: Mapping[str, Any], source: Source
+) -> tuple[np.ndarray, np.ndarray, Certificate]:
+    """The private (p, v) at the middle of the predictor's range, and its certificate. x is centred, Y in its ball."""
+    reach = plan.domain.data_radius + float(manifold.dist(manifold.origin, ball.center))
+    gradient = clipped_gradient(manifold, x, Y, plan.domain.clip, reach)
+    if plan.method == "kng":
+        bundle = TangentBundleBall(manifold, ball.center, plan.domain.radius, plan.domain.speed)
+
+        def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+            return endpoint_norm(*gradient(p, v))
+
+        constants = lipschitz_constants(manifold, plan.domain, x)
+        p, v = kng_draw(bundle, plan.scale, norm, constants, source)
+        claims, numerics = pure_claims(pure_epsilon(plan.guarantee)), kng_numerics()
+        mechanism, more = "k-norm-gradient-regression", {"scale": plan.scale, "norm": "endpoint"}
+    else:
+        p, v, tau = _descend(manifold, ball, gradient, plan, source)
+        claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
+        numerics = {"path": "exact-then-round, every step", "grid": GRID, "tau": tau}
+        mechanism, more = "tangent-bundle-descent", {"sigma": plan.scale, "steps": plan.steps, "norm": "euclidean"}
+    p, v = _into_domain(manifold, ball, plan.domain, p, v)
+    certificate = Certificate(
+        mechanism=mechanism,
+        manifold=manifold_name(manifold),
+        parameters={**plan.domain._asdict(), "center": ball.center.tolist(), **more},
+        sensitivity=plan.sensitivity,
+        claims=claims,
+        guarantee=plan.guarantee,
+        numerics=numerics,
+        entropy={"source": source.name, "cryptographic": source.is_cryptographic},
+        statistic={"name": "geodesic regression", "n": plan.domain.n, "choice": plan.reason, **public},
+    )
+    return p, v, certificate
+
+
+def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
+    if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
+        raise UnattainableGuarantee(
+            f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
+            f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd' with GDP or ApproxDP"
+        )
+    TangentBundleBall(manifold, center, domain.radius, domain.speed)  # refuses what it cannot hold
+    sensitivity = _rounded(endpoint_sensitivity(manifold, domain), domain.n)
+    scale = nextafter(2 * sensitivity / pure_epsilon(guarantee), inf)
+    return Plan("kng", domain, guarantee, sensitivity, scale, 1, reason)
+
+
+def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
+    warm = ceil(1.5 * (domain.radius + domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6
+    steps = 3 * min(warm, 1000)
+    sensitivity = _rounded(joint_sensitivity(manifold, domain), domain.n)
+    moved = sqrt(steps) * sensitivity  # T Gaussian steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
+    sigma = smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved)
+    return Plan("dp-rgd", domain, guarantee, sensitivity, nextafter(sigma * (1 + 1e-14), inf), steps, reason)
+
+
+def _predicted(manifold: Manifold, plan: Plan) -> float:
+    """Root mean square noise on (∇_p, ∇_v/X): a K-norm law in D dimensions has E r² = D(D+1)s²; steps are averaged."""
+    size = 2 * manifold.dim
+    if plan.method == "kng":
+        return sqrt(size * (size + 1)) * plan.scale
+    return sqrt(size / (plan.steps * 2 / 3)) * plan.scale
+
+
+def _rounded(sensitivity: float, n: int) -> float:
+    """Enlarged by round-off: 1e-9 for one record's share, and n units in the last place for each of the two sums."""
+    return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
+
+
+def _rate(manifold: Manifold, domain: Domain) -> float:
+    """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
+    c, _ = spread(manifold, domain.speed * HALF)
+    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip if manifold.dim > 1 else 0.0
+    return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
+
+
+def _descend(
+    manifold: Manifold, ball: Ball, gradient: Any, plan: Plan, source: Source
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """DP-RGD on the tangent bundle: T exact Gaussian releases of the clipped gradient, the last 2T/3 iterates averaged.
+
+    In (p, v·X) the energy's curvature is at most 1/rate; along v·X it is that of (x/X)², a third for spread-out predictors,
+    so that coordinate takes half as long a step again.
+    """
+    M, dim, rate = manifold, manifold.dim, _rate(manifold, plan.domain)
+    p, v = ball.center, np.zeros(M.point_shape)
+    tau, path = 0.0, []
+    for step in range(plan.steps):
+        foot, shoot = gradient(p[None], v[None])
+        value = np.concatenate([foot[0], shoot[0] / HALF])
+        draw = exact_gaussian(Euclidean(2 * dim), plan.scale, value, source=source, grid=GRID)
+        noisy, tau = np.asarray(draw.value), tau + draw.tau
+        v = v + np.asarray(M.from_coordinates(p, 1.5 * rate * noisy[dim:] / HALF))
+        q = np.asarray(M.exp(p, M.from_coordinates(p, rate * noisy[:dim])))
+        p, v = _into_domain(M, ball, plan.domain, q, np.asarray(M.transport(p, q, v)))
+        if step >= plan.steps // 3:
+            path.append((p, v))
+    points, velocities = (np.stack(part) for part in zip(*path, strict=True))
+    middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
+    return middle, np.mean(np.asarray(M.transport(points, middle, velocities)), axis=0), tau
+
+
+def _into_domain(
+    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A released pair put back into the public domain: post-processing."""
+    inside = np.asarray(project_to_ball(M, ball.center, domain.radius, p[None])[0])
+    v = np.asarray(M.transport(p, inside, v)) if np.any(inside != p) else v
+    length = float(M.norm(inside, v))
+    return inside, v * min(1.0, domain.speed / length) if length > 0 else v

@@ -1,0 +1,73 @@
+"""The page about a release: self-contained, complete, and drawn by a real browser without a blank picture."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from curvedp import GDP, Ledger, PrivateFrechetMean
+from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
+from curvedp.mechanisms.verify import rebuild_mechanism
+from curvedp.report import figures, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def released(manifold, radius=0.5, ledger=None):
+    rng = np.random.default_rng(0)
+    z = 0.2 * rng.normal(size=(60, manifold.dim))
+    X = np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+    return PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0), ledger=ledger).fit(X)
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [Sphere(2), PoincareBall(2), Lorentz(2), SPDAffineInvariant(3), Rotations(3), Euclidean(1), Sphere(1)],
+    ids=str,
+)
+def test_a_page_for_every_kind_of_picture(tmp_path, manifold):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(2.0))
+    estimator = released(manifold, ledger=ledger)
+    path = tmp_path / "report.html"
+    write_report(path, estimator.location_, estimator.certificate_, ledger)
+    page = path.read_text()
+    assert page.count("<svg") == 5
+    assert not re.search(r'(src|href)="https?://', page)  # nothing is fetched
+    assert "curvedp verify" in page
+    assert "GDP(1.0)" in page
+
+
+def test_the_cloud_is_the_mechanisms_noise():
+    estimator = released(SPDAffineInvariant(2))
+    mechanism = rebuild_mechanism(estimator.certificate_)
+    cloud = figures.simulate_cloud(mechanism, estimator.location_, None)
+    assert np.median(cloud.distances) == pytest.approx(mechanism.scale * 1.54, rel=0.1)  # median of a chi of 3
+
+
+def test_text_is_escaped(tmp_path):
+    estimator = released(Sphere(2))
+    rows = [("<script>alert(1)</script>", "x")]
+    write_report(tmp_path / "r.html", estimator.location_, estimator.certificate_, tables=[("<b>", ("a", "b"), rows)])
+    assert "<script>alert" not in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs one where it can")
+def test_a_browser_draws_it(tmp_path):
+    estimator = released(Sphere(2))
+    page, picture = tmp_path / "report.html", tmp_path / "page.png"
+    write_report(page, estimator.location_, estimator.certificate_)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1100,2000"]
+    command = [CHROMIUM, *flags, f"--screenshot={picture}", page.as_uri()]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    image = imread(picture)[..., :3]
+    assert image.shape[:2] == (2000, 1100)
+    # The upper half holds the pictures: there is ink in each quarter of it, in the colours that we draw with.
+    for top in (0, 500):
+        for left in (0, 550):
+            part = image[top : top + 500, left : left + 550].reshape(-1, 3)
+            assert (np.ptp(part, axis=0) > 0.5).all()
+    assert (np.abs(image - np.array([0x0B, 0x6E, 0x99]) / 255).max(axis=2) < 0.02).sum() > 500
