@@ -79,6 +79,9 @@ class _Sum:
 
     def _mix(self, t: Array, log_tail: Callable[[Array], Array]) -> Array:
         t = t[:, None]
+        if math.isfinite(self.narrow.T):  # its density ends in a power law, which the panel coordinate resolves
+            b, mass = self.narrow.atoms
+            return log_sum(log_tail(t - b) + mass, axis=1)
 
         def h(b: Array) -> Array:
             return np.asarray(self.narrow.log_density_on_line(b) + log_tail(t - b))
@@ -107,8 +110,14 @@ class _Split(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
-        curved = len(self.parts) > 1
-        return np.minimum(super()._delta(eps) * (1 + (_MARGIN if curved else 0.0)), 1.0)
+        return np.minimum(super()._delta(eps) * (1 + self._margin), 1.0)
+
+    @property
+    def _margin(self) -> float:
+        """What the table of this split is rounded up by."""
+        if self._table.unresolved > 1e-6:
+            raise ArithmeticError("the sum of the losses of the factors could not be resolved")
+        return (_MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.unresolved
 
     @cached_property
     def parts(self) -> tuple[ConstantCurvatureProfile, ...]:
@@ -120,7 +129,7 @@ class _Split(PrivacyProfile):
         terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
         if self.flat > 0:
             terms.append((self.flat / self.scale, _Normal(self.flat / self.scale)))
-        terms.sort(key=lambda term: term[0])
+        terms.sort(key=lambda term: (math.isinf(term[1].T), term[0]))  # bounded losses are summed by their own rule
         (scale, table), rest = terms[0], terms[1:]
         while rest:
             wide_scale, wide = rest.pop(0)
@@ -130,7 +139,7 @@ class _Split(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        return up(PrivacyProfile.mu.func(self), _MARGIN if len(self.parts) > 1 else 0.0)  # type: ignore[attr-defined]
+        return up(PrivacyProfile.mu.func(self), self._margin)  # type: ignore[attr-defined]
 
     @property
     def rao(self) -> float:
@@ -139,7 +148,8 @@ class _Split(PrivacyProfile):
 
     @property
     def _tail_mu(self) -> float:
-        return math.hypot(self.flat, *self.distances) / self.scale
+        unbounded = [x for (k, _), x in zip(self.factors, self.distances, strict=True) if k < 0]
+        return math.hypot(self.flat, *unbounded) / self.scale
 
     def _closes(self, mu: float, eps: float) -> bool:
         """Chernoff: log E e^{λL} <= log K + λa + λ²v/2, so δ(ε) <= K·e^{−z²/2}, z = (ε−a)/√v (docs, Tail)."""
