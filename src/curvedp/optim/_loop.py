@@ -12,6 +12,8 @@ from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
 from curvedp.geometry.base import Manifold
+from curvedp.optim._ziggurat import ziggurat_normals
+from curvedp.optim.accounting import BLOCK
 from curvedp.optim.problem import FrechetMeanProblem, Problem
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "chunks",
     "clip_rows",
     "clipped_sum",
+    "clipped_total",
     "fixed_batches",
     "joined",
     "poisson_batches",
@@ -27,8 +30,7 @@ __all__ = [
     "step_along",
 ]
 
-_BLOCK = 4096  # records whose gradients are held at once in a full pass
-_CHUNK_BYTES = 1 << 26  # noise drawn on the host at a time
+_CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before
 
 
 class Randomness:
@@ -54,7 +56,9 @@ class Randomness:
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         """Standard normals."""
-        return self._source.normal(shape) if self._source is not None else self._the_generator.standard_normal(shape)
+        if self._source is not None:
+            return ziggurat_normals(self._source, shape)
+        return self._the_generator.standard_normal(shape)
 
     def uniform(self, size: int) -> np.ndarray:
         """Uniforms in (0, 1)."""
@@ -103,14 +107,14 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: np.ndarray) -> np.ndarray:
     """Each record on its own: projected, or replaced by the public start if it is not finite or not on the manifold."""
     mapped = np.empty_like(records)
-    for i in range(0, len(records), _BLOCK):
-        block = records[i : i + _BLOCK]
+    for i in range(0, len(records), BLOCK):
+        block = records[i : i + BLOCK]
         mask = (len(block),) + (1,) * start.ndim
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
             block = np.where(finite.reshape(mask), block, start)
             usable = finite & (manifold.residual(block) <= OFF_MANIFOLD_TOLERANCE)
-            mapped[i : i + _BLOCK] = manifold.project(np.where(usable.reshape(mask), block, start))
+            mapped[i : i + BLOCK] = manifold.project(np.where(usable.reshape(mask), block, start))
     return mapped
 
 
@@ -138,35 +142,42 @@ def chunks(steps: int, dim: int) -> Iterator[slice]:
         yield slice(start, min(start + length, steps))
 
 
-def clip_rows(gradients: Any, clip: Any) -> Any:
+def _scaling(rows: Any, clip: Any) -> tuple[Any, Any]:
+    """(whether a row counts, min(1, C/‖row‖)): a row counts if its squared length over C² is finite."""
+    # Divided by C first: a length that underflows is then far below C, whatever C is.
+    square = jnp.sum(jnp.square(rows / clip), axis=-1)
+    counts = jnp.isfinite(square)
+    return counts, jnp.where(counts, 1 / jnp.maximum(1, jnp.sqrt(square)), 0)
+
+
+def clip_rows(rows: Any, clip: Any) -> Any:
     """Each row scaled to length at most `clip`: min(1, C/‖g‖)·g. A row that is not finite contributes nothing."""
-    finite = jnp.all(jnp.isfinite(gradients), axis=-1, keepdims=True)
-    rows = jnp.where(finite, gradients, 0.0)
-    largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)  # first by the largest entry: squares may overflow
-    unit = rows / jnp.where(largest > 0, largest, 1.0)
-    length = largest * jnp.sqrt(jnp.sum(unit * unit, axis=-1, keepdims=True))
-    return rows * jnp.where(length > clip, clip / jnp.where(length > 0, length, 1.0), 1.0)
+    counts, factor = _scaling(rows, clip)
+    return jnp.where(counts[..., None], rows * factor[..., None], 0)
+
+
+def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
+    """Σ clip(row) over the rows `inside`, as one matrix product.
+
+    Summed in double precision whatever the rows': a sum's round-off grows with n, and is charged as sensitivity.
+    """
+    rows = jax.lax.optimization_barrier(rows)  # computed once, not again for the second pass over them
+    counts, factor = _scaling(rows, clip)
+    kept = counts & inside
+    return jnp.where(kept, factor, 0).astype(jnp.float64) @ jnp.where(kept[:, None], rows, 0).astype(jnp.float64)
 
 
 def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Σ clip(gradient) over all records, block by block: memory does not grow with n.
-
-    Summed in double precision whatever the iterate's: a sum's round-off grows with n, and is charged as sensitivity.
-    """
+    """Σ clip(gradient) over all records, block by block: memory does not grow with n."""
 
     def part(records: Any) -> Any:
-        return jnp.sum(clip_rows(problem.gradients(w, records), clip), axis=0, dtype=jnp.float64)
+        return clipped_total(problem.gradients(w, records), clip)
 
-    whole = len(data) // _BLOCK * _BLOCK
-    total = part(data[whole:]) if whole < len(data) else 0.0
+    whole = len(data) // BLOCK * BLOCK
+    total = part(data[whole:]) if whole < len(data) else jnp.zeros(problem.manifold.dim, jnp.float64)
     if whole:
-        blocks = data[:whole].reshape(-1, _BLOCK, *data.shape[1:])
-        total = (
-            total
-            + jax.lax.scan(
-                lambda acc, block: (acc + part(block), None), jnp.zeros(problem.manifold.dim, jnp.float64), blocks
-            )[0]
-        )
+        blocks = data[:whole].reshape(-1, BLOCK, *data.shape[1:])
+        total = jax.lax.scan(lambda acc, block: (acc + part(block), None), total, blocks)[0]
     return total
 
 

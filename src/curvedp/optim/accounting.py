@@ -15,6 +15,7 @@ from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.subsampled import _SEARCH_BINS, subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
+    "BLOCK",
     "rgd_guarantee",
     "rgd_noise",
     "rounded_clip",
@@ -24,20 +25,23 @@ __all__ = [
     "rsvrg_noise",
 ]
 
-_BLOCK = 4096  # records summed at once (`_loop.clipped_sum`)
-_WIDTH = 64  # the same of a random batch (`rsgd.batch_sum`)
+BLOCK = 4096  # records whose gradients are held and summed at once in a full pass
 
 
-def rounded_clip(clip: float, n: int, dim: int, dtype: Any) -> float:
+def rounded_clip(clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None) -> float:
     """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the sum.
 
-    A clipped length is off by a few units of its own precision per coordinate. A sum of k doubles, in any order, is off by
-    at most k·u times the sum of lengths (Higham 2002, §4.2), here n·C; and the round-off of ALL n terms may change with one
-    record, so it is charged n times over, not once.
+    A clipped length is off by a few units of its own precision per coordinate. A sum of N doubles with k additions in a row,
+    in any order, is off by at most k·u·N·C (Higham 2002, §4.2), and the round-off of ALL terms may change with one record, so
+    it is charged N times over, not once. A Poisson batch has more than 2·batch_size + 2000 terms with a chance below e^-500
+    (Chernoff).
     """
-    additions = min(n, _BLOCK) + n // _WIDTH + _WIDTH
+    if batch_size is None:
+        terms, additions = n, min(n, BLOCK) + n // BLOCK
+    else:
+        terms = additions = min(n, 2 * batch_size + 2000)
     length = (dim + 8) * float(np.finfo(dtype).eps)
-    return clip * (1 + 2 * (length + n * additions * float(np.finfo(np.float64).eps)))
+    return clip * (1 + 2 * (length + terms * additions * float(np.finfo(np.float64).eps)))
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:

@@ -54,7 +54,7 @@ def dp_rgd(
     with jax.enable_x64(True):
         w, records = prepare(problem, data, init)
         n = len(records)
-        charged = rounded_clip(clip, n, problem.manifold.dim, w.dtype)
+        charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n)
         sd, met = derive(
             guarantee,
             noise,
@@ -65,7 +65,6 @@ def dp_rgd(
         for part in chunks(steps, problem.manifold.dim):
             xi = sd * random.normal((part.stop - part.start, problem.manifold.dim))
             w, values = _steps(problem, records, w, clip, schedule[part], xi, record_history)
-            w = problem.manifold.project(w)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
 
@@ -79,4 +78,4 @@ def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, r
         return w, problem.objective(w, data) if record else None
 
     last, values = jax.lax.scan(step, w, (rate, xi))
-    return last, values
+    return problem.manifold.project(last), values

@@ -1,5 +1,6 @@
 """DP-RSGD: clipped gradients of random batches, noise on their sum (Han et al. 2022; E5)."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from curvedp.errors import ParameterError
 from curvedp.optim._loop import (
     Randomness,
     chunks,
-    clip_rows,
+    clipped_total,
     fixed_batches,
     joined,
     poisson_batches,
@@ -26,9 +27,7 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
 
-__all__ = ["Batches", "batch_sum", "dp_rsgd", "draw_batches"]
-
-_WIDTH = 64  # records of a Poisson batch whose gradients are computed together
+__all__ = ["Batches", "batch_sum", "batch_width", "dp_rsgd", "draw_batches"]
 
 
 def dp_rsgd(
@@ -72,7 +71,7 @@ def dp_rsgd(
         w, records = prepare(problem, data, init)
         n = len(records)
         size = check_batch(batch_size, n, sampling)
-        charged = rounded_clip(clip, n, problem.manifold.dim, w.dtype)
+        charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n, size)
         sd, met = derive(
             guarantee,
             noise,
@@ -85,7 +84,6 @@ def dp_rsgd(
             batches = draw_batches(random, n, size, count, sampling)
             xi = sd * random.normal((count, problem.manifold.dim))
             w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record_history)
-            w = problem.manifold.project(w)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
 
@@ -109,27 +107,34 @@ def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: st
         every = np.broadcast_to(np.arange(n), (steps, n)) if size == n else fixed_batches(random, n, size, steps)
         return {"rows": jnp.asarray(every, dtype=jnp.int32)}
     flat, first, sizes = poisson_batches(random, n, size / n, steps)
-    width = min(_WIDTH, size)
-    # Lengths are rounded up so that chunks of the same number of steps share one compiled program.
-    room = -(-(len(flat) + width) // 65536) * 65536
+    # Room for all but one draw in billions, so that chunks of the same number of steps share one compiled program.
+    most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
+    room = most + batch_width(size)
     padded = np.zeros(room, dtype=np.int32)
     padded[: len(flat)] = flat
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
 
-def batch_sum(batch: Batches, flat: Any, width: int, dim: int, contributions: Callable[[Any], Any]) -> Any:
-    """Σ over a step's batch of contributions(record numbers) -> (k, dim), for either form of `Batches`, in float64."""
+def batch_sum(batch: Batches, flat: Any, width: int, dim: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
+    """Σ over a step's batch of clip(rows(record numbers)), rows of shape (k, dim), for either form of `Batches`."""
     if flat is None:
-        return jnp.sum(contributions(batch["rows"]), axis=0, dtype=jnp.float64)
+        return clipped_total(rows(batch["rows"]), clip)
 
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
         done, total = state
         numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
-        inside = (jnp.arange(width) < batch["sizes"] - done)[:, None]
-        return done + width, total + jnp.sum(jnp.where(inside, contributions(numbers), 0.0), axis=0, dtype=jnp.float64)
+        return done + width, total + clipped_total(rows(numbers), clip, jnp.arange(width) < batch["sizes"] - done)
 
     zero = (jnp.zeros((), dtype=batch["sizes"].dtype), jnp.zeros(dim, dtype=jnp.float64))
     return jax.lax.while_loop(lambda state: state[0] < batch["sizes"], body, zero)[1]
+
+
+def batch_width(size: int) -> int:
+    """How many records of a Poisson batch to take at once: on a processor few, for the last portion is half empty; on an
+    accelerator nearly always all of them."""
+    if jax.default_backend() == "cpu":
+        return max(1, math.isqrt(4 * size) - 1)
+    return size + 4 * math.isqrt(size)
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "record"))
@@ -142,12 +147,12 @@ def _steps(
     def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
         batch, rate, xi = inputs
 
-        def contributions(numbers: Any) -> Any:
-            return clip_rows(problem.gradients(w, data[numbers]), clip)
+        def rows(numbers: Any) -> Any:
+            return problem.gradients(w, data[numbers])
 
-        total = batch_sum(batch, flat, min(_WIDTH, size), problem.manifold.dim, contributions)
+        total = batch_sum(batch, flat, batch_width(size), problem.manifold.dim, clip, rows)
         w = step_along(problem, w, rate, total / size + xi)
         return w, problem.objective(w, data) if record else None
 
     last, values = jax.lax.scan(step, w, (per_step, rate, xi))
-    return last, values
+    return problem.manifold.project(last), values

@@ -17,7 +17,7 @@ from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, joined, prep
 from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
-from curvedp.optim.rsgd import _WIDTH, Batches, batch_sum, check_batch, draw_batches
+from curvedp.optim.rsgd import Batches, batch_sum, batch_width, check_batch, draw_batches
 from curvedp.privacy import Guarantee
 
 __all__ = ["dp_rsvrg"]
@@ -63,7 +63,7 @@ def dp_rsvrg(
         w, records = prepare(problem, data, init)
         n, dim = len(records), problem.manifold.dim
         size = check_batch(batch_size, n, sampling)
-        charged = (rounded_clip(bounds[0], n, dim, w.dtype), rounded_clip(bounds[1], n, dim, w.dtype))
+        charged = (rounded_clip(bounds[0], dim, w.dtype, n), rounded_clip(bounds[1], dim, w.dtype, n, size))
         total = restarts * epochs
         if guarantee is not None:
             sd = rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling)
@@ -92,7 +92,6 @@ def dp_rsvrg(
                     record_history,
                     keep_path,
                 )
-                w = problem.manifold.project(w)
                 history.append(values)
                 if keep_path:
                     kept = problem.manifold.project(path[chosen[1]])
@@ -129,17 +128,17 @@ def _epoch(
             vector = manifold.transport(anchor, w, manifold.from_coordinates(anchor, coordinates))
             return manifold.to_coordinates(w, vector)
 
-        def contributions(numbers: Any) -> Any:
+        def rows(numbers: Any) -> Any:
             records = data[numbers]
-            return clip_rows(problem.gradients(w, records) - carried(problem.gradients(anchor, records)), clip[1])
+            return problem.gradients(w, records) - carried(problem.gradients(anchor, records))
 
-        total = batch_sum(batch, flat, min(_WIDTH, size), manifold.dim, contributions)
+        total = batch_sum(batch, flat, batch_width(size), manifold.dim, clip[1], rows)
         direction = total / size + carried(released) + xi
         moved = step_along(problem, w, rate, direction)
         return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)
 
     w, (path, values) = jax.lax.scan(step, anchor, (per_step, rate, second))
-    return w, path, values
+    return manifold.project(w), path, values
 
 
 def _pair(name: str, values: Any) -> tuple[float, float]:
