@@ -3,10 +3,9 @@
     python -m benchmarks.optim            # short
     python -m benchmarks.optim --full     # 300 000 steps of batch size 1, as in Table 2 of Utpala et al. (2023)
 
-Private and non-private runs are interleaved in one process and the best of three is kept. Both draw their batches on the host and
-run one compiled scan; the private one draws its noise from the operating system's cryptographic stream. Two floors: the noise
-alone by NumPy's PCG64 ziggurat (what no private step can be faster than on this machine without another core), and for SPD the two
-eigenvalue problems of a step by LAPACK.
+Private and non-private runs are interleaved in one process and the best of three is kept. Both draw their batches on the
+host and run one compiled scan; the private one draws its noise from the operating system's cryptographic stream. Two floors:
+the noise alone by NumPy's PCG64 ziggurat, and for SPD the two eigenvalue problems of a step by LAPACK.
 """
 
 import sys
@@ -20,10 +19,10 @@ import numpy as np
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, dp_rsgd
 
+Run = Callable[[], None]
 
-def non_private(
-    problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float
-) -> Callable[[], None]:
+
+def non_private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float) -> Run:
     """The same step: mean gradient of a uniform batch, one move; no clipping, no noise."""
 
     @jax.jit
@@ -46,20 +45,24 @@ def non_private(
     return run
 
 
-def private(
-    problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float
-) -> Callable[[], None]:
+def private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float) -> Run:
     def run() -> None:
         dp_rsgd(problem, data, init, steps=steps, batch_size=size, clip=1.0, learning_rate=rate, noise=1e-3)
 
     return run
 
 
-def seconds(run: Callable[[], None]) -> tuple[float, float]:
+def seconds(run: Run) -> tuple[float, float]:
     """(wall, processor) seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     run()
     return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def noise_floor(dim: int) -> float:
+    """Seconds to draw one step's normals by PCG64."""
+    rng = np.random.default_rng(2)
+    return min(seconds(lambda: rng.standard_normal((1000, dim)))[0] for _ in range(5)) / 1000
 
 
 def main(full: bool = False) -> None:
@@ -83,11 +86,7 @@ def main(full: bool = False) -> None:
         for run in runs:
             run()  # compile
         times = np.array([[seconds(run) for run in runs] for _ in range(3)]).min(axis=0)
-        generator = np.random.default_rng(2)
-        count = min(steps, 2000)
-        floor = (
-            min(seconds(lambda: generator.standard_normal((count, problem.manifold.dim)))[0] for _ in range(5)) / count
-        )
+        floor = noise_floor(problem.manifold.dim)
         plain, noisy = times[:, 0] / steps * 1e6
         print(f"{name:24}{size:6}{steps:8}{plain:10.1f}{noisy:11.1f}{noisy / plain:7.2f}{times[1, 1] / times[0, 1]:10.2f}"
               f"{floor * 1e6:15.1f}{times[1, 0]:9.1f}", flush=True)  # fmt: skip

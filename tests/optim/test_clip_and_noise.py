@@ -36,7 +36,9 @@ def test_e5_the_printed_clip_does_not_clip():
 
 
 def test_extreme_gradients():
-    rows = np.array([[1e150, -1e150], [1e-310, 0.0], [np.nan, 1.0], [np.inf, 0.0], [-np.inf, np.inf], [0, 0], [1e300, 1]])
+    rows = np.array(
+        [[1e150, -1e150], [1e-310, 0.0], [np.nan, 1.0], [np.inf, 0.0], [-np.inf, np.inf], [0, 0], [1e300, 1]]
+    )
     with jax.enable_x64(True):
         clipped = np.asarray(clip_rows(rows, 1.0))
     np.testing.assert_allclose(clipped[0], [np.sqrt(0.5), -np.sqrt(0.5)], rtol=1e-14)  # no overflow on the way

@@ -27,7 +27,7 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
 
-__all__ = ["Batches", "batch_sum", "batch_width", "dp_rsgd", "draw_batches"]
+__all__ = ["Batches", "batch_sum", "dp_rsgd", "draw_batches", "portions"]
 
 
 def dp_rsgd(
@@ -109,32 +109,38 @@ def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: st
     flat, first, sizes = poisson_batches(random, n, size / n, steps)
     # Room for all but one draw in billions, so that chunks of the same number of steps share one compiled program.
     most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
-    room = most + batch_width(size)
+    room = most + max(portions(size))
     padded = np.zeros(room, dtype=np.int32)
     padded[: len(flat)] = flat
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
 
-def batch_sum(batch: Batches, flat: Any, width: int, dim: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
+def batch_sum(batch: Batches, flat: Any, size: int, dim: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
     """Σ over a step's batch of clip(rows(record numbers)), rows of shape (k, dim), for either form of `Batches`."""
     if flat is None:
         return clipped_total(rows(batch["rows"]), clip)
+    head, width = portions(size)
 
-    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        done, total = state
-        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
-        return done + width, total + clipped_total(rows(numbers), clip, jnp.arange(width) < batch["sizes"] - done)
+    def portion(done: Any, count: int) -> Any:
+        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (count,))
+        return clipped_total(rows(numbers), clip, jnp.arange(count) < batch["sizes"] - done)
 
-    zero = (jnp.zeros((), dtype=batch["sizes"].dtype), jnp.zeros(dim, dtype=jnp.float64))
-    return jax.lax.while_loop(lambda state: state[0] < batch["sizes"], body, zero)[1]
+    done = jnp.full((), head, dtype=batch["sizes"].dtype)
+    total = portion(0, head) if head else jnp.zeros(dim, dtype=jnp.float64)
+    return jax.lax.while_loop(
+        lambda state: state[0] < batch["sizes"],
+        lambda state: (state[0] + width, state[1] + portion(state[0], width)),
+        (done, total),
+    )[1]
 
 
-def batch_width(size: int) -> int:
-    """How many records of a Poisson batch to take at once: on a processor few, for the last portion is half empty; on an
-    accelerator nearly always all of them."""
+def portions(size: int) -> tuple[int, int]:
+    """How many records of a Poisson batch to take at once, first and then: a batch is rarely below its first portion, and the
+    last portion is half empty. An accelerator takes nearly always all of them at once."""
+    root = math.isqrt(size)
     if jax.default_backend() == "cpu":
-        return max(1, math.isqrt(4 * size) - 1)
-    return size + 4 * math.isqrt(size)
+        return max(0, size - 2 * root), max(1, 2 * root - 1)
+    return 0, size + 4 * root
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "record"))
@@ -150,7 +156,7 @@ def _steps(
         def rows(numbers: Any) -> Any:
             return problem.gradients(w, data[numbers])
 
-        total = batch_sum(batch, flat, batch_width(size), problem.manifold.dim, clip, rows)
+        total = batch_sum(batch, flat, size, problem.manifold.dim, clip, rows)
         w = step_along(problem, w, rate, total / size + xi)
         return w, problem.objective(w, data) if record else None
 

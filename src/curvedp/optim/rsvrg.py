@@ -17,7 +17,7 @@ from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, joined, prep
 from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
-from curvedp.optim.rsgd import Batches, batch_sum, batch_width, check_batch, draw_batches
+from curvedp.optim.rsgd import Batches, batch_sum, check_batch, draw_batches
 from curvedp.privacy import Guarantee
 
 __all__ = ["dp_rsvrg"]
@@ -132,7 +132,7 @@ def _epoch(
             records = data[numbers]
             return problem.gradients(w, records) - carried(problem.gradients(anchor, records))
 
-        total = batch_sum(batch, flat, batch_width(size), manifold.dim, clip[1], rows)
+        total = batch_sum(batch, flat, size, manifold.dim, clip[1], rows)
         direction = total / size + carried(released) + xi
         moved = step_along(problem, w, rate, direction)
         return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)

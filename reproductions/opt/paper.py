@@ -1,0 +1,117 @@
+"""DP-RSVRG as Utpala et al. (2023) have it, Algorithm 11 and its moments bound: for comparison, NOT to be relied on.
+
+- The printed step subtracts the anchor's gradient (E11); `sign=+1` is what was meant.
+- The anchor's gradient is noised anew at every inner step and charged each time (E12).
+- Gradients are clipped one by one, so that a difference has sensitivity 4·C1.
+- The subsampling bound (Claim 4) is proved for σ² ≥ 12·C1². Figure 2 uses it at σ = 0.05, C1 = 0.1, where it is false: see
+  `true_delta_at_least`.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import norm
+
+from curvedp.optim import Problem
+from curvedp.optim._loop import clip_rows, clipped_sum
+from curvedp.privacy import ZCDP
+
+
+def moments_rho(
+    n: int, epochs: int, inner_steps: int, clip: tuple[float, float], sigma: float, split: float | None
+) -> float:
+    """ρ with K(λ) ≤ λ(λ+1)ρ, equation (3); `split` is α, None for the best: α = √2C0/(√2C0 + √28C1)."""
+    full, inner = 2 * clip[0] ** 2, 28 * clip[1] ** 2
+    if split is None:
+        split = math.sqrt(full) / (math.sqrt(full) + math.sqrt(inner))
+    return epochs * inner_steps / (n * sigma) ** 2 * (full / split + inner / (1 - split))
+
+
+def moments_epsilon(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: tuple[float, float],
+    sigma: float,
+    delta: float,
+    split: float | None = None,
+) -> float:
+    """ε of equation (3) by the optimal conversion; `split` ½ is the usual setting."""
+    return float(ZCDP(moments_rho(n, epochs, inner_steps, clip, sigma, split)).epsilon(delta))
+
+
+def moments_sigma(n: int, epochs: int, inner_steps: int, clip: tuple[float, float], eps: float, delta: float) -> float:
+    """The noise at which the paper claims (ε, δ), with its best split."""
+    rho = brentq(lambda r: float(ZCDP(r).epsilon(delta)) - eps, 1e-9, 10.0)
+    return math.sqrt(moments_rho(n, epochs, inner_steps, clip, 1.0, None) / rho)
+
+
+def claim_4_applies(clip: tuple[float, float], sigma: float) -> bool:
+    """σ² ≥ 12·C1², the condition under which the subsampling bound is proved."""
+    return sigma**2 >= 12 * clip[1] ** 2
+
+
+def true_delta_at_least(
+    n: int, epochs: int, inner_steps: int, clip: tuple[float, float], sigma: float, eps: float
+) -> float:
+    """A lower bound on δ(ε) of Algorithm 11, by one test: does any step exceed c?
+
+    Take a record whose gradient turns between anchor and iterate, so that its clipped difference is 2·C1 long, one way in D
+    and the other way in D'; all other records have none. A step that draws it (chance 1/n) is N(±2·C1, σ²) along it, any
+    other N(0, σ²).
+    """
+    steps, shift = epochs * inner_steps, 2 * clip[1]
+
+    def gap(c: float) -> float:
+        quiet = norm.sf(c / sigma)
+        drawn = quiet + (norm.sf((c - shift) / sigma) - quiet) / n
+        other = quiet + (norm.sf((c + shift) / sigma) - quiet) / n
+        exceeds = [-math.expm1(steps * math.log1p(-p)) for p in (drawn, other)]
+        return exceeds[0] - math.exp(eps) * exceeds[1]
+
+    best = minimize_scalar(lambda c: -gap(c), bounds=(shift, shift + 8 * sigma), method="bounded")
+    return max(0.0, -float(best.fun))
+
+
+def paper_rsvrg(
+    problem: Problem,
+    data: Any,
+    init: Any,
+    epochs: int,
+    inner_steps: int,
+    clip: tuple[float, float],
+    learning_rate: float,
+    sigma: float,
+    rng: np.random.Generator,
+    sign: int = 1,
+) -> np.ndarray:
+    """Algorithm 11, output I, with `sign` = -1 as printed and +1 as meant; `sigma` is the noise of every step."""
+    with jax.enable_x64(True):
+        w, records = jnp.asarray(init), jnp.asarray(data)
+        for _ in range(epochs):
+            numbers = rng.integers(len(records), size=inner_steps)
+            noise = sigma * rng.standard_normal((inner_steps, problem.manifold.dim))
+            w = problem.manifold.project(_epoch(problem, records, w, clip, learning_rate, numbers, noise, sign))
+        return np.asarray(w)
+
+
+@partial(jax.jit, static_argnames="problem")
+def _epoch(problem: Problem, data: Any, anchor: Any, clip: Any, rate: Any, numbers: Any, noise: Any, sign: Any) -> Any:
+    M = problem.manifold
+    full = clipped_sum(problem, anchor, data, clip[0]) / len(data)
+
+    def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, None]:
+        number, xi = inputs
+
+        def carried(coordinates: Any) -> Any:
+            return M.to_coordinates(w, M.transport(anchor, w, M.from_coordinates(anchor, coordinates)))
+
+        here, there = (clip_rows(problem.gradient(p, data[number])[None], clip[1])[0] for p in (w, anchor))
+        return problem.move(w, -rate * (here - carried(there) + sign * carried(full) + xi)), None
+
+    return jax.lax.scan(step, anchor, (numbers, noise))[0]
