@@ -5,7 +5,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+    from curvedp.estimators import (
+        PrivateDispersion,
+        PrivateFrechetMean,
+        PrivateGeodesicRegression,
+        PrivateMDM,
+        PrivatePCA,
+    )
     from curvedp.ledger import Ledger
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
     from curvedp.privacy.compose import compose
@@ -17,6 +23,7 @@ __all__ = [
     "Ledger",
     "PrivateDispersion",
     "PrivateFrechetMean",
+    "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
     "PureDP",
@@ -28,7 +35,10 @@ __version__ = version("curvedp")
 
 _HOME = {
     **dict.fromkeys(("GDP", "ZCDP", "ApproxDP", "PureDP", "RaoDP", "RenyiDP", "compose"), "curvedp.privacy"),
-    **dict.fromkeys(("PrivateDispersion", "PrivateFrechetMean", "PrivateMDM", "PrivatePCA"), "curvedp.estimators"),
+    **dict.fromkeys(
+        ("PrivateDispersion", "PrivateFrechetMean", "PrivateGeodesicRegression", "PrivateMDM", "PrivatePCA"),
+        "curvedp.estimators",
+    ),
     "Ledger": "curvedp.ledger",
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from curvedp.entropy import Source, exact_gaussian
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.laws import TangentBundleBall
@@ -30,7 +30,7 @@ from curvedp.regression.bounds import (
     spread,
 )
 from curvedp.regression.gradient import clipped_gradient
-from curvedp.regression.jacobi import check_symmetric
+from curvedp.regression.jacobi import check_symmetric, constant_curvature
 
 __all__ = ["METHODS", "Plan", "plan_regression", "public_domain", "release_regression"]
 
@@ -52,15 +52,19 @@ class Plan(NamedTuple):
 
 
 def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int) -> Domain:
-    """The domain and the ball that holds the responses: as far as a prediction and a residual reach, inside the cut locus."""
-    reach = radius + speed * HALF
-    room = _MARGIN * manifold.injectivity_radius - reach
-    if not room >= radius:
+    """Where the middle of the geodesic may be, and the ball that holds the responses, all inside the cut locus.
+
+    The middle is allowed within radius + speed/2, where the space has room for it, so that every geodesic that starts in
+    the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on the radius.
+    """
+    room = _MARGIN * manifold.injectivity_radius - speed * HALF
+    if not room >= 2 * radius:
         raise ParameterError(
             f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + speed/2 must be at most "
             f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
         )
-    return Domain(radius, speed, clip, n, min(reach + clip, room))
+    middle = min(radius + speed * HALF, room / 2)
+    return Domain(middle, speed, clip, n, min(middle + speed * HALF + clip, room - middle))
 
 
 def plan_regression(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, method: str) -> Plan:
@@ -93,20 +97,12 @@ def release_regression(
     manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, public: Mapping[str, Any], source: Source
 ) -> tuple[np.ndarray, np.ndarray, Certificate]:
     """The private (p, v) at the middle of the predictor's range, and its certificate. x is centred, Y in its ball."""
-    reach = plan.domain.data_radius + float(manifold.dist(manifold.origin, ball.center))
-    gradient = clipped_gradient(manifold, x, Y, plan.domain.clip, reach)
     if plan.method == "kng":
-        bundle = TangentBundleBall(manifold, ball.center, plan.domain.radius, plan.domain.speed)
-
-        def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
-            return endpoint_norm(*gradient(p, v))
-
-        constants = lipschitz_constants(manifold, plan.domain, x)
-        p, v = kng_draw(bundle, plan.scale, norm, constants, source)
+        p, v = _draw(manifold, ball, x, Y, plan, source)
         claims, numerics = pure_claims(pure_epsilon(plan.guarantee)), kng_numerics()
         mechanism, more = "k-norm-gradient-regression", {"scale": plan.scale, "norm": "endpoint"}
     else:
-        p, v, tau = _descend(manifold, ball, gradient, plan, source)
+        p, v, tau = _descend(manifold, ball, x, Y, plan, source)
         claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
         numerics = {"path": "exact-then-round, every step", "grid": GRID, "tau": tau}
         mechanism, more = "tangent-bundle-descent", {"sigma": plan.scale, "steps": plan.steps, "norm": "euclidean"}
@@ -166,8 +162,34 @@ def _rate(manifold: Manifold, domain: Domain) -> float:
     return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
 
 
+def _draw(
+    manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
+) -> tuple[np.ndarray, np.ndarray]:
+    """One K-norm draw, made in the model of the same curvature: a ball of a space of constant curvature κ is, with lengths
+    times √|κ|, a ball of the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like lengths."""
+    M, c, curvature = manifold, ball.center, constant_curvature(manifold)
+    assert curvature is not None  # the plan's sensitivity has it
+    unit = sqrt(abs(curvature)) if curvature else 1.0
+    model = (Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean)(M.dim)
+    o = model.origin
+    mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
+    d = plan.domain
+    scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
+    gradient = clipped_gradient(model, x, np.asarray(mapped), scaled.clip, scaled.data_radius)
+    bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
+
+    def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return endpoint_norm(*gradient(p, v))
+
+    constants = lipschitz_constants(model, scaled, x, np.asarray(model.dist(o, mapped)))
+    p, v = kng_draw(bundle, plan.scale * unit, norm, constants, source)
+    z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
+    foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))
+    return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))
+
+
 def _descend(
-    manifold: Manifold, ball: Ball, gradient: Any, plan: Plan, source: Source
+    manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """DP-RGD on the tangent bundle: T exact Gaussian releases of the clipped gradient, the last 2T/3 iterates averaged.
 
@@ -175,6 +197,7 @@ def _descend(
     so that coordinate takes half as long a step again.
     """
     M, dim, rate = manifold, manifold.dim, _rate(manifold, plan.domain)
+    gradient = clipped_gradient(M, x, Y, plan.domain.clip, inf)
     p, v = ball.center, np.zeros(M.point_shape)
     tau, path = 0.0, []
     for step in range(plan.steps):

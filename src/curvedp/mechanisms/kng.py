@@ -149,9 +149,26 @@ def kng_draw(
     widest = max(domain.radii) / scale
     if not widest <= _WIDEST:  # of public quantities: the density's width would be lost in the coordinates' rounding
         raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
-    z = CellSampler(domain, scale, g, lipschitz, source.numpy_generator()).draw(1)
+    z = CellSampler(domain, scale, g, lipschitz, _Bulk(source)).draw(1)
     rounded = np.round(z * 2.0**GRID) / 2.0**GRID
     return tuple(np.asarray(x[0]) for x in domain.points(rounded))
+
+
+class _Bulk(np.random.Generator):
+    """The three variates that the sampler draws, in bulk from a source: NumPy's own loops would call back for every word."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source.numpy_generator().bit_generator)  # what is not replaced below has the same bits
+        self._source = source
+
+    def random(self, size: Any = None) -> Any:  # type: ignore[override]  # as the sampler calls it
+        return self._source.uniform(size)
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        return low + (high - low) * self._source.uniform(size)
+
+    def standard_exponential(self, size: Any = None) -> Any:  # type: ignore[override]  # as the sampler calls it
+        return -np.log(self._source.uniform(size, full_precision=True))
 
 
 def kng_numerics() -> dict[str, Any]:

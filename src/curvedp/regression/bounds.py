@@ -6,7 +6,7 @@ Predictors are centred, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. O
 negative curvature spreads geodesics, so d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
 """
 
-from math import cosh, hypot, inf, nextafter, pi, sinh, sqrt, tan, tanh
+from math import cosh, hypot, inf, nextafter, pi, sinh, sqrt, tanh
 from typing import NamedTuple
 
 import numpy as np
@@ -76,10 +76,11 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     return nextafter(2 * domain.clip * factor / domain.n, inf)
 
 
-def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray) -> tuple[float, float]:
+def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray) -> tuple[float, float]:
     """Lipschitz constants of the `endpoint_norm` of the clipped gradient on the domain: along p, and along v.
 
-    They follow the records' predictors: that steers the sampler's work, not its law (docs/knorm.md).
+    They follow the records (predictors x, responses at `distance` from the center): that steers the sampler's work, not its
+    law (docs/knorm.md).
     """
     curvature, V, clip = _curvature(manifold), domain.speed, domain.clip
     root, x = sqrt(abs(curvature)), np.abs(x)
@@ -95,7 +96,7 @@ def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray) -> tu
     safe = np.where(a > 1e-4, a, 1.0)  # each quotient below is O(a) near 0; a bounds it there
     turned, slope, rest = (np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest))
     ends = _spread_of_ends(curvature, V, x)
-    bend = _residual_bound(curvature, domain)
+    bend = _residual_bound(curvature, domain, domain.radius + V * x + distance)
     foot = ends * (bend * c + clip * root * sn)
     of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
     shoot = x * (ends * (bend * s + clip * root * turned) + clip * root * (of_cos + t * of_sinc))
@@ -123,13 +124,12 @@ def _spread_of_ends(curvature: float, speed: float, x: np.ndarray) -> np.ndarray
     return (1 + t + np.maximum(1 - t, t * np.sinc(a / pi) - np.cos(a))) / 2
 
 
-def _residual_bound(curvature: float, domain: Domain) -> float:
-    """Lipschitz constant in q of the clipped residual: max(1, min(d, τ)·|ct(d)|) over the distances d that occur."""
-    if curvature == 0:
-        return 1.0
+def _residual_bound(curvature: float, domain: Domain, reach: np.ndarray) -> np.ndarray:
+    """Lipschitz constant in q of a clipped residual of length up to `reach`: max(1, min(d, τ)·|ct(d)|) over d ≤ reach."""
+    one = np.ones_like(reach)
     root, clip = sqrt(abs(curvature)), domain.clip
     if curvature < 0:
         s = root * clip
-        return s / tanh(s) if s > 1e-6 else 1 + s
-    s = root * (domain.radius + domain.speed * HALF + domain.data_radius)
-    return max(1.0, -root * clip / tan(s)) if s > pi / 2 else 1.0
+        return one * (s / tanh(s) if s > 1e-6 else 1 + s)
+    s = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
+    return np.maximum(one, -root * clip / np.tan(s)) if curvature > 0 else one

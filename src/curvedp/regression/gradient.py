@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from curvedp.geometry import Lorentz, Sphere
+from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
@@ -28,7 +28,7 @@ def clipped_gradient(manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: flo
     products of the fast path would cancel, e^(2·reach) times the float spacing.
     """
     fast = isinstance(manifold, Sphere) or (isinstance(manifold, Lorentz) and reach <= _FAST_REACH)
-    each = _on_quadric if fast and manifold.dim > 1 else _anywhere
+    each = _on_quadric if fast and manifold.dim > 1 else _flat if isinstance(manifold, Euclidean) else _anywhere
     rows = max(1, _WORK // len(x))
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +50,7 @@ def _anywhere(
 ) -> tuple[np.ndarray, np.ndarray]:
     axes = (1,) * len(manifold.point_shape)
     h = residuals_at(manifold, p[:, None], x.reshape(-1, *axes) * v[:, None], Y)  # (N, n, dim)
-    length = np.linalg.norm(h, axis=-1, keepdims=True)
-    h = h * np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0)
+    h = _clipped(h, clip)
     values, frame = jacobi_frame(manifold, p, v)
     h = h @ frame
     cos, sinc = cos_and_sinc(values[:, None, :] * (x * x)[:, None])
@@ -59,8 +58,21 @@ def _anywhere(
     return np.einsum("nij,nj->ni", frame, foot), np.einsum("nij,nj->ni", frame, shoot)
 
 
+def _flat(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linear regression: the Jacobi fields are 1 and x."""
+    h = _clipped(Y - p[:, None] - x[:, None] * v[:, None], clip)
+    return np.mean(h, axis=1), np.einsum("n,mnd->md", x, h) / len(x)
+
+
+def _clipped(h: np.ndarray, clip: float) -> np.ndarray:
+    length = np.sqrt(np.sum(h * h, axis=-1, keepdims=True))
+    return np.asarray(h * np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0))
+
+
 def _on_quadric(
-    manifold: Sphere | Lorentz, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sphere and hyperboloid: with e = v/|v| only ⟨p,y⟩ and ⟨e,y⟩ are needed, and matrix products do the rest.
 
@@ -96,7 +108,7 @@ def _on_quadric(
     def collected(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
         total = np.asarray(manifold.to_coordinates(p, manifold.to_tangent(p, weights @ Y)))
         across = total - np.sum(total * unit, axis=1, keepdims=True) * unit
-        return (across + tangential[:, None] * unit) / n
+        return np.asarray((across + tangential[:, None] * unit) / n)
 
     along = f * along
     return collected(along.sum(axis=1), f * cos), collected(along @ x, f * lever)

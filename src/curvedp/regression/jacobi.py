@@ -71,7 +71,7 @@ def curvature_operator(manifold: Manifold, p: Any, v: Any) -> np.ndarray:
     z = np.asarray(manifold.to_coordinates(p, v))
     curvature = constant_curvature(manifold)
     if curvature is not None:
-        return curvature * _across(z)
+        return np.asarray(curvature * _across(z))
     match manifold:
         case SPDAffineInvariant() | Rotations():
             # The congruence (translation) that carries the identity to p is an isometry: compute at the identity.
@@ -83,7 +83,7 @@ def curvature_operator(manifold: Manifold, p: Any, v: Any) -> np.ndarray:
         case KendallShapes():  # ℂPⁿ: curvature 1, and 3 more along i·v
             turned = z.reshape(*z.shape[:-1], -1, 2)
             turned = np.stack([-turned[..., 1], turned[..., 0]], axis=-1).reshape(z.shape)
-            return _across(z) + 3 * turned[..., :, None] * turned[..., None, :]
+            return np.asarray(_across(z) + 3 * turned[..., :, None] * turned[..., None, :])
         case Grassmann():
             p, v = np.asarray(p)[..., None, :, :], np.asarray(v)[..., None, :, :]
             basis = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)))
@@ -109,20 +109,22 @@ def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.nda
     operator = curvature_operator(manifold, p, v)
     if not operator.any():
         return np.zeros(operator.shape[:-1]), np.broadcast_to(np.eye(manifold.dim), operator.shape)
-    return np.linalg.eigh((operator + operator.mT) / 2)
+    values, vectors = np.linalg.eigh((operator + operator.mT) / 2)
+    return values, vectors
 
 
 def cos_and_sinc(square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """cos√u and sin√u/√u, which are cosh√−u and sinh√−u/√−u where u < 0."""
     if not np.any(square < 0):
-        return cos_sinc(np, square)
+        cos, sinc = cos_sinc(np, square)
+        return np.asarray(cos), np.asarray(sinc)
     cos, sinc = cos_sinc(np, np.maximum(square, 0.0))
     cosh, sinhc = cosh_sinhc(np, np.maximum(-square, 0.0))
-    negative = square < 0
-    return np.where(negative, cosh, cos), np.where(negative, sinhc, sinc)
+    negative = np.asarray(square < 0)
+    return np.where(negative, np.asarray(cosh), cos), np.where(negative, np.asarray(sinhc), sinc)
 
 
 def _across(z: np.ndarray) -> np.ndarray:
     """|z|²I − zzᵀ."""
     square = np.sum(z * z, axis=-1)[..., None, None]
-    return square * np.eye(z.shape[-1]) - z[..., :, None] * z[..., None, :]
+    return np.asarray(square * np.eye(z.shape[-1]) - z[..., :, None] * z[..., None, :])
