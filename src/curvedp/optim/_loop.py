@@ -1,6 +1,7 @@
 """What the three optimisers share: the noise's source, clipping, batches, and the steps' schedule."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
 from curvedp.geometry.base import Manifold
 from curvedp.optim._ziggurat import ziggurat_normals
-from curvedp.optim.accounting import BLOCK
+from curvedp.optim.accounting import ACCELERATOR_BLOCK, BLOCK
 from curvedp.optim.problem import FrechetMeanProblem, Problem
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "clipped_sum",
     "clipped_total",
     "fixed_batches",
+    "full_precision",
     "joined",
     "poisson_batches",
     "prepare",
@@ -31,6 +33,13 @@ __all__ = [
 ]
 
 _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Double precision exists, and float32 products are not rounded to fewer bits (as some accelerators do by default)."""
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        yield
 
 
 class Randomness:
@@ -173,10 +182,11 @@ def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
     def part(records: Any) -> Any:
         return clipped_total(problem.gradients(w, records), clip)
 
-    whole = len(data) // BLOCK * BLOCK
+    block = BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK
+    whole = len(data) // block * block
     total = part(data[whole:]) if whole < len(data) else jnp.zeros(problem.manifold.dim, jnp.float64)
     if whole:
-        blocks = data[:whole].reshape(-1, BLOCK, *data.shape[1:])
+        blocks = data[:whole].reshape(-1, block, *data.shape[1:])
         total = jax.lax.scan(lambda acc, block: (acc + part(block), None), total, blocks)[0]
     return total
 

@@ -15,6 +15,7 @@ from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.subsampled import _SEARCH_BINS, subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
+    "ACCELERATOR_BLOCK",
     "BLOCK",
     "rgd_guarantee",
     "rgd_noise",
@@ -25,7 +26,7 @@ __all__ = [
     "rsvrg_noise",
 ]
 
-BLOCK = 4096  # records whose gradients are held and summed at once in a full pass
+BLOCK, ACCELERATOR_BLOCK = 4096, 32768  # records whose gradients are held and summed at once in a full pass
 
 
 def rounded_clip(clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None) -> float:
@@ -37,7 +38,7 @@ def rounded_clip(clip: float, dim: int, dtype: Any, n: int, batch_size: int | No
     (Chernoff).
     """
     if batch_size is None:
-        terms, additions = n, min(n, BLOCK) + n // BLOCK
+        terms, additions = n, min(n, ACCELERATOR_BLOCK) + n // BLOCK
     else:
         terms = additions = min(n, 2 * batch_size + 2000)
     length = (dim + 8) * float(np.finfo(dtype).eps)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.optim._loop import Randomness, chunks, clipped_sum, joined, prepare, rates, step_along
+from curvedp.optim._loop import Randomness, chunks, clipped_sum, full_precision, joined, prepare, rates, step_along
 from curvedp.optim.accounting import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -51,7 +51,7 @@ def dp_rgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.positive("clip", clip)
     schedule = rates(learning_rate, steps)
-    with jax.enable_x64(True):
+    with full_precision():
         w, records = prepare(problem, data, init)
         n = len(records)
         charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n)

@@ -16,6 +16,7 @@ from curvedp.optim._loop import (
     chunks,
     clipped_total,
     fixed_batches,
+    full_precision,
     joined,
     poisson_batches,
     prepare,
@@ -67,7 +68,7 @@ def dp_rsgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.positive("clip", clip)
     schedule = rates(learning_rate, steps)
-    with jax.enable_x64(True):
+    with full_precision():
         w, records = prepare(problem, data, init)
         n = len(records)
         size = check_batch(batch_size, n, sampling)

@@ -13,7 +13,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, joined, prepare, rates, step_along
+from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, full_precision, joined, prepare, rates, step_along
 from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -59,7 +59,7 @@ def dp_rsvrg(
         raise ParameterError(f"output={output!r} must be 'last' or 'random'")
     schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
     check_request(guarantee, noise)
-    with jax.enable_x64(True):
+    with full_precision():
         w, records = prepare(problem, data, init)
         n, dim = len(records), problem.manifold.dim
         size = check_batch(batch_size, n, sampling)
