@@ -131,5 +131,5 @@ def _residual_bound(curvature: float, domain: Domain, reach: np.ndarray) -> np.n
     if curvature < 0:
         s = root * clip
         return one * (s / tanh(s) if s > 1e-6 else 1 + s)
-    s = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
-    return np.maximum(one, -root * clip / np.tan(s)) if curvature > 0 else one
+    angle = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
+    return np.maximum(one, -root * clip / np.tan(angle)) if curvature > 0 else one

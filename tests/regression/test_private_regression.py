@@ -1,0 +1,408 @@
+"""Private geodesic regression: its sensitivities under attack, its law and pure ε by quadrature, and the errata E19-E24."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateGeodesicRegression, PureDP
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
+from curvedp.estimators._regression import plan_regression, public_domain
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    Sphere,
+)
+from curvedp.mechanisms import Certificate
+from curvedp.regression import fit_geodesic
+from curvedp.regression.bounds import (
+    Domain,
+    endpoint_norm,
+    endpoint_sensitivity,
+    gradient_sensitivities,
+    joint_sensitivity,
+    lipschitz_constants,
+)
+from curvedp.regression.gradient import clipped_gradient, residuals_at
+from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
+
+ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
+
+
+def source(seed):
+    return GeneratorSource(np.random.default_rng(seed))
+
+
+def data(M, n, seed=0, sd=0.05, length=0.6):
+    rng = np.random.default_rng(seed)
+    x = rng.random(n)
+    v = M.from_coordinates(M.origin, np.full(M.dim, length / math.sqrt(M.dim)))
+    q = M.exp(M.origin, (x - 0.5).reshape(-1, *[1] * len(M.point_shape)) * v)
+    return x, M.exp(q, M.from_coordinates(q, sd * rng.standard_normal((n, M.dim))))
+
+
+# ---- the attack: what one record can contribute, over the whole domain --------------------------------------------
+
+
+def contribution(M, p, v, x, Y, clip):
+    """(−∇_p, −∇_v) of one record for each row, the residual clipped."""
+    axes = [1] * len(M.point_shape)
+    h = residuals_at(M, p, x.reshape(-1, *axes) * v, Y)
+    h = h * np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
+    values, frame = jacobi_frame(M, p, v)
+    cos, sinc = cos_and_sinc(values * (x * x)[:, None])
+    local = np.einsum("ni,nij->nj", h, frame)
+    return (np.einsum("nij,nj->ni", frame, f * local) for f in (cos, x[:, None] * sinc))
+
+
+def attack(M, speed, clip, span, seed, pairs=2000, rounds=12):
+    """Largest ‖change‖ found of (∇_p, ∇_v, the joint norm, the endpoint norm), n = 1, by random search and climbing.
+
+    Parameters: coordinates of p and v, the predictors of the two records in `span`, and the directions of their residuals.
+    """
+    rng, d = np.random.default_rng(seed), M.dim
+
+    def measure(z):
+        p = M.exp(M.origin, M.from_coordinates(M.origin, 0.3 * np.tanh(z[:, :d])))
+        w = z[:, d : 2 * d]
+        w = w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
+        v = M.from_coordinates(p, w)
+        sides = []
+        for k in (0, 1):
+            x = span[0] + (span[1] - span[0]) * np.clip(z[:, 2 * d + k], 0, 1)
+            q = M.exp(p, x.reshape(-1, *[1] * len(M.point_shape)) * v)
+            e = z[:, 2 * d + 2 + k * d : 2 * d + 2 + (k + 1) * d]
+            e = 1.2 * clip * e / np.linalg.norm(e, axis=1, keepdims=True)  # longer than the clip
+            Y = M.exp(q, M.transport(p, q, M.from_coordinates(p, e)))
+            sides.append(tuple(contribution(M, p, v, x, Y, clip)))
+        foot, shoot = (a - b for a, b in zip(*sides, strict=True))
+        norm = np.linalg.norm
+        joint = np.hypot(norm(foot, axis=1), 2 * norm(shoot, axis=1))
+        return np.stack([norm(foot, axis=1), norm(shoot, axis=1), joint, endpoint_norm(foot, shoot)])
+
+    def draw(n):
+        z = 2 * rng.standard_normal((n, 4 * d + 2))
+        z[:, 2 * d : 2 * d + 2] = np.round(2 * rng.random((n, 2))) / 2 + 0.1 * rng.standard_normal((n, 2))
+        return z
+
+    found = []
+    for which in range(4):
+        z = draw(pairs)
+        value = measure(z)[which]
+        for r in range(rounds):
+            best = np.argsort(-value)[: pairs // 10]
+            z = np.concatenate([z[best], np.repeat(z[best], 9, axis=0)])
+            z[len(best) :] += 0.5 * 0.7**r * rng.standard_normal((len(z) - len(best), z.shape[1]))
+            value = measure(z)[which]
+        found.append(float(value.max()))
+    return found
+
+
+@pytest.mark.parametrize("M", ATTACKED, ids=repr)
+def test_sensitivities_hold_under_attack_and_are_tight(M):
+    speed, clip = 1.5, 0.4
+    domain = Domain(0.5, speed, clip, 1, 1.0)
+    foot, shoot, joint, ends = attack(M, speed, clip, (-0.5, 0.5), seed=1, pairs=600)
+    bounds = gradient_sensitivities(M, speed, clip, 1)
+    assert foot <= bounds[0] * (1 + 1e-9)
+    assert shoot <= bounds[1] * (1 + 1e-9)
+    assert joint <= joint_sensitivity(M, domain) * (1 + 1e-9)
+    assert foot >= 0.9 * bounds[0]  # what is not attained is waste
+    assert shoot >= 0.9 * bounds[1]
+    if not isinstance(M, SPDAffineInvariant):
+        assert 0.9 * endpoint_sensitivity(M, domain) <= ends <= endpoint_sensitivity(M, domain) * (1 + 1e-9)
+
+
+def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
+    """REG, App. A: ‖J_p‖ = cos 1 and ‖J_v‖ = sin 1 for x in [0, 1] and unit speed. The truth is 1 and 1."""
+    clip = 0.4
+    foot, shoot, _, _ = attack(Sphere(2), 1.0, clip, (0.0, 1.0), seed=2, pairs=400)
+    assert 2 * clip * math.cos(1) / foot == pytest.approx(math.cos(1), abs=0.01)  # understated 1.85 times
+    assert 2 * clip * math.sin(1) / shoot == pytest.approx(math.sin(1), abs=0.01)
+    ours = gradient_sensitivities(Sphere(2), 1.0, clip, 1, reach=1.0)
+    assert foot <= ours[0] * (1 + 1e-9)
+    assert shoot <= ours[1] * (1 + 1e-9)
+
+
+def test_erratum_e19_an_upper_curvature_bound_bounds_nothing():
+    """REG, Thm 3.4 takes K_max, which on SPD(2) is 0 and gives Jacobi fields of norm 1; the lower bound −½ gives cosh."""
+    clip = 0.4
+    foot, shoot, _, _ = attack(SPDAffineInvariant(2), 2.0, clip, (0.0, 1.0), seed=3, pairs=600)
+    assert 2 * clip / foot < 0.7
+    assert 2 * clip / shoot < 0.9
+    ours = gradient_sensitivities(SPDAffineInvariant(2), 2.0, clip, 1, reach=1.0)
+    assert foot <= ours[0] * (1 + 1e-9)
+    assert shoot <= ours[1] * (1 + 1e-9)
+
+
+def test_erratum_e21_a_clip_read_off_the_data_is_not_private():
+    """τ := largest residual: two adjacent data sets on the line get scales 2τ/(nε) that differ without bound."""
+    n, eps, grid = 40, 1.0, np.linspace(-3, 3, 6001)
+
+    def log_density(y, clip):
+        residual = np.clip(y - grid[:, None], -clip, clip)
+        log = -np.abs(residual.mean(axis=1)) / (2 * (2 * clip / n) / eps)
+        return log - np.log(np.sum(np.exp(log)))
+
+    first = np.r_[np.linspace(-0.01, 0.01, n - 1), 0.0]
+    second = np.r_[first[:-1], 2.0]
+    printed = [log_density(y, np.abs(y - y.mean()).max()) for y in (first, second)]
+    public = [log_density(y, 0.5) for y in (first, second)]
+    assert np.max(np.abs(printed[0] - printed[1])) > 3 * eps
+    assert np.max(np.abs(public[0] - public[1])) <= eps
+
+
+def test_erratum_e22_the_fitted_velocity_moves_the_footpoint_density():
+    """With v̂(D) plugged in, ∇_p E at fixed p moves four times as far as Δ_p = 2τ/n allows (predictors spread over [0, 1])."""
+    n, clip = 400, 0.3
+    x = np.linspace(0, 1, n)
+    first, second = np.zeros((n, 1)), np.zeros((n, 1))
+    first[0], second[0] = clip, -clip
+    moved = []
+    for Y in (first, second):
+        fit = fit_geodesic(Euclidean(1), x, Y)
+        moved.append(float(np.mean(Y[:, 0] - x * fit.velocity)))
+    assert abs(moved[0] - moved[1]) > 3.9 * 2 * clip / n
+
+
+def test_erratum_e24_a_bound_at_the_optimum_is_none_elsewhere():
+    """Residuals within τ at the optimum (0, 0) are longer at other velocities; only clipping bounds the gradient's change."""
+    M, clip = Euclidean(1), 0.3
+    x, y = np.array([0.5, -0.5]), np.array([[clip], [-clip]])
+    v, p = np.array([[-2.0]]), np.zeros((1, 1))
+    one = [clipped_gradient(M, x[[k]], y[[k]], 1e9, 1.0)(p, v)[0][0, 0] for k in (0, 1)]
+    two = [clipped_gradient(M, x[[k]], y[[k]], clip, 1.0)(p, v)[0][0, 0] for k in (0, 1)]
+    assert abs(one[0] - one[1]) > 4 * 2 * clip
+    assert abs(two[0] - two[1]) <= 2 * clip * (1 + 1e-12)
+
+
+# ---- the K-norm law on the tangent bundle ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), Euclidean(2)], ids=repr)
+@pytest.mark.parametrize("clip", [0.15, 0.6])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_lipschitz_constants_of_the_endpoint_norm(M, clip, spread):
+    """Against slopes at random places; where all responses are at the center the constants are not far above them."""
+    rng = np.random.default_rng(4)
+    n, radius, speed = 12, 0.7, 1.6
+    x = rng.random(n) - 0.5
+    z = rng.standard_normal((n, 2))
+    z = spread * z / np.linalg.norm(z, axis=1, keepdims=True)
+    Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
+    domain = Domain(radius, speed, clip, n, 1.0)
+    along, fibre = lipschitz_constants(M, domain, x, np.full(n, spread))
+    gradient = clipped_gradient(M, x, Y, clip, 2.0)
+    m, h = 4000, 1e-5
+    p = M.exp(M.origin, M.from_coordinates(M.origin, radius * _in_disc(rng, m)))
+    v = M.from_coordinates(p, speed * _in_disc(rng, m))
+    here = endpoint_norm(*gradient(p, v))
+    unit = rng.standard_normal((m, 2))
+    u = M.from_coordinates(p, unit / np.linalg.norm(unit, axis=1, keepdims=True))
+    q = M.exp(p, h * u)
+    slopes = np.abs(endpoint_norm(*gradient(q, M.transport(p, q, v))) - here) / h
+    fibres = np.abs(endpoint_norm(*gradient(p, v + h * u)) - here) / h
+    assert slopes.max() <= along * (1 + 1e-6)
+    assert fibres.max() <= fibre * (1 + 1e-6)
+    if spread == 0 and clip == 0.6:
+        assert slopes.max() > 0.5 * along
+        assert fibres.max() > 0.3 * fibre
+
+
+def _in_disc(rng, m):
+    z = rng.standard_normal((m, 2))
+    return z / np.linalg.norm(z, axis=1, keepdims=True) * rng.random((m, 1)) ** 0.25
+
+
+def line_density(x, y, plan, cells=300):
+    """exp(−g/s) on the square grid of the domain of ℝ, written anew: (p, v, probabilities)."""
+    d = plan.domain
+    p = (np.arange(cells) + 0.5) / cells * 2 * d.radius - d.radius
+    v = (np.arange(cells) + 0.5) / cells * 2 * d.speed - d.speed
+    pp, vv = np.meshgrid(p, v, indexing="ij")
+    residual = np.clip(y - pp[..., None] - vv[..., None] * (x - 0.5), -d.clip, d.clip)
+    P, Q = residual.mean(axis=-1), 2 * (residual * (x - 0.5)).mean(axis=-1)
+    log = -np.maximum(np.abs(P), np.abs(Q)) / plan.scale
+    return p, v, log - np.log(np.sum(np.exp(log)))
+
+
+def line_plan(n, eps, clip=0.4):
+    M = Euclidean(1)
+    return plan_regression(M, M.origin, public_domain(M, 0.5, 1.0, clip, n), PureDP(eps), "kng")
+
+
+def test_the_law_of_private_lines_by_quadrature():
+    n, eps = 15, 4.0
+    x, Y = data(Euclidean(1), n)
+    plan = line_plan(n, eps)
+    model = PrivateGeodesicRegression(
+        Euclidean(1), radius=0.5, speed=1.0, clip=0.4, guarantee=PureDP(eps), method="kng", source=source(5)
+    )
+    fits = [model.fit(x, Y) and (model.predict([0.5])[0, 0], model.velocity_[0]) for _ in range(400)]
+    middle, velocity = np.array(fits).T
+
+    def pvalues(plan):
+        p, v, log = line_density(x, Y[:, 0], plan)
+        density = np.exp(log)
+        return [
+            stats.kstest(sample, lambda t, grid=grid, axis=axis: _cdf(t, grid, density.sum(axis=axis))).pvalue
+            for sample, grid, axis in ((middle, p, 1), (velocity, v, 0))
+        ]
+
+    assert min(pvalues(plan)) > 1e-4
+    assert min(pvalues(plan._replace(scale=2 * plan.scale))) < 1e-6
+
+
+def _cdf(t, grid, mass):
+    half = (grid[1] - grid[0]) / 2
+    return np.interp(t, np.r_[grid - half, grid[-1] + half], np.r_[0.0, np.cumsum(mass)])
+
+
+def test_pure_epsilon_of_private_lines_by_quadrature():
+    """Adjacent pairs that replace a record's predictor and response by the opposite ends."""
+    n, eps = 4, 1.0
+    plan = line_plan(n, eps)
+    worst = wrong = 0.0
+    for others in (np.full(3, 0.9), np.zeros(3), np.array([-0.9, 0.9, 0.0])):
+        for x0, x1 in ((0.0, 1.0), (0.0, 0.0), (1.0, 1.0), (0.5, 0.5)):
+            x = np.array([0.0, 0.5, 1.0])
+            pairs = [(np.r_[x, x0], np.r_[others, 5.0]), (np.r_[x, x1], np.r_[others, -5.0])]
+            logs = [line_density(*pair, plan, cells=120)[2] for pair in pairs]
+            worst = max(worst, np.max(np.abs(logs[0] - logs[1])))
+            logs = [line_density(*pair, plan._replace(scale=plan.scale / 2), cells=120)[2] for pair in pairs]
+            wrong = max(wrong, np.max(np.abs(logs[0] - logs[1])))
+    assert worst <= eps
+    assert wrong > eps  # σ = Δ/ε, as printed (E23)
+
+
+# ---- the estimator -------------------------------------------------------------------------------------------------
+
+KNG = [
+    Sphere(1),
+    Sphere(2),
+    Lorentz(2),
+    PoincareBall(2),
+    Euclidean(2),
+    KendallShapes(3),
+    Rotations(2),
+    SPDLogCholesky(1),
+]
+DESCENT = [Sphere(4), SPDAffineInvariant(2), Rotations(3), KendallShapes(4), Euclidean(4), Lorentz(2)]
+
+
+@pytest.mark.parametrize("M", KNG, ids=repr)
+def test_pure_fits_come_near(M):
+    x, Y = data(M, 200, length=0.4)
+    size = 0.3 if isinstance(M, KendallShapes) else 0.5
+    model = PrivateGeodesicRegression(
+        M, radius=size, speed=0.8, clip=0.25, guarantee=PureDP(8.0), method="kng", source=source(6)
+    ).fit(x, Y)
+    assert model.method_ == "kng"
+    assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.08
+    expected = M.exp(model.footpoint_, x.reshape(-1, *[1] * len(M.point_shape)) * model.velocity_)
+    assert np.max(M.dist(model.predict(x), expected)) < 1e-7
+
+
+@pytest.mark.parametrize("M", DESCENT, ids=repr)
+def test_gaussian_fits_come_near(M):
+    x, Y = data(M, 1000, length=0.5)
+    model = PrivateGeodesicRegression(
+        M, radius=0.4, speed=0.7, clip=0.3, guarantee=GDP(1.0), method="dp-rgd", source=source(7)
+    ).fit(x, Y)
+    assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.05
+    assert model.score(x, Y) > 0.3
+
+
+def test_the_noise_of_a_descent_is_what_its_certificate_charges():
+    """One Gaussian of sensitivity √T·Δ: μ of the certificate is √T·Δ/σ, at most what was asked."""
+    x, Y = data(Euclidean(3), 100)
+    for guarantee in (GDP(0.7), ApproxDP(1.0, 1e-6), ZCDP(0.3)):
+        model = PrivateGeodesicRegression(
+            Euclidean(3), radius=0.5, speed=1.0, clip=0.3, guarantee=guarantee, method="dp-rgd", source=source(8)
+        ).fit(x, Y)
+        c = model.certificate_
+        mu = math.sqrt(c.parameters["steps"]) * 2 * math.sqrt(2) * 0.3 / 100 / c.parameters["sigma"]
+        assert c.claims.gdp == pytest.approx(mu, rel=1e-6)
+        assert c.claims.gdp >= mu
+        assert c.numerics["tau"] < 2.0**-90
+        if isinstance(guarantee, GDP):
+            assert mu <= guarantee.mu
+        elif isinstance(guarantee, ApproxDP):
+            assert GDP(mu).delta(1.0) <= 1e-6
+        else:
+            assert mu * mu / 2 <= guarantee.rho
+        assert Certificate.from_json(c.to_json()) == c
+
+
+def test_auto_takes_what_the_guarantee_allows():
+    x, Y = data(Sphere(2), 60)
+    arguments = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "source": source(9)}
+    assert PrivateGeodesicRegression(Sphere(2), guarantee=PureDP(1.0), **arguments).fit(x, Y).method_ == "kng"
+    assert PrivateGeodesicRegression(Sphere(2), guarantee=GDP(1.0), **arguments).fit(x, Y).method_ == "dp-rgd"
+    with pytest.raises(UnattainableGuarantee):
+        PrivateGeodesicRegression(Sphere(3), guarantee=PureDP(1.0), **arguments).fit(*data(Sphere(3), 60))
+
+
+@pytest.mark.parametrize("guarantee", [PureDP(5.0), GDP(1.0)], ids=repr)
+def test_bad_data_never_raise(guarantee):
+    M = Sphere(2)
+    x, Y = data(M, 50)
+    x[:3], Y[3], Y[4], Y[5] = [np.nan, np.inf, -7.0], np.nan, 1e300, -M.origin
+    model = PrivateGeodesicRegression(M, radius=0.5, speed=1.0, clip=0.3, guarantee=guarantee, source=source(10))
+    model.fit(x, Y)
+    assert np.all(np.isfinite(model.footpoint_))
+    model.fit(np.full(50, np.nan), np.full((50, 3), np.nan))
+    assert float(M.norm(model.footpoint_, model.velocity_)) <= 1.0 + 1e-9
+
+
+def test_the_range_of_the_predictor_is_public_and_rescaled():
+    M = Euclidean(1)
+    x, Y = data(M, 300)
+    arguments = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": PureDP(4.0), "method": "kng"}
+    unit = PrivateGeodesicRegression(M, source=source(11), **arguments).fit(x, Y)
+    years = PrivateGeodesicRegression(M, source=source(11), x_range=(1900, 2000), **arguments).fit(1900 + 100 * x, Y)
+    np.testing.assert_allclose(years.predict([1900, 1950, 2000]), unit.predict([0, 0.5, 1]), atol=1e-6)
+
+
+def test_the_ledger_is_charged_before_the_draw(tmp_path):
+    x, Y = data(Sphere(2), 40)
+    ledger = Ledger(tmp_path / "budget", budget=PureDP(3.0))
+    model = PrivateGeodesicRegression(
+        Sphere(2), radius=0.5, speed=1.0, clip=0.3, guarantee=PureDP(2.0), ledger=ledger, source=source(12)
+    )
+    model.fit(x, Y)
+    assert ledger.spent == PureDP(2.0)
+    with pytest.raises(BudgetExceeded):
+        model.fit(x, Y)
+    with pytest.raises(ParameterError):
+        model.fit(x[:1], Y[:1])
+
+
+def test_bad_parameters_are_refused():
+    x, Y = data(Sphere(2), 30)
+    good = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": PureDP(1.0)}
+    for name, values in {
+        "radius": (None, 0.0, 3.0, math.nan),
+        "speed": (None, 0.0, -1.0, 5.0),
+        "clip": (None, 0.0, -1.0, math.inf),
+        "guarantee": (1.0,),
+        "method": ("mcmc",),
+        "center": ([1.0, 1.0, 1.0],),
+        "x_range": ((1.0, 1.0), 3.0, (0.0, math.inf)),
+        "manifold": ("sphere", SPDBuresWasserstein(2)),
+    }.items():
+        for value in values:
+            with pytest.raises(ParameterError):
+                PrivateGeodesicRegression(**{"manifold": Sphere(2), **good, name: value}).fit(x, Y)
+    model = PrivateGeodesicRegression(Sphere(2), **good)
+    for bad in ((x, Y[:-1]), (x[:1], Y[:1]), (np.zeros((30, 2)), Y), (x, Y[:, :2]), (["a"] * 30, Y)):
+        with pytest.raises(ParameterError):
+            model.fit(*bad)
