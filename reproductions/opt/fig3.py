@@ -39,13 +39,17 @@ class Case(NamedTuple):
 
 
 def spd() -> Case:
-    X, M = datasets.pathmnist(0), SPDAffineInvariant(11)
+    X, M, base = (
+        datasets.pathmnist(0),
+        SPDAffineInvariant(11),
+        1e-3 * np.eye(11),
+    )  # between the ridge and a variance of 1/12
 
     def one_shot(X: np.ndarray, guarantee: ApproxDP) -> Any:
-        return PrivateFrechetMean(M, radius=25.0, center=np.eye(11), guarantee=guarantee).fit(X).location_
+        return PrivateFrechetMean(M, radius=14.0, center=base, guarantee=guarantee).fit(X).location_
 
-    return Case(FrechetMeanProblem(M), X, np.eye(11), frechet_mean(M, X), (20, 5.0, 0.5), (400, 500, 5.0, 0.05),
-                (4, 40, 500, 5.0, 5.0, 0.1), (5, 1.0, 1.0, 0.02), one_shot)  # fmt: skip
+    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (15, 4.0, 0.5), (150, 800, 4.0, 0.1),
+                (4, 20, 500, 4.0, 4.0, 0.2), (5, 1.0, 1.0, 0.02), one_shot)  # fmt: skip
 
 
 def sphere() -> Case:

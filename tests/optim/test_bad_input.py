@@ -113,6 +113,13 @@ def test_both_or_neither_of_guarantee_and_noise():
         dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
 
 
+def test_only_replace_one():
+    other = ApproxDP(1.0, 1e-6, adjacency="add-remove")
+    for optimiser, arguments in ((dp_rgd, RGD), (dp_rsgd, RSGD), (dp_rsvrg, RSVRG)):
+        with pytest.raises(ParameterError, match="replace-one"):
+            optimiser(**{**arguments, "noise": None, "guarantee": other})
+
+
 def test_losses_that_are_no_losses():
     for loss, says in (
         (lambda w, z: w * z, "shape"),
