@@ -12,6 +12,7 @@ import csv
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from math import exp, pi, sin, sqrt, tan, tanh
 from pathlib import Path
 from typing import NamedTuple
@@ -64,20 +65,21 @@ Sampler = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 
 def studies(folder: Path) -> Iterator[Study]:
     """Every data set with its public ball."""
+    # Diffusion tensors in units of 1e-3 mm²/s, the order of water's diffusivity in tissue.
     tensors = np.load(folder / "dti_dipy.npz")
     for name in ("small_64D", "small_101D"):
-        unit = 1e-3  # mm²/s
         yield Study(
-            f"diffusion tensors {name}", SPDAffineInvariant(3), tensors[f"{name}_tensor"] / unit, Ball(np.eye(3), 2.5)
+            f"diffusion tensors {name}", SPDAffineInvariant(3), tensors[f"{name}_tensor"] / 1e-3, Ball(np.eye(3), 2.5)
         )
 
     windows = np.load(folder / "eeg_eeglab_cov.npz")["windows2s_cov"]
     for channels, radius in ((slice(0, 32, 4), 4.0), (slice(None), 8.0)):
         covariances = windows[:, channels, channels]
         manifold = SPDAffineInvariant(covariances.shape[-1])
-        public, private = covariances[:39], covariances[39:]
-        ball = Ball(np.asarray(frechet_mean(manifold, public)), radius)
-        yield Study(f"EEG covariances, {manifold.m} channels", manifold, private, ball)
+        template = np.asarray(frechet_mean(manifold, covariances[:39]))
+        lower = np.linalg.inv(np.linalg.cholesky(template))
+        whitened = lower @ covariances[39:] @ lower.T  # an isometry that takes the public template to I
+        yield Study(f"EEG covariances, {manifold.m} channels", manifold, whitened, Ball(np.eye(manifold.m), radius))
 
     with (folder / "cities_geomstats.csv").open(encoding="utf-8") as file:
         degrees = np.array([[float(city["lat"]), float(city["lng"])] for city in csv.DictReader(file)])
@@ -97,6 +99,17 @@ def studies(folder: Path) -> Iterator[Study]:
     embeddings = np.load(folder / "horopca_poincare_embeddings.npz")
     for name, radius in (("bio-diseasome", 8.0), ("ca-CSphd", 12.5), ("smalltree", 4.0)):
         yield Study(f"{name}, Poincaré ball", PoincareBall(10), embeddings[f"{name}_10"], Ball(np.zeros(10), radius))
+
+
+def held_out(folder: Path) -> Iterator[Study]:
+    """Data on which nothing was tried before; the balls were fixed before any result was seen."""
+    embeddings = np.load(folder / "horopca_poincare_embeddings.npz")
+    for name, radius in (("smalltree", 4.0), ("bio-diseasome", 8.0)):
+        yield Study(f"held out: {name} d=50", PoincareBall(50), embeddings[f"{name}_50"], Ball(np.zeros(50), radius))
+    quakes = np.genfromtxt(folder / "earth_quakes_all.csv", delimiter=",", comments="#")[:, :2]
+    quakes = quakes[np.isfinite(quakes).all(axis=1)]
+    near_japan = (quakes[:, 0] > 20) & (quakes[:, 0] < 50) & (quakes[:, 1] > 120) & (quakes[:, 1] < 160)
+    yield Study("held out: earthquakes", Sphere(2), _on_sphere(quakes[near_japan]), Ball(_on_sphere([35, 140]), 0.4))
 
 
 def _on_sphere(degrees: object) -> np.ndarray:
@@ -166,6 +179,8 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
 
     def row(mechanism: str, sensitivity: str, draw: Sampler) -> Row:
         released = draw(rng, truth, runs)
+        if isinstance(M, SPDAffineInvariant) and M.m > 3:
+            return Row(mechanism, sensitivity, *_plain_distances(released, truth, ball))
         projected = project_to_ball(M, *ball, released)
         return Row(mechanism, sensitivity, np.asarray(M.dist(truth, released)), np.asarray(M.dist(truth, projected)))
 
@@ -181,12 +196,27 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
                 yield Row(f"{name}: {type(error).__name__}", label, np.array([np.inf]), np.array([np.inf]))
     if M.dim <= 4:
         for label, scale in kng_scales(study, guarantee, eps).items():
-            yield row("K-norm gradient, ε from μ", label, partial(kng, study, guarantee, inside, scale))
+            yield row("K-norm gradient, ε from μ", label, partial(kng, study, inside, scale))
     sigma = arithmetic_sensitivity(M, ball, n) / guarantee.mu
     mean = inside.mean(axis=0)
     yield row(
         "ambient Gaussian on the arithmetic mean", "its own", lambda rng, _, runs: ambient(M, mean, sigma, rng, runs)
     )
+
+
+def _plain_distances(released: np.ndarray, truth: np.ndarray, ball: Ball) -> tuple[np.ndarray, np.ndarray]:
+    """As released and in the ball about I, in plain doubles: the library's digits cost minutes on 32×32 matrices."""
+    tiny = np.finfo(float).eps
+    whiten = np.linalg.inv(np.linalg.cholesky(truth))
+
+    def to_truth(x: np.ndarray) -> np.ndarray:
+        w = np.linalg.eigvalsh(whiten @ x @ whiten.T)
+        return np.asarray(np.linalg.norm(np.log(np.maximum(w, tiny * w[:, -1:])), axis=-1))
+
+    w, u = np.linalg.eigh(released)
+    log = np.log(np.maximum(w, tiny * w[:, -1:]))
+    log *= np.minimum(1.0, ball.radius / np.linalg.norm(log, axis=-1, keepdims=True))
+    return to_truth(released), to_truth((u * np.exp(log)[:, None, :]) @ np.swapaxes(u, -1, -2))
 
 
 def sensitivities(manifold: Manifold, radius: float, n: int) -> dict[str, float]:
@@ -241,12 +271,36 @@ def kng_scales(study: Study, guarantee: GDP, eps: float) -> dict[str, float]:
 
 
 def kng(
-    study: Study, guarantee: GDP, inside: np.ndarray, scale: float, rng: np.random.Generator, _: np.ndarray, runs: int
+    study: Study, inside: np.ndarray, scale: float, rng: np.random.Generator, mean: np.ndarray, runs: int
 ) -> np.ndarray:
-    """Exact draws of the K-norm gradient law, which lives on the ball already."""
-    mechanism = KNGMechanism(study.manifold, study.ball.center, study.ball.radius, len(inside), guarantee)
-    law = KNormLaw(mechanism.domain, scale)
-    return np.asarray(law.sample(rng, mechanism.gradient_norm(inside), mechanism.lipschitz(inside), runs))
+    """Exact draws of the K-norm gradient law, which lives on the ball already.
+
+    Where curvature is <= 0 the gradient's part along a geodesic from the mean increases with slope at least 1. Where it has
+    reached 40 scales the density is below 1e-17 of its peak from there on, and leaving that out of a simulation (never of
+    a release) saves most of the cells.
+    """
+    M, ball = study.manifold, study.ball
+    is_hadamard = M.curvature_bounds[1] <= 0
+    center, radius = (mean, _far(M, inside, scale, mean)) if is_hadamard else (ball.center, ball.radius)
+    gradient = KNGMechanism(M, center, radius, len(inside), GDP(1.0))  # its own scale is not used
+    reach = np.asarray(M.dist(center, inside)) + radius
+    lipschitz = float(np.mean(reach / np.tanh(reach))) if is_hadamard else gradient.lipschitz(inside)
+    return np.asarray(KNormLaw(gradient.domain, scale).sample(rng, gradient.gradient_norm(inside), lipschitz, runs))
+
+
+def _far(M: Manifold, inside: np.ndarray, scale: float, mean: np.ndarray) -> float:
+    """A distance from the mean at which the gradient's outward part is at least 40 scales, on 64 directions."""
+    z = np.random.default_rng(0).standard_normal((64, M.dim))
+    outward = M.from_coordinates(mean, z / np.linalg.norm(z, axis=1, keepdims=True))
+    radius = 2 * scale
+    while radius < 40 * scale:
+        x = M.exp(mean, radius * outward)
+        back = M.log(x, mean)  # of length radius
+        slope = M.inner(x, np.mean(M.log(x[:, None], inside), axis=1), back) / radius
+        if float(np.min(slope)) >= 40 * scale:
+            break
+        radius *= 1.25
+    return radius
 
 
 # --- the tables ---
@@ -281,7 +335,7 @@ def main() -> None:
     if options.data_dir is None:
         parser.error("name the data folder: --data-dir or CURVEDP_DATA")
     verdicts = []
-    for study in studies(Path(options.data_dir)):
+    for study in chain(studies(options.data_dir), held_out(options.data_dir)):
         if options.only not in study.name:
             continue
         print(describe(study))
@@ -294,15 +348,22 @@ def main() -> None:
                     f"| {row.mechanism} | {row.sensitivity} | {shown(row.raw)} | {shown(row.projected)} |", flush=True
                 )
             print()
-            auto, *others = found
-            best = min(others, key=lambda row: float(row.projected.mean()))
-            verdicts.append(
-                f"| {study.name} | {guarantee.mu:g} | {auto.mechanism} | {best.mechanism} ({best.sensitivity}) | "
-                f"{auto.projected.mean() / best.projected.mean():.3f} |"
-            )
-    print("### auto against the best of the others, both in the ball\n")
-    print("| study | μ | auto | best of the others | auto/best |\n|---|---|---|---|---|")
+            verdicts.append(verdict(study, guarantee, *found))
+    print("### auto against the others, in the ball\n")
+    print("| study | μ | auto | best of the others on the Fréchet mean | auto/best | auto/arithmetic mean |")
+    print("|---|---|---|---|---|---|")
     print("\n".join(verdicts))
+
+
+def verdict(study: Study, guarantee: GDP, auto: Row, *others: Row) -> str:
+    """auto against the best mechanism that releases the same statistic, and against the noisy arithmetic mean."""
+    *same, arithmetic = others
+    best = min(same, key=lambda row: float(row.projected.mean()))
+    error = float(auto.projected.mean())
+    return (
+        f"| {study.name} | {guarantee.mu:g} | {auto.mechanism.split('= ')[1]} | {best.mechanism} | "
+        f"{error / best.projected.mean():.3f} | {error / arithmetic.projected.mean():.3f} |"
+    )
 
 
 if __name__ == "__main__":
