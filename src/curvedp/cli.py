@@ -201,6 +201,53 @@ def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")]
             raise VerificationFailed(", ".join(failed))
 
 
+@app.command()
+def audit(
+    samples: Annotated[int, typer.Option(help="draws at each of two neighbouring statistics")] = 100_000,
+    json: JsonOption = False,
+) -> None:
+    """Attack the mechanisms: claimed ε against the lower bound proved from their outputs; exit 1 on a violation."""
+    from rich.progress import track
+
+    from curvedp.audit import audit_mechanism
+    from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
+    from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism
+
+    with _one_line_errors():
+        cases = [
+            *(GaussianMechanism(space, 0.5, 0.5) for space in (Euclidean(3), Sphere(2), Sphere(20), Lorentz(2))),
+            *(LaplaceMechanism(space, 0.3, 0.2) for space in (Euclidean(3), Sphere(2), Lorentz(2))),
+            LogGaussianMechanism(SPDAffineInvariant(3), 0.5, 0.5, SPDAffineInvariant(3).origin),
+            *(LogGaussianMechanism(space, 0.3, 0.3, space.origin, 0.5) for space in (Rotations(3), KendallShapes(4))),
+            LogLaplaceMechanism(SPDAffineInvariant(2), 0.3, 0.2, SPDAffineInvariant(2).origin),
+        ]
+        work = track(cases, "attacking", console=errors, transient=True)
+        rows = [(case, audit_mechanism(case, samples)) for case in work]
+        if json:
+            found = [{"mechanism": m.name, "manifold": str(m.manifold), **result._asdict()} for m, result in rows]
+            print(json_module.dumps(found))
+        else:
+            table = Table(
+                "mechanism",
+                "manifold",
+                "claimed ε",
+                "audited ε ≥",
+                "of the claim",
+                title=f"at δ = {rows[0][1].delta:g}",
+            )
+            for case, result in rows:
+                share = f"{100 * result.audited / result.claimed:.0f}%"
+                numbers = (
+                    f"{result.claimed:.4f}",
+                    f"{result.audited:.4f}",
+                    share if result.holds else "[red]VIOLATED[/]",
+                )
+                table.add_row(case.name, str(case.manifold), *numbers)
+            console.print(table)
+        if not all(result.holds for _, result in rows):
+            raise VerificationFailed("a claimed ε is below what the outputs prove")
+
+
 @ledger_app.command("show")
 def ledger_show(path: Path, json: JsonOption = False) -> None:
     """What has been spent and what remains; the hash chain is verified first."""
@@ -236,6 +283,53 @@ def demo(
         summary = run_demo(output, console=errors if json else console)
         if json:
             print(json_module.dumps(summary))
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="as given by --list, or all")] = None,
+    list_names: Annotated[bool, typer.Option("--list", help="one name a line")] = False,
+    full: Annotated[bool, typer.Option("--full", help="the paper's sizes; the reduced form otherwise")] = False,
+    out: Annotated[Path, typer.Option(help="folder for the pictures and numbers")] = Path("out"),
+    data_dir: Annotated[Path | None, typer.Option(envvar="CURVEDP_DATA", help="folder with the data sets")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
+    from curvedp.reproduce import Setting, find_reproductions, run_reproduction
+
+    with _one_line_errors():
+        known = find_reproductions()
+        if list_names:
+            print("\n".join(known))
+            return
+        unknown = [name for name in names or [] if name not in known and name != "all"]
+        if unknown or not names:
+            wrong = f"no reproduction {', '.join(unknown)}" if unknown else "name what to reproduce"
+            raise ParameterError(f"{wrong}; there are: {', '.join(known)}, or all")
+        chosen = list(known) if "all" in names else list(dict.fromkeys(names))
+        failed, records = [], {}
+        for name in chosen:
+            entry, form = known[name], "full" if full else "reduced"
+            if not json:
+                console.print(f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)")
+            outcome = run_reproduction(entry, Setting(full, data_dir), out)
+            records[name] = [check._asdict() for check in outcome.checks]
+            failed += [f"{name}: {check.figure}" for check in outcome.checks if not check.holds and not check.timing]
+            if json:
+                continue
+            table = Table("figure", "found", "expected", "holds", "printed", "note")
+            for check in outcome.checks:
+                holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
+                printed = (
+                    "" if check.printed is None else f"{check.printed:.6g} {'=' if check.agrees_with_print else '≠'}"
+                )
+                table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, printed, check.note)
+            console.print(table)
+            console.print(f"{outcome.seconds:.1f} s; wrote {', '.join(str(file) for file in outcome.files)}")
+        if json:
+            print(json_module.dumps(records))
+        if failed:
+            raise VerificationFailed("; ".join(failed))
 
 
 if __name__ == "__main__":

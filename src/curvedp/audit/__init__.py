@@ -1,5 +1,6 @@
 """Attacks on releases, and the lower bounds on ε that they prove."""
 
+from curvedp.audit.empirical import AuditResult, audit_mechanism
 from curvedp.audit.release_attacks import (
     distinguish,
     lowest_bit,
@@ -11,6 +12,8 @@ from curvedp.audit.release_attacks import (
 )
 
 __all__ = [
+    "AuditResult",
+    "audit_mechanism",
     "distinguish",
     "lowest_bit",
     "naive_lorentz_laplace",

@@ -14,6 +14,7 @@ the float path, so that its value lies inside.
 import math
 from typing import Any
 
+import numpy as np
 from flint import acb, arb, ctx
 
 from curvedp import _validate
@@ -24,6 +25,7 @@ __all__ = ["certified_delta", "certified_mu"]
 
 _WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
+_LEAST_LOG = -1e5  # smaller δ are bounded from above only
 
 
 def certified_delta(
@@ -86,7 +88,7 @@ class _Certifier:
             return self.cache[eps]
         if self._beyond_cap(eps):
             return arb(0)
-        guess = max(float(self.profile.delta(eps)), 1e-300)
+        guess = self._log_guess(eps)
         precision, old = 96, ctx.prec
         try:
             while True:
@@ -94,7 +96,7 @@ class _Certifier:
                 ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
-                if guess <= 1e-300:  # below what the float path resolves: only the upper end is wanted
+                if guess <= _LEAST_LOG:  # below what the float path resolves: only the upper end is wanted
                     ball = arb(0).union(ball.upper())
                     break
                 precision *= 2
@@ -104,6 +106,13 @@ class _Certifier:
             ctx.prec = old
         self.cache[eps] = ball
         return ball
+
+    def _log_guess(self, eps: float) -> float:
+        """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
+        if self.profile._flat_gaussian or self.d == 1:
+            return 0.0  # closed forms need no guess
+        guess = float(self.profile._table.log_delta(np.array([eps]))[0])
+        return max(guess, _LEAST_LOG)
 
     def _beyond_cap(self, eps: float) -> bool:
         """Whether eps is certainly at or above the largest loss."""
@@ -121,7 +130,7 @@ class _Certifier:
             D = arb.pi()
         return arb(self.profile.scale) * root, D
 
-    def _delta(self, eps: arb, guess: float, tolerance: float) -> arb:
+    def _delta(self, eps: arb, log_guess: float, tolerance: float) -> arb:
         s, D = self._units()
         if self.profile._flat_gaussian:
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
@@ -130,8 +139,8 @@ class _Certifier:
             return self._one_dimensional(s, D, eps)
         law = self.profile.tails
         assert isinstance(law, SpaceFormLaw)
-        first = self._probability(law, s, D, eps, math.log(guess), tolerance, upper=True)
-        second = self._probability(law, s, D, -eps, math.log(guess) - float(eps), tolerance, upper=False)
+        first = self._probability(law, s, D, eps, log_guess, tolerance, upper=True)
+        second = self._probability(law, s, D, -eps, log_guess - float(eps), tolerance, upper=False)
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
@@ -319,8 +328,6 @@ class _Certifier:
 
 
 def _column(x: float) -> Any:
-    import numpy as np
-
     return np.array([x])
 
 
