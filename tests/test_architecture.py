@@ -38,6 +38,7 @@ ARROWS = {
         "distributed",
     },
     "records": {"geometry"},
+    "reproduce": set(),
     "distributed": {"geometry"},
     "audit": {"regression", "geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
     "report": {"regression", "geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
