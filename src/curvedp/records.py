@@ -17,10 +17,10 @@ def load_records(path: str | Path, manifold: Manifold, key: str | None = None) -
 
     A cell that is not a number is read as NaN: the record is then mapped into the public ball like any bad record.
 
-    >>> import tempfile, os
+    >>> import tempfile
     >>> from curvedp.geometry import Sphere
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.csv")
-    >>> _ = open(path, "w").write("a,b,c\\n1,0,0\\n0,1,oops\\n")
+    >>> path = Path(tempfile.mkdtemp()) / "x.csv"
+    >>> _ = path.write_text("a,b,c\\n1,0,0\\n0,1,oops\\n")
     >>> load_records(path, Sphere(2)).shape
     (2, 3)
     """

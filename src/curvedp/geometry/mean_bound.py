@@ -78,7 +78,7 @@ def mean_iterations(M: Manifold, radius: float) -> int:
 
     >>> from curvedp.geometry import Sphere
     >>> mean_iterations(Sphere(2), 0.3)
-    15
+    13
     """
     radius = positive("radius", radius)
     if isinstance(M, Product):

@@ -37,7 +37,7 @@ class Rotations(Manifold):
 
     >>> M = Rotations(3)
     >>> turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    >>> float(M.dist(M.origin, turn) * 2 / np.pi)
+    >>> round(float(M.dist(M.origin, turn) * 2 / np.pi), 12)
     1.0
     """
 

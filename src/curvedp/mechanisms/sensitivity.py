@@ -39,7 +39,7 @@ def frechet_mean_sensitivity(
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10), 4)
     0.1686
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
-    1.0197
+    1.0196
     """
     s, upper = _normalised_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
