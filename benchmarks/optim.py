@@ -79,17 +79,29 @@ def main(full: bool = False) -> None:
         ("Sphere(785)", sphere, vectors, np.eye(1, 786)[0], 1, one),
         ("Sphere(785)", sphere, vectors, np.eye(1, 786)[0], 256, 2000),
     ]
-    print(f"{'space':24}{'batch':>6}{'steps':>8}{'plain µs':>10}{'private µs':>11}{'ratio':>7}{'cpu ratio':>10}"
-          f"{'noise floor µs':>15}{'total s':>9}")  # fmt: skip
+    head = (
+        "space",
+        "batch",
+        "steps",
+        "plain µs",
+        "private µs",
+        "ratio",
+        "cpu: plain",
+        "private",
+        "ratio",
+        "noise floor µs",
+    )
+    print(f"{head[0]:24}{head[1]:>6}{head[2]:>8}" + "".join(f"{title:>{len(title) + 3}}" for title in head[3:]))
     for name, problem, data, init, size, steps in cases:
         runs = [make(problem, data, init, steps, size, 0.01) for make in (non_private, private)]
         for run in runs:
             run()  # compile
         times = np.array([[seconds(run) for run in runs] for _ in range(3)]).min(axis=0)
         floor = noise_floor(problem.manifold.dim)
-        plain, noisy = times[:, 0] / steps * 1e6
-        print(f"{name:24}{size:6}{steps:8}{plain:10.1f}{noisy:11.1f}{noisy / plain:7.2f}{times[1, 1] / times[0, 1]:10.2f}"
-              f"{floor * 1e6:15.1f}{times[1, 0]:9.1f}", flush=True)  # fmt: skip
+        plain, noisy = times / steps * 1e6
+        columns = [plain[0], noisy[0], noisy[0] / plain[0], plain[1], noisy[1], noisy[1] / plain[1], floor * 1e6]
+        row = "".join(f"{value:{len(title) + 3}.2f}" for title, value in zip(head[3:], columns, strict=True))
+        print(f"{name:24}{size:6}{steps:8}{row}", flush=True)
     batch = matrices[:200]
     eig = min(seconds(lambda: [np.linalg.eigh(m) for m in batch])[0] for _ in range(5)) / len(batch)
     print(f"two eigenvalue problems of 11 x 11 by LAPACK, one by one: {2 * eig * 1e6:.1f} µs")
