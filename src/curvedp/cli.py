@@ -188,7 +188,8 @@ def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")]
     from curvedp.mechanisms.verify import verify_certificate
 
     with _one_line_errors():
-        checks = verify_certificate(Certificate.load(certificate))
+        with errors.status("recomputing every claim"):
+            checks = verify_certificate(Certificate.load(certificate))
         if json:
             print(json_module.dumps([check._asdict() for check in checks]))
         else:

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from curvedp import Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
+from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -226,6 +226,19 @@ def test_pca_finds_the_direction_and_the_subspace():
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
     assert model.transform(X).shape == (5000, 2)
     assert all(check.holds for check in verify_certificate(model.certificate_))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20000, 4)) * [3.0, 2.0, 0.3, 0.3]
+    source = GeneratorSource(np.random.default_rng(1))
+    model = PrivatePCA(n_components=count, radius=6.0, method="dp-rgd", guarantee=GDP(1.0), source=source).fit(X)
+    assert model.components_.shape == (count, 4)
+    assert np.linalg.norm(model.components_[:, :count]) > 0.98 * math.sqrt(count)
+    assert model.certificate_.numerics["path"].startswith("float64")
+    with pytest.raises(VerificationFailed, match="float64"):
+        verify_certificate(model.certificate_)
 
 
 def test_pca_second_moment_moves_no_more_than_claimed():

@@ -1,23 +1,28 @@
 """Private principal directions: a point of the sphere (one component) or of the Grassmann manifold (a subspace)."""
 
 from math import sqrt
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from curvedp import _validate
-from curvedp.entropy import Source
+from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import charge
 from curvedp.geometry import Euclidean
+from curvedp.geometry.names import manifold_name
 from curvedp.ledger import Ledger
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["PrivatePCA"]
+
+_STEPS = 60  # of descent
+_ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
 
 
 class PrivatePCA(TransformerMixin, BaseEstimator):
@@ -26,11 +31,14 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     `radius` is a public bound on the length of a record: longer ones are scaled onto it, non-finite ones become 0. The data
     are not centred (the mean is private too); centre by a public or separately released mean first.
 
-    Gaussian noise is added once to the second moment, in orthonormal coordinates of the symmetric matrices, where
-    ‖xxᵀ - x'x'ᵀ‖ <= √2·r², so that the moment moves by at most √2·r²/n; the eigenvectors are post-processing.
+    `method="one-shot"` adds Gaussian noise once to the second moment, in orthonormal coordinates of the symmetric
+    matrices, where ‖xxᵀ - x'x'ᵀ‖ <= √2·r², so that the moment moves by at most √2·r²/n; the eigenvectors are
+    post-processing. `method="dp-rgd"` descends on the sphere or the Grassmann manifold with noisy gradients (extra: jax;
+    float path, which its certificate says). "auto" takes the better by prediction: to first order the direction is off by
+    the noise across it over the spectral gap, which is r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot,
+    as long as its d(d+1)/2 noisy entries are affordable.
 
-    After `fit`: `components_` (n_components, features), orthonormal rows; `explained_` their noisy eigenvalues;
-    `certificate_`.
+    After `fit`: `components_` (n_components, features), orthonormal rows; `method_` which was taken; `certificate_`.
 
     Guarantees
     - `fit` meets `guarantee` for replace-one adjacency with n public, for any data.
@@ -46,6 +54,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         self,
         n_components: int = 1,
         radius: float | None = None,
+        method: Literal["auto", "one-shot", "dp-rgd"] = "auto",
         guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
         ledger: Ledger | None = None,
         label: str = "principal components",
@@ -53,6 +62,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     ) -> None:
         self.n_components = n_components
         self.radius = radius
+        self.method = method
         self.guarantee = guarantee
         self.ledger = ledger
         self.label = label
@@ -66,26 +76,62 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         check_guarantee(self.guarantee)
         # Shapes and types only: a value that is not finite is data, and is mapped below.
         records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
-        n, features = records.shape
+        features = records.shape[1]
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(f"n_components={count} is more than the {features} features of X")
+        if self.method not in ("auto", "one-shot", "dp-rgd"):
+            raise ParameterError(f"method={self.method!r} must be 'auto', 'one-shot' or 'dp-rgd'")
+        one_shot = self.method == "one-shot" or (self.method == "auto" and features <= _ONE_SHOT_FEATURES)
+        self.method_ = "one-shot" if one_shot else "dp-rgd"
+        fit = self._one_shot if one_shot else self._descend
+        fit(_clip_rows(records, radius), radius, count)
+        return self
+
+    def _one_shot(self, records: np.ndarray, radius: float, count: int) -> None:
+        n, features = records.shape
         space = Euclidean(features * (features + 1) // 2)
         # Round-off of the moment's entries, each a sum of n products below r² in modulus (Higham 2002, §3.1), twice.
         rounding = 2 * np.finfo(float).eps * (n + 2) * radius**2 * features
         mechanism = GaussianMechanism.calibrated(space, sqrt(2) * radius**2 / n + rounding, self.guarantee)
         if self.ledger is not None:
             charge(self.ledger, self.guarantee, mechanism, self.label)
-        clipped = _clip_rows(records, radius)
         statistic = {"name": "second moment", "n": n, "features": features, "radius": radius}
         release = mechanism.release(
-            _pack(clipped.T @ clipped / n), source=self.source, guarantee=self.guarantee, statistic=statistic
+            _pack(records.T @ records / n), source=self.source, guarantee=self.guarantee, statistic=statistic
         )
-        values, vectors = np.linalg.eigh(_unpack(release.value, features))
+        vectors = np.linalg.eigh(_unpack(release.value, features))[1]
         self.components_ = vectors[:, ::-1][:, :count].T
-        self.explained_ = values[::-1][:count]
         self.certificate_ = release.certificate
-        return self
+
+    def _descend(self, records: np.ndarray, radius: float, count: int) -> None:
+        from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
+        from curvedp.optim.accounting import rgd_noise
+
+        n, features = records.shape
+        problem = LeadingEigenvectorProblem(features) if count == 1 else SubspaceProblem(features, count)
+        # A record's gradient 2(I-wwᵀ)zzᵀw has length at most 2·sin·cos·r² <= r²: this clip cuts nothing off.
+        clip, public = radius**2, np.random.default_rng(0)
+        start = problem.manifold.project(public.standard_normal(problem.manifold.point_shape))
+        noise = rgd_noise(n, _STEPS, clip, self.guarantee)  # refuses before anything is spent
+        mechanism = GaussianMechanism(Euclidean(problem.manifold.dim), sqrt(_STEPS) * 2 * clip / n, noise)
+        if self.ledger is not None:
+            charge(self.ledger, self.guarantee, mechanism, self.label)
+        result = dp_rgd(
+            problem, records, start, _STEPS, clip, 0.5 / radius**2, guarantee=self.guarantee, rng=self.source
+        )
+        self.components_ = np.atleast_2d(result.point.T)
+        self.certificate_ = Certificate(
+            mechanism="dp-rgd",
+            manifold=manifold_name(problem.manifold),
+            parameters={"steps": _STEPS, "clip": clip, "noise": result.noise},
+            sensitivity=2 * clip / n,
+            claims=Claims.of(mechanism.profile, 0.0),
+            guarantee=self.guarantee,
+            numerics={"path": "float64: not exact-then-round, do not publish more digits than the noise covers"},
+            entropy={"source": "simulated" if self.source else SecureSource.name, "cryptographic": self.source is None},
+            statistic={"name": "leading subspace", "n": n, "features": features, "radius": radius},
+        )
 
     def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the records in the private subspace."""

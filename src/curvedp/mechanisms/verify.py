@@ -58,6 +58,10 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
 
 def verify_certificate(certificate: Certificate) -> list[Check]:
     """Every claim, checked. Raises `VerificationFailed` where the certificate describes nothing that can be rebuilt."""
+    if certificate.numerics.get("path") != "exact-then-round":
+        raise VerificationFailed(
+            f"numerics {certificate.numerics.get('path')!r}: only exact-then-round releases have a law that can be verified"
+        )
     try:
         mechanism = rebuild_mechanism(certificate)
         checks = [*_check_sensitivity(certificate, mechanism), *_check_claims(certificate, mechanism)]
