@@ -112,7 +112,7 @@ def sphere(repeats: int) -> None:
     )
     print(f"{'n':>6} {'clip':>5} {'distance':>9} {'angle°':>7} {'MAE fit':>8} {'MAE priv':>9} {'seconds':>8}")
     for n in (20, 100, 1000):
-        for clip in (0.1, 0.3):
+        for clip in (0.2, 0.3):
             rng = np.random.default_rng(n)
             rows = []
             for _ in range(max(4, repeats * 100 // max(n, 100))):
