@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.utility import arithmetic_sensitivity, embedded_sensitivity
 from curvedp.geometry import PoincareBall, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.base import Ball
