@@ -102,16 +102,14 @@ def paper_rsvrg(
 
 @partial(jax.jit, static_argnames="problem")
 def _epoch(problem: Problem, data: Any, anchor: Any, clip: Any, rate: Any, numbers: Any, noise: Any, sign: Any) -> Any:
-    M = problem.manifold
     full = clipped_sum(problem, anchor, data, clip[0]) / len(data)
 
     def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, None]:
         number, xi = inputs
 
-        def carried(coordinates: Any) -> Any:
-            return M.to_coordinates(w, M.transport(anchor, w, M.from_coordinates(anchor, coordinates)))
-
         here, there = (clip_rows(problem.gradient(p, data[number])[None], clip[1])[0] for p in (w, anchor))
-        return problem.move(w, -rate * (here - carried(there) + sign * carried(full) + xi)), None
+        return problem.move(
+            w, -rate * (here - problem.carry(anchor, w, there) + sign * problem.carry(anchor, w, full) + xi)
+        ), None
 
     return jax.lax.scan(step, anchor, (numbers, noise))[0]

@@ -105,8 +105,8 @@ def test_component_problems(problem):
 
 
 @pytest.mark.parametrize("manifold", [SPDAffineInvariant(5), Sphere(4)], ids=repr)
-def test_rows_and_moves_are_the_kernels(manifold):
-    """Whatever short cuts `gradients` and `move` take, they are the records' gradients and the exponential."""
+def test_rows_moves_and_transports_are_the_kernels(manifold):
+    """Whatever short cuts `gradients`, `move` and `carry` take, they are the records' gradients, exp and transport."""
     problem = FrechetMeanProblem(manifold)
     w, _, _ = pair(manifold, 6, 0.1)
     rng = np.random.default_rng(7)
@@ -118,3 +118,8 @@ def test_rows_and_moves_are_the_kernels(manifold):
     np.testing.assert_allclose(rows, expected, atol=1e-9)
     there = manifold.exp(w, manifold.from_coordinates(w, 0.3 * np.ones(manifold.dim)))
     np.testing.assert_allclose(moved, there, rtol=1e-10, atol=1e-12)
+    z = rng.normal(size=(2, manifold.dim))
+    with jax.enable_x64(True):
+        carried = np.asarray(jax.jit(problem.carry)(w, records[0], z))
+    vectors = manifold.transport(w, records[0], manifold.from_coordinates(w, z))
+    np.testing.assert_allclose(carried, manifold.to_coordinates(records[0], vectors), atol=1e-9)

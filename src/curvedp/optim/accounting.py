@@ -129,7 +129,9 @@ def check_request(guarantee: Guarantee | None, noise: object) -> None:
     if guarantee is not None and not isinstance(guarantee, Guarantee):
         raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
     if guarantee is not None and guarantee.adjacency != "replace-one":
-        raise ParameterError(f"adjacency={guarantee.adjacency!r}: the optimisers divide by a public n, so replace-one it is")
+        raise ParameterError(
+            f"adjacency={guarantee.adjacency!r}: the optimisers divide by a public n, so replace-one it is"
+        )
 
 
 def _only_approximate(guarantee: Guarantee) -> None:

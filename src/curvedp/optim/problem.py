@@ -16,7 +16,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, SPDAffineInvariant, Sphere
 from curvedp.geometry.base import Manifold
-from curvedp.optim._spd import spd_logs, spd_move
+from curvedp.optim._spd import spd_carry, spd_logs, spd_move
 
 __all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "SubspaceProblem"]
 
@@ -59,6 +59,13 @@ class Problem:
         if isinstance(self.manifold, SPDAffineInvariant):
             return spd_move(w, coordinates)
         return self.manifold.exp(w, self.manifold.from_coordinates(w, coordinates))
+
+    def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
+        """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
+        if isinstance(self.manifold, SPDAffineInvariant):
+            return spd_carry(p, q, coordinates)
+        moved = self.manifold.transport(p, q, self.manifold.from_coordinates(p, coordinates))
+        return self.manifold.to_coordinates(q, moved)
 
     def objective(self, w: Any, data: Any) -> Any:
         """The mean loss."""

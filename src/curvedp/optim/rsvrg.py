@@ -124,16 +124,12 @@ def _epoch(
     def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
         batch, rate, xi = inputs
 
-        def carried(coordinates: Any) -> Any:  # parallel transport from the anchor, in coordinates
-            vector = manifold.transport(anchor, w, manifold.from_coordinates(anchor, coordinates))
-            return manifold.to_coordinates(w, vector)
-
         def rows(numbers: Any) -> Any:
             records = data[numbers]
-            return problem.gradients(w, records) - carried(problem.gradients(anchor, records))
+            return problem.gradients(w, records) - problem.carry(anchor, w, problem.gradients(anchor, records))
 
         total = batch_sum(batch, flat, size, manifold.dim, clip[1], rows)
-        direction = total / size + carried(released) + xi
+        direction = total / size + problem.carry(anchor, w, released) + xi
         moved = step_along(problem, w, rate, direction)
         return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)
 
