@@ -123,7 +123,11 @@ class LeadingEigenvectorProblem(Problem):
 
 @dataclass(frozen=True)
 class SubspaceProblem(Problem):
-    """-‖wᵀz‖² on the Grassmann manifold: its minimiser is the leading `rank`-dimensional subspace of Σ zzᵀ."""
+    """-‖wᵀz‖² on the Grassmann manifold: its minimiser is the leading `rank`-dimensional subspace of Σ zzᵀ.
+
+    >>> SubspaceProblem(10, 2).manifold
+    Grassmann(m=10, r=2)
+    """
 
     manifold: Manifold = field(init=False, repr=False)
     loss: Callable[[Any, Any], Any] = field(init=False, repr=False, compare=False)

@@ -51,6 +51,15 @@ def dp_rsvrg(
 
     Guarantees
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.optim import FrechetMeanProblem
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> result = dp_rsvrg(FrechetMeanProblem(Sphere(2)), X, np.array([1.0, 0, 0]), epochs=3, inner_steps=10,
+    ...                   batch_size=50, clip=(0.7, 0.3), learning_rate=0.2, noise=(0.01, 0.01))
+    >>> result.guarantee.epsilon(1e-6) < 10
+    True
     """
     sizes = {"epochs": epochs, "inner_steps": inner_steps, "restarts": restarts}
     epochs, inner_steps, restarts = (_validate.integer(name, value, 1) for name, value in sizes.items())
