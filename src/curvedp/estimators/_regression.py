@@ -36,6 +36,7 @@ __all__ = ["METHODS", "Plan", "plan_regression", "public_domain", "release_regre
 
 METHODS = ("auto", "kng", "dp-rgd")
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
+_WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
 _MOST_BUNDLE_DIMENSIONS = 4
 
 
@@ -55,7 +56,8 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
     """Where the middle of the geodesic may be, and the ball that holds the responses, all inside the cut locus.
 
     The middle is allowed within radius + speed/2, where the space has room for it, so that every geodesic that starts in
-    the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on the radius.
+    the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on the radius; in negative
+    curvature volume does, so the ball grows only while it is small against the curvature.
     """
     room = _MARGIN * manifold.injectivity_radius - speed * HALF
     if not room >= 2 * radius:
@@ -63,7 +65,9 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
             f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + speed/2 must be at most "
             f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
         )
-    middle = min(radius + speed * HALF, room / 2)
+    low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
+    wide = _WIDE / sqrt(-low) if low < 0 else inf
+    middle = min(max(radius, min(radius + speed * HALF, wide)), room / 2)
     return Domain(middle, speed, clip, n, min(middle + speed * HALF + clip, room - middle))
 
 
