@@ -25,7 +25,7 @@ def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """μ against σ on the circle and the line, and the error of a private mean on the sphere."""
     rng = np.random.default_rng(20231)
     rounds = [range(1, 17), range(1, 13)] if setting.full else [(1, 2, 4, 8, 16), (1, 4, 12)]
-    m, replicates, runs = (100, 20, 1000) if setting.full else (20, 3, 100)
+    m, replicates, runs = (100, 20, 1000) if setting.full else (20, 2, 60)
     sigma = [k / 4 for k in rounds[0]]
     figures = {
         "sigma": sigma,

@@ -56,11 +56,9 @@ class Reproduction(NamedTuple):
     def function(self) -> Any:
         """`gdp_fig1` of reproductions/gdp/run.py, imported as `reproductions.gdp.run` so that files there see one another."""
         root = str(self.folder.parent.parent)
-        sys.path.insert(0, root)
-        try:
-            module = importlib.import_module(f"{FOLDER}.{self.folder.name}.run")
-        finally:
-            sys.path.remove(root)
+        if root not in sys.path:
+            sys.path.insert(0, root)  # and left there: a reproduction may import its neighbours while it runs
+        module = importlib.import_module(f"{FOLDER}.{self.folder.name}.run")
         return getattr(module, self.name.replace("-", "_"))
 
 
