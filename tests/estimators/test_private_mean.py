@@ -160,6 +160,16 @@ def test_scikit_learn_conventions():
     assert "PrivateFrechetMean" in repr(fitted)
 
 
+def test_the_k_norm_gradient_mechanism_by_name(tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", PureDP(2.0))
+    X = cloud(Sphere(2), 0.4, 400)
+    fitted = PrivateFrechetMean(Sphere(2), 0.5, guarantee=PureDP(1.0), mechanism="kng", ledger=ledger).fit(X)
+    assert float(Sphere(2).dist(fitted.location_, frechet_mean(Sphere(2), X))) < 0.1
+    assert ledger.spent.eps <= 1.0
+    with pytest.raises(ParameterError):
+        PrivateFrechetMean(Sphere(9), 0.5, guarantee=PureDP(1.0), mechanism="kng").fit(cloud(Sphere(9), 0.4, 40))
+
+
 def test_two_fits_never_share_noise():
     X = cloud(Sphere(2), 0.4, 50)
     estimator = PrivateFrechetMean(Sphere(2), radius=0.4)

@@ -60,7 +60,8 @@ def audit_mechanism(
 
     def score(statistic: np.ndarray) -> np.ndarray:
         points = drawn.simulate(rng, statistic, samples)
-        return np.asarray(manifold.dist(second, points)) ** 2 - np.asarray(manifold.dist(first, points)) ** 2
+        gap: np.ndarray = np.asarray(manifold.dist(second, points)) ** 2 - np.asarray(manifold.dist(first, points)) ** 2
+        return gap
 
     one, two = score(first), score(second)
     # Bins by quantiles of a part that is not tested: `distinguish` uses even entries to choose and odd ones to test.

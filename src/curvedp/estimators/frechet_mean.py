@@ -2,12 +2,15 @@
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from curvedp.entropy import Source
 from curvedp.estimators._mean import charge, check_records, plan_mean, public_ball, release_mean
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
+from curvedp.mechanisms import KNGMechanism
+from curvedp.mechanisms.base import Ball
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["PrivateFrechetMean"]
@@ -18,8 +21,9 @@ class PrivateFrechetMean(BaseEstimator):
 
     `radius` and `center` are the public ball that holds the records; choose them from domain knowledge. Records outside
     it, not finite or not on the manifold are moved into it, silently. `mechanism` is "auto" (smallest predicted error)
-    or one of "gaussian", "laplace", "log-gaussian", "log-laplace". With a `ledger`, the guarantee is spent before
-    anything is drawn. `source` replaces the cryptographic source in simulations and is recorded.
+    or one of "gaussian", "laplace", "log-gaussian", "log-laplace", "kng" (up to dimension 4; float path). With a `ledger`,
+    the guarantee is spent before anything is drawn. `source` replaces the cryptographic source in simulations and is
+    recorded.
 
     After `fit`: `location_` is the private mean (in the ball), `certificate_` says why it may be published.
 
@@ -59,10 +63,23 @@ class PrivateFrechetMean(BaseEstimator):
         """Release the mean of X, shape (n, *point_shape). `y` is ignored."""
         ball = public_ball(self.manifold, self.center, self.radius)
         records = check_records(self.manifold, X)
+        if self.mechanism == "kng":
+            return self._fit_kng(ball, records)
         plan = plan_mean(self.manifold, ball, len(records), self.guarantee, self.mechanism)
         if self.ledger is not None:
             charge(self.ledger, self.guarantee, plan.choice.mechanism, self.label)
         release = release_mean(self.manifold, records, plan, self.source)
+        self.location_ = release.value
+        self.certificate_ = release.certificate
+        return self
+
+    def _fit_kng(self, ball: Ball, records: np.ndarray) -> Self:
+        """The K-norm gradient mechanism draws from the records' gradient field, not about their mean."""
+        mechanism = KNGMechanism(self.manifold, *ball, len(records), self.guarantee)
+        if self.ledger is not None:
+            same = type(mechanism.guarantee) is type(self.ledger.budget)
+            self.ledger.spend(mechanism.guarantee if same else mechanism.profile, self.label)
+        release = mechanism.release(records, source=self.source)
         self.location_ = release.value
         self.certificate_ = release.certificate
         return self
