@@ -100,9 +100,7 @@ def test_the_chart_stretches_where_curvature_is_positive():
         LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0))
 
 
-@pytest.mark.parametrize(
-    "manifold", [Sphere(2), Lorentz(2), PoincareBall(2), Euclidean(3), SPDLogEuclidean(2)]
-)
+@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), PoincareBall(2), Euclidean(3), SPDLogEuclidean(2)])
 def test_releases_sit_on_the_public_grid(manifold):
     mechanism = GaussianMechanism.calibrated(manifold, 0.05, GDP(1.0))
     release = mechanism.release(manifold.origin)

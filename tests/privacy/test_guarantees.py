@@ -201,7 +201,13 @@ def test_json_round_trip_is_exact(g):
 
 
 def test_json_refuses_what_it_does_not_know():
-    for bad in ({}, {"type": "Magic"}, {"type": "GDP"}, {"type": "GDP", "mu": -1.0}, {"type": "GDP", "mu": 1.0, "x": 2}):
+    for bad in (
+        {},
+        {"type": "Magic"},
+        {"type": "GDP"},
+        {"type": "GDP", "mu": -1.0},
+        {"type": "GDP", "mu": 1.0, "x": 2},
+    ):
         with pytest.raises(ParameterError):
             guarantee_from_dict(bad)
     nested = compose(GDP(0.1), ApproxDP(0.2, 1e-9))
