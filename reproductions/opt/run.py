@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 from scipy import sparse
 
 from curvedp.geometry import (
@@ -357,5 +358,6 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
             axes.set(
                 title=f"{titles[name]}, {level}", xscale="log", yscale="log", xlabel="gradients", ylabel="excess risk"
             )
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.legend(frameon=False, fontsize=7)
     return picture

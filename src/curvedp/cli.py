@@ -308,17 +308,24 @@ def reproduce(
             wrong = f"no reproduction {', '.join(unknown)}" if unknown else "name what to reproduce"
             raise ParameterError(f"{wrong}; there are: {', '.join(known)}, or all")
         chosen = list(known) if "all" in names else list(dict.fromkeys(names))
-        failed, records = [], {}
+        failed: list[str] = []
+        missing: list[str] = []
+        records: dict[str, Any] = {}
         for name in chosen:
             entry, form = known[name], "full" if full else "reduced"
             if not json:
                 console.print(f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)")
-            outcome = run_reproduction(entry, Setting(full, data_dir), out)
+            try:
+                outcome = run_reproduction(entry, Setting(full, data_dir), out)
+            except ParameterError as error:  # data that are not there: the others can be made all the same
+                missing.append(f"{name}: {error}")
+                continue
             records[name] = [check._asdict() for check in outcome.checks]
             failed += [f"{name}: {check.figure}" for check in outcome.checks if not check.holds and not check.timing]
             if json:
                 continue
             table = Table("figure", "found", "expected", "holds", "printed", "note")
+            table.columns[0].overflow = "fold"
             for check in outcome.checks:
                 holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
                 printed = (
@@ -331,6 +338,8 @@ def reproduce(
             print(json_module.dumps(records))
         if failed:
             raise VerificationFailed("; ".join(failed))
+        if missing:
+            raise ParameterError("; ".join(missing))
 
 
 if __name__ == "__main__":

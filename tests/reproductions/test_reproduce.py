@@ -99,6 +99,9 @@ def test_missing_data_names_the_set_its_source_and_the_option(toys):
     assert result.exit_code == 2
     for part in ("Toys", "toy.csv", "the toy shop", "--data-dir"):
         assert part in result.stderr
+    result = run("all", "--out", toys / "made")  # the others are made all the same
+    assert result.exit_code == 2
+    assert (toys / "made" / "toy-fig1.png").is_file()
     (toys / "toy.csv").write_text("")
     assert Setting(data_dir=toys).data_file("toy.csv", "Toys", "the toy shop") == toys / "toy.csv"
 
