@@ -58,7 +58,7 @@ RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1
         ({"data": X + 0j}, "numbers"),
         ({"problem": "mean"}, "problem"),
     ],
-    ids=str,
+    ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)),
 )
 def test_dp_rgd_refuses(change, says):
     with pytest.raises(ParameterError, match=says):
@@ -75,7 +75,7 @@ def test_dp_rgd_refuses(change, says):
         {"clip": np.nan},
         {"steps": 0},
     ],
-    ids=str,
+    ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)),
 )
 def test_dp_rsgd_refuses(change):
     with pytest.raises(ParameterError, match=next(iter(change))):
@@ -96,7 +96,7 @@ def test_dp_rsgd_refuses(change):
         {"output": "best"},
         {"batch_size": 100},
     ],
-    ids=str,
+    ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)),
 )
 def test_dp_rsvrg_refuses(change):
     with pytest.raises(ParameterError, match=next(iter(change))):
