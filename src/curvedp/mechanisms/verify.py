@@ -122,9 +122,9 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
             holds = least is not None and stated >= least * (1 - _WIDTH)
             checks.append(Check(f"{name} {stated:.9g}", holds, f"recomputed {least}"))
     if claims.gdp is not None:
-        if curvature is None or (kind == "gaussian" and curvature < 0):
-            # On nearly flat hyperbolic space the supremum is approached only where δ is below e^-100000, out of reach of
-            # enclosures; there the exact profile closes the tail by a theorem (docs/exact-profiles.md).
+        if curvature is None or (kind == "gaussian" and curvature != 0):
+            # On nearly flat curved space the supremum over ε is approached only where δ is below e^-1000, and enclosing it
+            # takes minutes (`certified_mu`); here the exact profile, whose tail is closed by a theorem, decides.
             upper, how = true.gdp, "exact profile"
         else:
             upper, how = certified_mu(kind, curvature, dim, scale, moved)[1], "certified"

@@ -25,7 +25,8 @@ __all__ = ["certified_delta", "certified_mu"]
 
 _WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
-_LEAST_LOG = -1e5  # smaller δ are bounded from above only
+_LEAST_LOG = math.log(1e-300)  # smaller δ are bounded from above only,
+_LEAST_LOG_FOR_MU = -1e5  # but μ compares them with those of a Gaussian
 
 
 def certified_delta(
@@ -81,6 +82,7 @@ class _Certifier:
         self.profile, self.kind, self.d = profile, profile.kind, profile.dim
         self.k = (profile.curvature > 0) - (profile.curvature < 0) if profile.dim > 1 else min(profile.curvature > 0, 1)
         self.cache: dict[float, arb] = {}
+        self.least_log = _LEAST_LOG
 
     def delta(self, eps: float) -> arb:
         """A ball around δ(eps) of relative radius below 2e-8, or around 0 where it is 0."""
@@ -96,7 +98,7 @@ class _Certifier:
                 ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
-                if guess <= _LEAST_LOG:  # below what the float path resolves: only the upper end is wanted
+                if guess <= self.least_log:  # below what the float path resolves: only the upper end is wanted
                     ball = arb(0).union(ball.upper())
                     break
                 precision *= 2
@@ -112,7 +114,7 @@ class _Certifier:
         if self.profile._flat_gaussian or self.d == 1:
             return 0.0  # closed forms need no guess
         guess = float(self.profile._table.log_delta(np.array([eps]))[0])
-        return max(guess, _LEAST_LOG)
+        return max(guess, self.least_log)
 
     def _beyond_cap(self, eps: float) -> bool:
         """Whether eps is certainly at or above the largest loss."""
@@ -269,6 +271,7 @@ class _Certifier:
 
     def mu(self) -> tuple[float, float]:
         """See `certified_mu`."""
+        self.least_log = _LEAST_LOG_FOR_MU
         estimate = self.profile.mu
         top = arb(estimate) * (1 + arb(4e-7))
         grid = self.profile._table.grid()
