@@ -13,7 +13,7 @@ from curvedp.geometry.base import Array, Manifold
 
 __all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
 
-_BLOCK = 1 << 14  # records in a block: its temporaries stay in the cache
+_BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """Records whose `residual` is above this are no points of the manifold. Below it they are taken as points written with
