@@ -346,7 +346,11 @@ def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitiv
     >>> round(product_profile([(0.0, 2), (0.0, 3)], 2.0, 1.0).mu, 8)
     0.5
     """
-    return ProductProfile(tuple(factors), sigma, sensitivity)
+    profile = ProductProfile(tuple(factors), sigma, sensitivity)
+    if sum(curvature > 0 for curvature, _ in profile.factors) > 1:
+        # Two bounded losses with kinks at their ends: their convolution is not resolved in any reasonable time yet.
+        raise ParameterError("no profile of a product with two or more spheres is available; use LogGaussianMechanism")
+    return profile
 
 
 def spd2_gaussian_profile(sigma: float, sensitivity: float) -> ProductProfile:
