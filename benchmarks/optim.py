@@ -26,8 +26,8 @@ def non_private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int
     """The same step: mean gradient of a uniform batch, one move; no clipping, no noise."""
 
     @jax.jit
-    def loop(data, w, batches):  # type: ignore[no-untyped-def]
-        def step(w, numbers):  # type: ignore[no-untyped-def]
+    def loop(data, w, batches):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
+        def step(w, numbers):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
             return problem.move(w, -rate * jnp.mean(problem.gradients(w, data[numbers]), axis=0)), None
 
         return jax.lax.scan(step, w, batches)[0]

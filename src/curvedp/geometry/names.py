@@ -50,7 +50,7 @@ def parse_manifold(text: str) -> Manifold:
     if kind.strip() not in _CLASSES or not colon:
         raise ParameterError(f"manifold={text!r} is not a known name, {_help()}")
     cls = _CLASSES[kind.strip()]
-    expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every manifold is a dataclass
     parts = [size.strip() for size in sizes.split(",")]
     if len(parts) != len(expected) or not all(part.isascii() and part.isdigit() for part in parts):
         raise ParameterError(
@@ -70,7 +70,7 @@ def manifold_name(M: Manifold) -> str:
         return f"product({','.join(map(manifold_name, M.factors))})"
     for kind, cls in _CLASSES.items():
         if type(M) is cls:
-            return f"{kind}:{','.join(str(getattr(M, field.name)) for field in fields(cls))}"  # type: ignore[arg-type]
+            return f"{kind}:{','.join(str(getattr(M, field.name)) for field in fields(cls))}"  # type: ignore[arg-type]  # every manifold is a dataclass
     raise ParameterError(f"manifold={M!r} has no name, {_help()}")
 
 
@@ -88,7 +88,7 @@ def _factors(text: str, inside: str) -> list[str]:
 
 
 def _form(kind: str) -> str:
-    sizes = ",".join(field.name for field in fields(_CLASSES[kind]))  # type: ignore[arg-type]
+    sizes = ",".join(field.name for field in fields(_CLASSES[kind]))  # type: ignore[arg-type]  # every manifold is a dataclass
     return f"{kind}:{sizes}"
 
 
