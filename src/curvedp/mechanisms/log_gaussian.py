@@ -133,7 +133,8 @@ class _LogMechanism(Mechanism):
         return np.asarray(self.manifold.to_coordinates(self.base, self.manifold.log(self.base, value)))
 
     def _at(self, coordinates: np.ndarray) -> np.ndarray:
-        return np.asarray(self.manifold.exp(self.base, self.manifold.from_coordinates(self.base, coordinates)))
+        with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
+            return np.asarray(self.manifold.exp(self.base, self.manifold.from_coordinates(self.base, coordinates)))
 
 
 @dataclass(frozen=True, eq=False)
