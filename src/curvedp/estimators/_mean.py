@@ -17,6 +17,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Ball, Mechanism, Release, check_guarantee, check_manifold, check_point
 from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.log_gaussian import chart_stretch
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import GDP, Guarantee
@@ -66,7 +67,8 @@ def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mech
     tight = frechet_mean_sensitivity(manifold, ball.radius, n)
     error = solver_error(manifold, ball.radius)
     sensitivity = tight + 2 * error
-    in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error
+    # The chart stretches the solver's error too.
+    in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error * chart_stretch(manifold, ball.radius)
     choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
     return PlannedMean(ball, n, error, choice, guarantee)
 

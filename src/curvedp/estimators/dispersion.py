@@ -11,7 +11,7 @@ from curvedp.estimators._mean import charge, check_records, public_ball
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import Ball, check_guarantee
+from curvedp.mechanisms.base import CHART_ERROR, Ball, check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
@@ -67,7 +67,8 @@ class PrivateDispersion(BaseEstimator):
         frechet_mean_sensitivity(self.manifold, r, n)  # refuses a ball in which the mean need not be unique
         # A mean off by η raises the mean square by at most 2·2r·η + η² at either end.
         error = solver_error(self.manifold, r)
-        sensitivity = 4 * r * r / n + 2 * (4 * r * error + error * error)
+        # The computed distances are off by CHART_ERROR relative, their squares by twice that, at either end.
+        sensitivity = 4 * r * r / n + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
         values = Ball(np.array([r * r / 2]), r * r / 2)  # the variance lies in [0, r²], an interval about its middle
         choice = choose_mechanism(self.mechanism, Euclidean(1), sensitivity, sensitivity, self.guarantee, values)
         if self.ledger is not None:
