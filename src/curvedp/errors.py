@@ -5,6 +5,7 @@ __all__ = [
     "CurvedpError",
     "EnvelopeViolation",
     "LedgerCorrupted",
+    "MissingData",
     "NotIntegrable",
     "ParameterError",
     "UnattainableGuarantee",
@@ -18,6 +19,10 @@ class CurvedpError(Exception):
 
 class ParameterError(CurvedpError, ValueError):
     """A public parameter (a radius, a scale, a shape) is not usable. Never raised because of the data's values."""
+
+
+class MissingData(ParameterError):
+    """A public data set is not on this machine; the message says where it is had and how to point to it."""
 
 
 class NotIntegrable(ParameterError):

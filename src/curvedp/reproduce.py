@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from curvedp.datasets import find_file, load_dataset
 from curvedp.errors import ParameterError
 
 __all__ = ["Check", "Outcome", "Reproduction", "Setting", "check_figures", "find_reproductions", "run_reproduction"]
@@ -28,20 +29,12 @@ class Setting(NamedTuple):
     data_dir: Path | None = None
 
     def data_file(self, file: str, dataset: str, source: str) -> Path:
-        """The file of a data set, or an error that says which data set it is, where it is had and how to point to it.
+        """The file of a data set, or an error that says which data set it is, where it is had and how to point to it."""
+        return find_file(file, dataset, source, self.data_dir)
 
-        >>> Setting().data_file("winequality-red.csv", "Wine Quality (red)", "OpenML, data set 40691")
-        Traceback (most recent call last):
-        curvedp.errors.ParameterError: this needs the data set Wine Quality (red), file winequality-red.csv: get it from \
-OpenML, data set 40691, and give its folder with --data-dir
-        """
-        if self.data_dir is None or not (self.data_dir / file).is_file():
-            where = "" if self.data_dir is None else f" (not in {self.data_dir})"
-            raise ParameterError(
-                f"this needs the data set {dataset}, file {file}{where}: get it from {source}, "
-                "and give its folder with --data-dir"
-            )
-        return self.data_dir / file
+    def load(self, name: str) -> Any:
+        """A data set of `curvedp.datasets`: from the data folder, else by its usual downloader, else a clear error."""
+        return load_dataset(name, self.data_dir)
 
 
 class Reproduction(NamedTuple):
