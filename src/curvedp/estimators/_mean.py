@@ -5,9 +5,10 @@ former. Whoever spends a budget does so between the halves, so that nothing is s
 before it is paid for.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from curvedp import _validate
 from curvedp.entropy import Source
@@ -22,7 +23,42 @@ from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["PlannedMean", "charge", "check_records", "plan_mean", "public_ball", "release_mean"]
+__all__ = ["BallEstimator", "PlannedMean", "charge", "check_records", "plan_mean", "public_ball", "release_mean"]
+
+
+class BallEstimator(BaseEstimator):
+    """The public parameters of every estimator of records in a ball; `PrivateFrechetMean` says what each means."""
+
+    _name: ClassVar[str]  # what the ledger's entry is called unless `label` says otherwise
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        radius: float | None = None,
+        center: Any = None,
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+        mechanism: str = "auto",
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.manifold = manifold
+        self.radius = radius
+        self.center = center
+        self.guarantee = guarantee
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.label = label
+        self.source = source
+
+    def _charge(self, mechanism: Mechanism) -> None:
+        """Pay for what `mechanism` is about to draw, where there is a ledger to pay from."""
+        if self.ledger is not None:
+            charge(self.ledger, self.guarantee, mechanism, self._label)
+
+    @property
+    def _label(self) -> str:
+        return self._name if self.label is None else self.label
 
 
 class PlannedMean(NamedTuple):

@@ -4,23 +4,18 @@ from math import sqrt
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from curvedp.entropy import Source
-from curvedp.estimators._mean import charge, check_records, public_ball
+from curvedp.estimators._mean import BallEstimator, check_records, public_ball
 from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.geometry.base import Manifold
-from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import CHART_ERROR, Ball, check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
-from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["PrivateDispersion"]
 
 
-class PrivateDispersion(BaseEstimator):
+class PrivateDispersion(BallEstimator):
     """The Fréchet variance, min over x of mean d²(x, xᵢ), of records in a public ball.
 
     If x̄ and x̄' are the means of adjacent sets, V' <= mean d²(x̄, x'ᵢ) <= V + (2r)²/n, and the same the other way, so the
@@ -38,25 +33,7 @@ class PrivateDispersion(BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | None = None,
-        center: Any = None,
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        mechanism: str = "auto",
-        ledger: Ledger | None = None,
-        label: str = "Fréchet variance",
-        source: Source | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.radius = radius
-        self.center = center
-        self.guarantee = guarantee
-        self.mechanism = mechanism
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    _name = "Fréchet variance"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the variance of X, shape (n, *point_shape). `y` is ignored."""
@@ -71,8 +48,7 @@ class PrivateDispersion(BaseEstimator):
         sensitivity = 4 * r * r / n + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
         values = Ball(np.array([r * r / 2]), r * r / 2)  # the variance lies in [0, r²], an interval about its middle
         choice = choose_mechanism(self.mechanism, Euclidean(1), sensitivity, sensitivity, self.guarantee, values)
-        if self.ledger is not None:
-            charge(self.ledger, self.guarantee, choice.mechanism, self.label)
+        self._charge(choice.mechanism)
         inside = project_to_ball(self.manifold, *ball, records)
         mean = bounded_mean(self.manifold, inside, ball)
         variance = np.mean(np.asarray(self.manifold.dist(mean, inside)) ** 2)

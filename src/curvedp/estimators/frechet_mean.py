@@ -3,20 +3,15 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from curvedp.entropy import Source
-from curvedp.estimators._mean import charge, check_records, plan_mean, public_ball, release_mean
-from curvedp.geometry.base import Manifold
-from curvedp.ledger import Ledger
+from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.base import Ball
-from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["PrivateFrechetMean"]
 
 
-class PrivateFrechetMean(BaseEstimator):
+class PrivateFrechetMean(BallEstimator):
     """The Fréchet mean of records on a manifold, released under a privacy guarantee.
 
     `radius` and `center` are the public ball that holds the records; choose them from domain knowledge. Records outside
@@ -32,6 +27,7 @@ class PrivateFrechetMean(BaseEstimator):
     - errors depend on shapes and parameters only, never on values.
 
     >>> import numpy as np
+    >>> from curvedp import GDP
     >>> from curvedp.geometry import Sphere
     >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
     >>> mean = PrivateFrechetMean(Sphere(2), radius=0.7, guarantee=GDP(1.0)).fit(X)
@@ -39,25 +35,7 @@ class PrivateFrechetMean(BaseEstimator):
     (3,)
     """
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | None = None,
-        center: Any = None,
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        mechanism: str = "auto",
-        ledger: Ledger | None = None,
-        label: str = "Fréchet mean",
-        source: Source | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.radius = radius
-        self.center = center
-        self.guarantee = guarantee
-        self.mechanism = mechanism
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    _name = "Fréchet mean"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the mean of X, shape (n, *point_shape). `y` is ignored."""
@@ -66,8 +44,7 @@ class PrivateFrechetMean(BaseEstimator):
         if self.mechanism == "kng":
             return self._fit_kng(ball, records)
         plan = plan_mean(self.manifold, ball, len(records), self.guarantee, self.mechanism)
-        if self.ledger is not None:
-            charge(self.ledger, self.guarantee, plan.choice.mechanism, self.label)
+        self._charge(plan.choice.mechanism)
         release = release_mean(self.manifold, records, plan, self.source)
         self.location_ = release.value
         self.certificate_ = release.certificate
@@ -78,7 +55,7 @@ class PrivateFrechetMean(BaseEstimator):
         mechanism = KNGMechanism(self.manifold, *ball, len(records), self.guarantee)
         if self.ledger is not None:
             same = type(mechanism.guarantee) is type(self.ledger.budget)
-            self.ledger.spend(mechanism.guarantee if same else mechanism.profile, self.label)
+            self.ledger.spend(mechanism.guarantee if same else mechanism.profile, self._label)
         release = mechanism.release(records, source=self.source)
         self.location_ = release.value
         self.certificate_ = release.certificate

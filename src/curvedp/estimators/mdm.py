@@ -3,20 +3,16 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators._mean import charge, check_records, plan_mean, public_ball, release_mean
-from curvedp.geometry.base import Manifold
-from curvedp.ledger import Ledger
-from curvedp.privacy import GDP, Guarantee
+from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
 
 __all__ = ["PrivateMDM"]
 
 
-class PrivateMDM(ClassifierMixin, BaseEstimator):
+class PrivateMDM(ClassifierMixin, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
     Labels and class sizes are public (a record may be replaced by any other of its class); the classes are disjoint, so
@@ -28,25 +24,7 @@ class PrivateMDM(ClassifierMixin, BaseEstimator):
     - all means together meet `guarantee` for replacing one record within its class.
     """
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | None = None,
-        center: Any = None,
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        mechanism: str = "auto",
-        ledger: Ledger | None = None,
-        label: str = "class means",
-        source: Source | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.radius = radius
-        self.center = center
-        self.guarantee = guarantee
-        self.mechanism = mechanism
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    _name = "class means"
 
     def fit(self, X: Any, y: Any) -> Self:
         """Release the mean of each class of X, shape (n, *point_shape), with public labels y."""
@@ -62,8 +40,7 @@ class PrivateMDM(ClassifierMixin, BaseEstimator):
             raise ParameterError(f"class {classes[sizes.argmin()]!r} has one record; each class needs at least 2")
         # One plan a class size, all made before anything is spent.
         plans = {int(n): plan_mean(self.manifold, ball, int(n), self.guarantee, self.mechanism) for n in set(sizes)}
-        if self.ledger is not None:
-            charge(self.ledger, self.guarantee, plans[int(sizes.min())].choice.mechanism, self.label)
+        self._charge(plans[int(sizes.min())].choice.mechanism)
         releases = [
             release_mean(self.manifold, records[labels == c], plans[int(n)], self.source)
             for c, n in zip(classes, sizes, strict=True)
