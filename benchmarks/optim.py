@@ -28,7 +28,8 @@ def non_private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int
     @jax.jit
     def loop(data, w, batches):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
         def step(w, numbers):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
-            return problem.move(w, -rate * jnp.mean(problem.gradients(w, data[numbers]), axis=0)), None
+            mean = problem.total(w, jnp.mean(problem.slopes(w, data[numbers]), axis=0))
+            return problem.move(w, -rate * mean), None
 
         return jax.lax.scan(step, w, batches)[0]
 

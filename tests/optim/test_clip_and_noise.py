@@ -7,7 +7,7 @@ from scipy import stats
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import Problem, dp_rgd
-from curvedp.optim._loop import Randomness, clip_rows, clipped_sum
+from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, full_precision
 from curvedp.optim.accounting import rounded_clip
 
 
@@ -114,7 +114,9 @@ def test_a_steps_noise_is_gaussian_in_coordinates(manifold):
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(6), jax.random.key(7), jax.random.PRNGKey(8)], ids=str)
 def test_sources_of_noise(rng):
     random = Randomness(rng)
-    z = random.normal((200, 300)).ravel()
+    with full_precision():  # as in the optimisers
+        z = np.asarray(random.normal(200, 300)).ravel()
+    assert z.dtype == np.float64
     assert stats.kstest(z, "norm").pvalue > 1e-4
     assert stats.kstest(z * 1.1, "norm").pvalue < 1e-6
     assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 5 / np.sqrt(z.size)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,12 +27,14 @@ __all__ = [
     "fixed_batches",
     "full_precision",
     "joined",
+    "on_processor",
     "poisson_batches",
     "prepare",
     "rates",
     "step_along",
 ]
 
+_DLPACK_CPU = 1  # kDLCPU of the DLPack standard
 _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before
 
 
@@ -42,15 +45,23 @@ def full_precision() -> Iterator[None]:
         yield
 
 
+def on_processor() -> bool:
+    """Whether JAX computes on the host: small blocks fit its cache, and loops whose length is data cost nothing there."""
+    return jax.default_backend() == "cpu"
+
+
 class Randomness:
     """Normals, uniforms and integers from the operating system's stream, a NumPy generator, or a JAX key.
 
-    Only the first is private in production; the others are for simulation.
+    Only the first is private in production; the others are for simulation. A key's normals are drawn where JAX computes,
+    row by row from the key folded with the row's number; its batches by a NumPy generator seeded from it.
     """
 
     def __init__(self, rng: Any) -> None:
         self._generator: np.random.Generator | None = None
         self._source: Source | None = None
+        self._key: Any = None
+        self._rows = 0
         if rng is None:
             self._source = SecureSource()
         elif isinstance(rng, Source):
@@ -59,15 +70,19 @@ class Randomness:
             self._generator = rng
         elif isinstance(rng, jax.Array):
             key = rng if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(rng)
-            self._generator = np.random.default_rng(np.asarray(jax.random.bits(key, (8,), "uint32")).tolist())
+            self._key, seed = jax.random.split(key)
+            self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
             raise ParameterError(f"rng={rng!r} must be None (cryptographic), a NumPy generator or a JAX key")
 
-    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Standard normals."""
+    def normal(self, rows: int, dim: int) -> Any:
+        """Standard normals of shape (rows, dim)."""
         if self._source is not None:
-            return ziggurat_normals(self._source, shape)
-        return self._the_generator.standard_normal(shape)
+            return ziggurat_normals(self._source, (rows, dim))
+        if self._key is None:
+            return self._the_generator.standard_normal((rows, dim))
+        first, self._rows = self._rows, self._rows + rows
+        return _normal_rows(self._key, np.arange(first, first + rows), dim)
 
     def uniform(self, size: int) -> np.ndarray:
         """Uniforms in (0, 1)."""
@@ -88,21 +103,29 @@ class Randomness:
         return self._generator
 
 
+@partial(jax.jit, static_argnames="dim")
+def _normal_rows(key: Any, numbers: Any, dim: int) -> Any:
+    return jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), dim, "float64"))(numbers)
+
+
 def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
-    """Data and start as JAX arrays of the start's precision; records off the manifold are data and are mapped onto it."""
+    """Data and start as JAX arrays of the start's precision; records off the manifold are data and are mapped onto it.
+
+    Data that is already on an accelerator, as an array of JAX, torch or CuPy, stays there.
+    """
     if not isinstance(problem, Problem):
         raise ParameterError(f"problem={problem!r} must be a curvedp.optim.Problem")
     manifold = problem.manifold
-    start = np.asarray(init)
+    start = np.asarray(_array("init", init))
     if start.dtype not in (np.float32, np.float64):
         start = start.astype(np.float64)
     if start.shape != manifold.point_shape or not np.isfinite(start).all() or not manifold.residual(start) <= 1e-3:
         raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
     start = manifold.project(start).astype(start.dtype)
-    records = np.asarray(data)
+    records = _array("data", data)
     if records.ndim < 1 or len(records) < 2:
         raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
-    if records.dtype.kind not in "iuf":
+    if not any(jnp.issubdtype(records.dtype, kind) for kind in (jnp.integer, jnp.floating)):
         raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
     records = records.astype(start.dtype)
     if isinstance(problem, FrechetMeanProblem):
@@ -113,21 +136,42 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
     return jnp.asarray(start), jnp.asarray(records)
 
 
-def _on_manifold(manifold: Manifold, start: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _array(name: str, values: Any) -> Any:
+    """A JAX array as it is; an array of another library on an accelerator as a JAX array there; anything else in NumPy."""
+    if isinstance(values, jax.Array):
+        return values
+    values = values.detach() if hasattr(values, "detach") else values  # a torch tensor that has a gradient
+    try:
+        if hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] != _DLPACK_CPU:
+            return jax.dlpack.from_dlpack(values)
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} cannot be read as an array of numbers: {error}") from None
+
+
+def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
     """Each record on its own: projected, or replaced by the public start if it is not finite or not on the manifold."""
-    mapped = np.empty_like(records)
-    for i in range(0, len(records), BLOCK):
-        block = records[i : i + BLOCK]
-        mask = (len(block),) + (1,) * start.ndim
+    if isinstance(records, np.ndarray):
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
-            block = np.where(finite.reshape(mask), block, start)
-            usable = finite & (manifold.residual(block) <= OFF_MANIFOLD_TOLERANCE)
-            mapped[i : i + BLOCK] = manifold.project(np.where(usable.reshape(mask), block, start))
-    return mapped
+            parts = [_mapped(manifold, start, records[i : i + BLOCK]) for i in range(0, len(records), BLOCK)]
+        return np.concatenate(parts)
+    size = BLOCK if on_processor() else ACCELERATOR_BLOCK
+    return jnp.concatenate([_mapped_jit(manifold, start, records[i : i + size]) for i in range(0, len(records), size)])
 
 
-def _check_scalar(problem: Problem, start: np.ndarray, records: np.ndarray) -> None:
+def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
+    xp: Any = np if isinstance(block, np.ndarray) else jnp
+    mask = (len(block),) + (1,) * start.ndim
+    finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
+    block = xp.where(finite.reshape(mask), block, start)
+    usable = finite & (manifold.residual(block) <= OFF_MANIFOLD_TOLERANCE)
+    return manifold.project(xp.where(usable.reshape(mask), block, start)).astype(block.dtype)
+
+
+_mapped_jit = jax.jit(_mapped, static_argnums=0)
+
+
+def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
     try:
         shape = jax.eval_shape(problem.loss, start, records[0]).shape
     except (TypeError, ValueError, AttributeError) as error:
@@ -177,18 +221,19 @@ def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
 
 
 def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Σ clip(gradient) over all records, block by block: memory does not grow with n."""
+    """Coordinates of Σ clip(gradient) over all records, block by block: memory does not grow with n."""
 
     def part(records: Any) -> Any:
-        return clipped_total(problem.gradients(w, records), clip)
+        return clipped_total(problem.slopes(w, records), clip)
 
-    block = BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK
+    block = BLOCK if on_processor() else ACCELERATOR_BLOCK
     whole = len(data) // block * block
-    total = part(data[whole:]) if whole < len(data) else jnp.zeros(problem.manifold.dim, jnp.float64)
+    total = part(data[whole:]) if whole < len(data) else jnp.zeros((), jnp.float64)
     if whole:
         blocks = data[:whole].reshape(-1, block, *data.shape[1:])
-        total = jax.lax.scan(lambda acc, block: (acc + part(block), None), total, blocks)[0]
-    return total
+        width = jax.eval_shape(part, blocks[0]).shape
+        total = jax.lax.scan(lambda acc, block: (acc + part(block), None), jnp.broadcast_to(total, width), blocks)[0]
+    return problem.total(w, total)
 
 
 def poisson_batches(random: Randomness, n: int, rate: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

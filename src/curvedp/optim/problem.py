@@ -54,6 +54,14 @@ class Problem:
         """`gradient` of each record, shape (k, dim)."""
         return jax.vmap(lambda z: self.gradient(w, z))(records)
 
+    def slopes(self, w: Any, records: Any) -> Any:
+        """Each record's gradient as a row of numbers whose Euclidean length is its Riemannian one: what is clipped."""
+        return self.gradients(w, records)
+
+    def total(self, w: Any, slopes: Any) -> Any:
+        """Coordinates of a sum of `slopes`. Linear, and never longer than its argument."""
+        return slopes
+
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
         if isinstance(self.manifold, SPDAffineInvariant):
@@ -118,7 +126,20 @@ class LeadingEigenvectorProblem(Problem):
 
     def gradient(self, w: Any, z: Any) -> Any:
         """-2(wᵀz)z without its part along w."""
-        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, -2 * jnp.sum(w * z) * z))
+        return self.gradients(w, z[None])[0]
+
+    def gradients(self, w: Any, records: Any) -> Any:
+        """`gradient` of each record."""
+        return self.manifold.to_coordinates(w, self.slopes(w, records))
+
+    def slopes(self, w: Any, records: Any) -> Any:
+        """Tangent vectors of R^dim: only their sum is turned into coordinates."""
+        along = records @ w
+        return -2 * along[:, None] * (records - along[:, None] * w)
+
+    def total(self, w: Any, slopes: Any) -> Any:
+        """One reflection."""
+        return self.manifold.to_coordinates(w, slopes)
 
 
 @dataclass(frozen=True)

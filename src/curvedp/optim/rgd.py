@@ -63,7 +63,7 @@ def dp_rgd(
         )
         random, history = Randomness(rng), []
         for part in chunks(steps, problem.manifold.dim):
-            xi = sd * random.normal((part.stop - part.start, problem.manifold.dim))
+            xi = sd * random.normal(part.stop - part.start, problem.manifold.dim)
             w, values = _steps(problem, records, w, clip, schedule[part], xi, record_history)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)

@@ -18,6 +18,7 @@ from curvedp.optim._loop import (
     fixed_batches,
     full_precision,
     joined,
+    on_processor,
     poisson_batches,
     prepare,
     rates,
@@ -83,7 +84,7 @@ def dp_rsgd(
         for part in chunks(steps, max(problem.manifold.dim, size)):
             count = part.stop - part.start
             batches = draw_batches(random, n, size, count, sampling)
-            xi = sd * random.normal((count, problem.manifold.dim))
+            xi = sd * random.normal(count, problem.manifold.dim)
             w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record_history)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
@@ -99,7 +100,8 @@ def check_batch(batch_size: int, n: int, sampling: str) -> int:
     return size
 
 
-Batches = dict[str, Any]  # {"rows": (steps, size)} or the ragged form of `poisson_batches`
+# {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
+Batches = dict[str, Any]
 
 
 def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: str) -> Batches:
@@ -109,17 +111,22 @@ def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: st
         return {"rows": jnp.asarray(every, dtype=jnp.int32)}
     flat, first, sizes = poisson_batches(random, n, size / n, steps)
     # Room for all but one draw in billions, so that chunks of the same number of steps share one compiled program.
+    if not on_processor():  # there, a loop whose length is data waits for the host at every step: one width for all
+        width = max(size + 8 * math.isqrt(size) + 8, int(sizes.max()))
+        padded = np.zeros(len(flat) + width, dtype=np.int32)
+        padded[: len(flat)] = flat
+        return {"rows": jnp.asarray(padded[first[:, None] + np.arange(width)]), "sizes": jnp.asarray(sizes)}
     most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
-    room = most + max(portions(size))
-    padded = np.zeros(room, dtype=np.int32)
+    padded = np.zeros(most + max(portions(size)), dtype=np.int32)
     padded[: len(flat)] = flat
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
 
-def batch_sum(batch: Batches, flat: Any, size: int, dim: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
-    """Σ over a step's batch of clip(rows(record numbers)), rows of shape (k, dim), for either form of `Batches`."""
+def batch_sum(batch: Batches, flat: Any, size: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
+    """Σ over a step's batch of clip(rows(record numbers)), rows of shape (k, width), for either form of `Batches`."""
     if flat is None:
-        return clipped_total(rows(batch["rows"]), clip)
+        inside = jnp.arange(len(batch["rows"])) < batch["sizes"] if "sizes" in batch else True
+        return clipped_total(rows(batch["rows"]), clip, inside)
     head, width = portions(size)
 
     def portion(done: Any, count: int) -> Any:
@@ -127,7 +134,7 @@ def batch_sum(batch: Batches, flat: Any, size: int, dim: int, clip: Any, rows: C
         return clipped_total(rows(numbers), clip, jnp.arange(count) < batch["sizes"] - done)
 
     done = jnp.full((), head, dtype=batch["sizes"].dtype)
-    total = portion(0, head) if head else jnp.zeros(dim, dtype=jnp.float64)
+    total = portion(0, head) if head else jnp.zeros(jax.eval_shape(lambda: portion(0, 1)).shape, dtype=jnp.float64)
     return jax.lax.while_loop(
         lambda state: state[0] < batch["sizes"],
         lambda state: (state[0] + width, state[1] + portion(state[0], width)),
@@ -136,12 +143,10 @@ def batch_sum(batch: Batches, flat: Any, size: int, dim: int, clip: Any, rows: C
 
 
 def portions(size: int) -> tuple[int, int]:
-    """How many records of a Poisson batch to take at once, first and then: a batch is rarely below its first portion, and the
-    last portion is half empty. An accelerator takes nearly always all of them at once."""
+    """How many records of a Poisson batch the processor takes at once, first and then: a batch is rarely below its first
+    portion, and the last portion is half empty."""
     root = math.isqrt(size)
-    if jax.default_backend() == "cpu":
-        return max(0, size - 2 * root), max(1, 2 * root - 1)
-    return 0, size + 4 * root
+    return max(0, size - 2 * root), max(1, 2 * root - 1)
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "record"))
@@ -155,9 +160,9 @@ def _steps(
         batch, rate, xi = inputs
 
         def rows(numbers: Any) -> Any:
-            return problem.gradients(w, data[numbers])
+            return problem.slopes(w, data[numbers])
 
-        total = batch_sum(batch, flat, size, problem.manifold.dim, clip, rows)
+        total = problem.total(w, batch_sum(batch, flat, size, clip, rows))
         w = step_along(problem, w, rate, total / size + xi)
         return w, problem.objective(w, data) if record else None
 

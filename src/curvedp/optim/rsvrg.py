@@ -85,8 +85,8 @@ def dp_rsvrg(
             kept = w
             for epoch in range(epochs):
                 batches = draw_batches(random, n, size, inner_steps, sampling)
-                first = sd[0] * random.normal((dim,))
-                second = sd[1] * random.normal((inner_steps, dim))
+                first = sd[0] * random.normal(1, dim)[0]
+                second = sd[1] * random.normal(inner_steps, dim)
                 keep_path = output == "random" and epoch == chosen[0]
                 w, path, values = _epoch(
                     problem,
@@ -137,7 +137,7 @@ def _epoch(
             records = data[numbers]
             return problem.gradients(w, records) - problem.carry(anchor, w, problem.gradients(anchor, records))
 
-        total = batch_sum(batch, flat, size, manifold.dim, clip[1], rows)
+        total = batch_sum(batch, flat, size, clip[1], rows)
         direction = total / size + problem.carry(anchor, w, released) + xi
         moved = step_along(problem, w, rate, direction)
         return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)
