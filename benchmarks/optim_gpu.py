@@ -3,8 +3,8 @@
     python -m benchmarks.optim_gpu [--n 1000000] [--json FILE]
 
 The same program runs on a processor (take --n 20000). A full pass over SPD matrices is one eigenvalue problem for each
-record's gradient, so its floor is a batched `eigh` of all n matrices, timed alone; that of a pass over vectors is Xᵀ(Xw). Each
-part is printed as soon as it is done, and a part that fails is reported and does not end the others.
+record's gradient, so its floor is a batched `eigh` of all n matrices, timed alone; that of a pass over vectors is Xᵀ(Xw).
+Each part is printed as soon as it is done, and a part that fails is reported and does not end the others.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def rgd_spd(n: int, dtype: str) -> Figures:
     floor = best(lambda: every_eigh(data.reshape(-1, block, ORDER, ORDER)))
     noise = 1e-6 * jax.random.normal(jax.random.key(1), (steps, problem.manifold.dim), "float64")
     start, rates = jnp.eye(ORDER, dtype=dtype), np.full(steps, 0.5)
-    step = best(lambda: _steps(problem, data, start, 1.0, rates, noise, False)[0]) / steps
+    step = best(lambda: _steps(problem, data, start, 1.0, rates, noise, None)[0]) / steps
 
     def whole() -> Any:
         return dp_rgd(problem, data, np.eye(ORDER, dtype=dtype), steps=20, clip=1.0, learning_rate=0.5, noise=1e-6,
@@ -113,7 +113,7 @@ def rgd_sphere(n: int, dtype: str) -> Figures:
     data, start = jax.block_until_ready(vectors(n, dtype)), jnp.zeros(AMBIENT, dtype).at[0].set(1)
     floor = best(lambda: gradient_of_variance(data, start), 10)
     noise = 1e-6 * jax.random.normal(jax.random.key(1), (steps, problem.manifold.dim), "float64")
-    step = best(lambda: _steps(problem, data, start, 1.0, np.full(steps, 0.5), noise, False)[0]) / steps
+    step = best(lambda: _steps(problem, data, start, 1.0, np.full(steps, 0.5), noise, None)[0]) / steps
     return {"n": n, "step ms": 1e3 * step, "X'(Xw) ms": 1e3 * floor, "ratio": step / floor,
             "GB read once": data.nbytes / 1e9}  # fmt: skip
 

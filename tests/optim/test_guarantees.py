@@ -81,7 +81,7 @@ def test_pure_dp_is_out_of_reach():
         with pytest.raises(UnattainableGuarantee, match="ApproxDP"):
             rsgd_noise(100, 5, 10, 1.0, kind, "poisson")
         with pytest.raises(UnattainableGuarantee, match="ApproxDP"):
-            rsvrg_noise(100, 2, 5, 10, (1.0, 1.0), kind, "poisson")
+            rsvrg_noise(100, 2, 5, 10, (1.0, 1.0), kind, "poisson", 0.1)
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
@@ -102,7 +102,7 @@ def test_noise_for_random_batches_meets_the_target_and_little_less_does_not():
     noise = rsgd_noise(200, 30, 10, 0.5, target, "poisson")
     assert rsgd_guarantee(200, 30, 10, 0.5, noise, "poisson").delta(1.0) <= 1e-5
     assert rsgd_guarantee(200, 30, 10, 0.5, noise * 0.99, "poisson").delta(1.0) > 1e-5
-    pair = rsvrg_noise(200, 3, 10, 10, (0.7, 0.5), target, "poisson")
+    pair = rsvrg_noise(200, 3, 10, 10, (0.7, 0.5), target, "poisson", 0.1)
     assert rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), pair, "poisson").delta(1.0) <= 1e-5
     less = (pair[0] * 0.98, pair[1] * 0.98)
     assert rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), less, "poisson").delta(1.0) > 1e-5

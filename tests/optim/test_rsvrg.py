@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from curvedp.geometry import Euclidean, Sphere, frechet_mean
 from curvedp.optim import FrechetMeanProblem, dp_rsvrg
-from curvedp.optim.accounting import rgd_guarantee, rsvrg_guarantee, rsvrg_noise
+from curvedp.optim.accounting import error_weights, rgd_guarantee, rsvrg_guarantee, rsvrg_noise
 from curvedp.privacy import ApproxDP
 from reproductions.opt.paper import (
     claim_4_applies,
@@ -107,13 +107,28 @@ def test_the_anchor_gradient_is_shortened_to_what_differences_can_balance():
     assert np.linalg.norm(w) > 50  # it passed the mean at distance 5 and did not stop
 
 
-def test_split_is_near_the_best():
-    """No other split at the same guarantee has much less noise σ₁² + σ₂² in a step."""
+def test_error_weights_are_those_of_the_recursion():
+    """e <- e - rate·(e + x + y_t), t = 1..m, from 0: the variance of e as the squared norm of its coefficients."""
+    for steps, rate in ((1, 0.3), (7, 0.05), (40, 0.5), (200, 1.0)):
+        from_anchor, from_steps = 0.0, np.zeros(steps)
+        for t in range(steps):
+            from_anchor -= rate * (from_anchor + 1)
+            from_steps = (1 - rate) * from_steps - rate * (np.arange(steps) == t)
+        a, b = error_weights(steps, rate)
+        assert a == pytest.approx(from_anchor**2, rel=1e-9)
+        assert b == pytest.approx(np.sum(from_steps**2), rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_split_is_near_the_best(rate):
+    """No other split at the same guarantee leaves much less error aσ₁² + bσ₂²."""
     n, epochs, inner, size, clip, target = 2000, 4, 50, 50, (1.0, 0.3), ApproxDP(1.0, 1e-6)
-    first, second = rsvrg_noise(n, epochs, inner, size, clip, target, "poisson")
-    chosen = first**2 + second**2
-    for factor in (0.7, 1.4):  # σ₁ moved, σ₂ scaled until the same total noise: δ must not be below the target by much
-        other = math.sqrt(max(0.97 * chosen - (factor * first) ** 2, 1e-12))
+    first, second = rsvrg_noise(n, epochs, inner, size, clip, target, "poisson", rate)
+    assert rsvrg_guarantee(n, epochs, inner, size, clip, (first, second), "poisson").delta(1.0) <= 1e-6
+    a, b = error_weights(inner, rate)
+    chosen = a * first**2 + b * second**2
+    for factor in (0.7, 1.4):  # σ₁ moved, σ₂ scaled until the same error: δ must not be below the target by much
+        other = math.sqrt(max(0.97 * chosen - a * (factor * first) ** 2, 1e-12) / b)
         found = rsvrg_guarantee(n, epochs, inner, size, clip, (factor * first, other), "poisson")
         assert found.delta(1.0) > 1e-6
 

@@ -27,10 +27,12 @@ __all__ = [
     "fixed_batches",
     "full_precision",
     "joined",
+    "objective_if",
     "on_processor",
     "poisson_batches",
     "prepare",
     "rates",
+    "recorded",
     "step_along",
 ]
 
@@ -47,7 +49,7 @@ def full_precision() -> Iterator[None]:
 
 def on_processor() -> bool:
     """Whether JAX computes on the host: small blocks fit its cache, and loops whose length is data cost nothing there."""
-    return jax.default_backend() == "cpu"
+    return bool(jax.default_backend() == "cpu")
 
 
 class Randomness:
@@ -188,6 +190,20 @@ def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarr
     return np.array([_validate.positive("learning_rate", value) for value in values])
 
 
+def recorded(record_history: int, steps: int) -> np.ndarray:
+    """Which steps end with the objective recorded: none (False), every one (True), or every so many (a number)."""
+    asked = int(record_history) if isinstance(record_history, bool) else record_history
+    every = _validate.integer("record_history", asked, 0)
+    return np.arange(1, steps + 1) % every == 0 if every else np.zeros(steps, dtype=bool)
+
+
+def objective_if(mark: Any, problem: Problem, w: Any, data: Any) -> Any:
+    """The objective at w where it is to be recorded."""
+    return jax.lax.cond(
+        mark, lambda: problem.objective(w, data).astype(w.dtype), lambda: jnp.full((), jnp.nan, w.dtype)
+    )
+
+
 def chunks(steps: int, dim: int) -> Iterator[slice]:
     """Runs of steps whose noise fits in memory; all but the last have the same length, so that one program serves."""
     length = max(1, min(steps, _CHUNK_BYTES // (8 * dim)))
@@ -274,6 +290,6 @@ def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
     return problem.move(w, (-rate * gradient).astype(w.dtype))
 
 
-def joined(parts: list[Any]) -> np.ndarray:
-    """The recorded objectives of all chunks."""
-    return np.concatenate([np.asarray(part) for part in parts])
+def joined(parts: list[Any], marks: np.ndarray) -> np.ndarray | None:
+    """The recorded objectives of all chunks; None where none was asked for."""
+    return np.concatenate([np.asarray(part) for part in parts])[marks] if marks.any() else None

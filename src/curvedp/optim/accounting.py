@@ -17,6 +17,7 @@ from curvedp.privacy.subsampled import _SEARCH_BINS, subsampled_gaussian, subsam
 __all__ = [
     "ACCELERATOR_BLOCK",
     "BLOCK",
+    "error_weights",
     "rgd_guarantee",
     "rgd_noise",
     "rounded_clip",
@@ -97,15 +98,20 @@ def rsvrg_noise(
     clip: tuple[float, float],
     guarantee: Guarantee,
     sampling: str,
+    rate: float,
 ) -> tuple[float, float]:
-    """(σ₁, σ₂) at which `rsvrg_guarantee` meets (ε, δ), split so that σ₁² + σ₂², the noise of one step, is small.
+    """(σ₁, σ₂) at which `rsvrg_guarantee` meets (ε, δ), split for the smallest error that noise leaves at the end.
 
-    In the central limit μ² = S(2C₀/nσ₁)² + mS(2C₁/nσ₂)² (S epochs of m steps), and under it the smallest σ₁² + σ₂² has
-    σ₁²/σ₂² = C₀/(C₁√m). The split uses that; the common factor is then found exactly, on the private side.
+    Where the objective is quadratic with curvature 1 (a Fréchet mean's nearly is), a step keeps ρ = 1 − rate of an error.
+    The anchor's noise acts alike in all m steps of an epoch and leaves an error of variance (1−ρ^m)²σ₁²; the others' errors
+    add up to rate·(1−ρ^2m)/(2−rate)·σ₂²; later epochs shrink both alike. In the central limit the cost of S epochs is
+    μ² = S(2C₀/nσ₁)² + mS(2C₁/nσ₂)², and under it the smallest aσ₁² + bσ₂² has σ₁²/σ₂² = √(b/a)·C₀/(C₁√m). The split uses
+    that; the common factor is then found exactly, on the private side.
     """
     _only_approximate(guarantee)
     assert isinstance(guarantee, ApproxDP)  # checked above
-    first, second = sqrt(clip[0]), sqrt(clip[1] * sqrt(inner_steps))
+    a, b = error_weights(inner_steps, rate)
+    first, second = sqrt(clip[0] / sqrt(a)), sqrt(clip[1] * sqrt(inner_steps / b))
     limit = 2 * sqrt(epochs) / n * sqrt((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2)
     start = limit / gdp_mu(guarantee.eps, guarantee.delta0)
 
@@ -120,6 +126,13 @@ def rsvrg_noise(
         return log(float(found.delta(guarantee.eps))) - log(guarantee.delta0)
 
     return noise(private_side(excess, *bracket(excess, start), relative=1e-3))
+
+
+def error_weights(inner_steps: int, rate: float) -> tuple[float, float]:
+    """(a, b): aσ₁² + bσ₂² is the variance that the two noises of an epoch leave, for curvature 1."""
+    rate = min(rate, 1.0)  # beyond it an error changes its sign at every step, and no step size of use is there
+    kept = (1 - rate) ** inner_steps
+    return (1 - kept) ** 2, rate * (1 - kept**2) / (2 - rate)
 
 
 def check_request(guarantee: Guarantee | None, noise: object) -> None:

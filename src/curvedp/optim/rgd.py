@@ -8,7 +8,18 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.optim._loop import Randomness, chunks, clipped_sum, full_precision, joined, prepare, rates, step_along
+from curvedp.optim._loop import (
+    Randomness,
+    chunks,
+    clipped_sum,
+    full_precision,
+    joined,
+    objective_if,
+    prepare,
+    rates,
+    recorded,
+    step_along,
+)
 from curvedp.optim.accounting import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -27,12 +38,13 @@ def dp_rgd(
     guarantee: Guarantee | None = None,
     noise: float | None = None,
     rng: Any = None,
-    record_history: bool = False,
+    record_history: int = False,
 ) -> OptimResult:
     """w <- exp_w(-rate·(mean of clipped gradients + ξ)), ξ a tangent Gaussian of standard deviation `noise`, `steps` times.
 
     Ask by `guarantee` (the noise is derived) or by `noise` (the guarantee is derived). `rng` is None for the operating
     system's entropy; a NumPy generator or a JAX key is for simulation. The public start `init` sets the precision.
+    `record_history` is True for the objective after every step, or a number for every so many: it is NOT private.
 
     Guarantees
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates included, for any data: a record whose
@@ -50,7 +62,7 @@ def dp_rgd(
     """
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.positive("clip", clip)
-    schedule = rates(learning_rate, steps)
+    schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     with full_precision():
         w, records = prepare(problem, data, init)
         n = len(records)
@@ -64,18 +76,18 @@ def dp_rgd(
         random, history = Randomness(rng), []
         for part in chunks(steps, problem.manifold.dim):
             xi = sd * random.normal(part.stop - part.start, problem.manifold.dim)
-            w, values = _steps(problem, records, w, clip, schedule[part], xi, record_history)
+            w, values = _steps(problem, records, w, clip, schedule[part], xi, marks[part] if marks.any() else None)
             history.append(values)
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
+        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks))
 
 
-@partial(jax.jit, static_argnames=("problem", "record"))
-def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, record: bool) -> tuple[Any, Any]:
-    def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, Any]:
-        rate, xi = inputs
+@partial(jax.jit, static_argnames="problem")
+def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, marks: Any) -> tuple[Any, Any]:
+    def step(w: Any, inputs: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        rate, xi, mark = inputs
         gradient = clipped_sum(problem, w, data, clip) / len(data) + xi
         w = step_along(problem, w, rate, gradient)
-        return w, problem.objective(w, data) if record else None
+        return w, None if mark is None else objective_if(mark, problem, w, data)
 
-    last, values = jax.lax.scan(step, w, (rate, xi))
+    last, values = jax.lax.scan(step, w, (rate, xi, marks))
     return problem.manifold.project(last), values

@@ -18,10 +18,12 @@ from curvedp.optim._loop import (
     fixed_batches,
     full_precision,
     joined,
+    objective_if,
     on_processor,
     poisson_batches,
     prepare,
     rates,
+    recorded,
     step_along,
 )
 from curvedp.optim.accounting import derive, rounded_clip, rsgd_guarantee, rsgd_noise
@@ -44,7 +46,7 @@ def dp_rsgd(
     noise: float | None = None,
     rng: Any = None,
     sampling: Literal["poisson", "fixed-size"] = "poisson",
-    record_history: bool = False,
+    record_history: int = False,
 ) -> OptimResult:
     """w <- exp_w(-rate·(Σ clipped gradients of a random batch/batch_size + ξ)), `steps` times.
 
@@ -68,7 +70,7 @@ def dp_rsgd(
     """
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.positive("clip", clip)
-    schedule = rates(learning_rate, steps)
+    schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     with full_precision():
         w, records = prepare(problem, data, init)
         n = len(records)
@@ -85,9 +87,10 @@ def dp_rsgd(
             count = part.stop - part.start
             batches = draw_batches(random, n, size, count, sampling)
             xi = sd * random.normal(count, problem.manifold.dim)
-            w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record_history)
+            record = marks[part] if marks.any() else None
+            w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record)
             history.append(values)
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
+        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks))
 
 
 def check_batch(batch_size: int, n: int, sampling: str) -> int:
@@ -149,22 +152,22 @@ def portions(size: int) -> tuple[int, int]:
     return max(0, size - 2 * root), max(1, 2 * root - 1)
 
 
-@partial(jax.jit, static_argnames=("problem", "size", "record"))
+@partial(jax.jit, static_argnames=("problem", "size"))
 def _steps(
-    problem: Problem, data: Any, w: Any, clip: Any, size: int, batches: Batches, rate: Any, xi: Any, record: bool
+    problem: Problem, data: Any, w: Any, clip: Any, size: int, batches: Batches, rate: Any, xi: Any, marks: Any
 ) -> tuple[Any, Any]:
     flat = batches.get("flat")
     per_step = {name: array for name, array in batches.items() if name != "flat"}
 
-    def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
-        batch, rate, xi = inputs
+    def step(w: Any, inputs: tuple[Batches, Any, Any, Any]) -> tuple[Any, Any]:
+        batch, rate, xi, mark = inputs
 
         def rows(numbers: Any) -> Any:
             return problem.slopes(w, data[numbers])
 
         total = problem.total(w, batch_sum(batch, flat, size, clip, rows))
         w = step_along(problem, w, rate, total / size + xi)
-        return w, problem.objective(w, data) if record else None
+        return w, None if mark is None else objective_if(mark, problem, w, data)
 
-    last, values = jax.lax.scan(step, w, (per_step, rate, xi))
+    last, values = jax.lax.scan(step, w, (per_step, rate, xi, marks))
     return problem.manifold.project(last), values

@@ -13,7 +13,18 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, full_precision, joined, prepare, rates, step_along
+from curvedp.optim._loop import (
+    Randomness,
+    clip_rows,
+    clipped_sum,
+    full_precision,
+    joined,
+    objective_if,
+    prepare,
+    rates,
+    recorded,
+    step_along,
+)
 from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
@@ -38,16 +49,16 @@ def dp_rsvrg(
     sampling: Literal["poisson", "fixed-size"] = "poisson",
     output: Literal["last", "random"] = "last",
     restarts: int = 1,
-    record_history: bool = False,
+    record_history: int = False,
 ) -> OptimResult:
     """`epochs` anchors with `inner_steps` variance-reduced steps each, from batches of expected size `batch_size`.
 
     `clip` = (C0, C1) bounds a record's gradient at the anchor and its difference; `noise` = (σ₁, σ₂) are the standard
-    deviations on the mean full gradient and on the averaged difference. Asked by `guarantee`, the split with the smallest
-    σ₁² + σ₂² is taken. `output` "last" is the paper's option I, "random" (a uniformly drawn iterate) its option II; with
-    `restarts` = K the whole is run K times, each from the output of the one before (its Algorithm 12), and all K are
-    charged. The released anchor gradient is shortened to C1 (free: it is post-processing), because differences clipped to
-    C1 cannot balance a longer one.
+    deviations on the mean full gradient and on the averaged difference. Asked by `guarantee`, the budget is split between
+    the two for the smallest error at the end (`accounting.rsvrg_noise`). `output` "last" is the paper's option I, "random"
+    (a uniformly drawn iterate) its option II; with `restarts` = K the whole is run K times, each from the output of the one
+    before (its Algorithm 12), and all K are charged. The released anchor gradient is shortened to C1 (free: it is
+    post-processing), because differences clipped to C1 cannot balance a longer one.
 
     Guarantees
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency.
@@ -67,6 +78,7 @@ def dp_rsvrg(
     if output not in ("last", "random"):
         raise ParameterError(f"output={output!r} must be 'last' or 'random'")
     schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
+    marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
     check_request(guarantee, noise)
     with full_precision():
         w, records = prepare(problem, data, init)
@@ -75,12 +87,13 @@ def dp_rsvrg(
         charged = (rounded_clip(bounds[0], dim, w.dtype, n), rounded_clip(bounds[1], dim, w.dtype, n, size))
         total = restarts * epochs
         if guarantee is not None:
-            sd = rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling)
+            rate = float(schedule.mean())
+            sd = rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
         else:
             sd = _pair("noise", noise)
         met = rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
         random, history = Randomness(rng), []
-        for _ in range(restarts):
+        for run in range(restarts):
             chosen = divmod(int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps)
             kept = w
             for epoch in range(epochs):
@@ -98,17 +111,17 @@ def dp_rsvrg(
                     schedule[epoch],
                     first,
                     second,
-                    record_history,
+                    marks[run, epoch] if marks.any() else None,
                     keep_path,
                 )
                 history.append(values)
                 if keep_path:
                     kept = problem.manifold.project(path[chosen[1]])
             w = w if output == "last" else kept
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history) if record_history else None)
+        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks.ravel()))
 
 
-@partial(jax.jit, static_argnames=("problem", "size", "record", "keep_path"))
+@partial(jax.jit, static_argnames=("problem", "size", "keep_path"))
 def _epoch(
     problem: Problem,
     data: Any,
@@ -119,7 +132,7 @@ def _epoch(
     rate: Any,
     first: Any,
     second: Any,
-    record: bool,
+    marks: Any,
     keep_path: bool,
 ) -> tuple[Any, Any, Any]:
     manifold = problem.manifold
@@ -130,8 +143,8 @@ def _epoch(
     # rest of the epoch. What has been released may be shortened at no cost.
     released = clip_rows(released[None], clip[1])[0]
 
-    def step(w: Any, inputs: tuple[Batches, Any, Any]) -> tuple[Any, Any]:
-        batch, rate, xi = inputs
+    def step(w: Any, inputs: tuple[Batches, Any, Any, Any]) -> tuple[Any, Any]:
+        batch, rate, xi, mark = inputs
 
         def rows(numbers: Any) -> Any:
             records = data[numbers]
@@ -140,9 +153,10 @@ def _epoch(
         total = batch_sum(batch, flat, size, clip[1], rows)
         direction = total / size + problem.carry(anchor, w, released) + xi
         moved = step_along(problem, w, rate, direction)
-        return moved, (w if keep_path else None, problem.objective(moved, data) if record else None)
+        value = None if mark is None else objective_if(mark, problem, moved, data)
+        return moved, (w if keep_path else None, value)
 
-    w, (path, values) = jax.lax.scan(step, anchor, (per_step, rate, second))
+    w, (path, values) = jax.lax.scan(step, anchor, (per_step, rate, second, marks))
     return manifold.project(w), path, values
 
 
