@@ -56,11 +56,11 @@ def data(M, n, seed=0, sd=0.05, length=0.6):
 def test_sensitivities_hold_under_attack_and_are_tight(M):
     speed, clip = 1.5, 0.4
     domain = Domain(0.5, speed, clip, 1, 1.0)
-    foot, shoot, joint, ends = attack(M, speed, clip, (-0.5, 0.5), seed=1, pairs=600).values()
+    foot, shoot, joint, ends = attack(M, speed, clip, (-0.5, 0.5), seed=1, pairs=200, ascent=15)[0].values()
     bounds = gradient_sensitivities(M, speed, clip, 1)
     assert foot <= bounds[0] * (1 + 1e-9)
     assert shoot <= bounds[1] * (1 + 1e-9)
-    assert joint <= joint_sensitivity(M, domain) * (1 + 1e-9)
+    assert 0.99 * joint_sensitivity(domain) <= joint <= joint_sensitivity(domain) * (1 + 1e-9)
     assert foot >= 0.9 * bounds[0]  # what is not attained is waste
     assert shoot >= 0.9 * bounds[1]
     if not isinstance(M, SPDAffineInvariant):
@@ -70,7 +70,7 @@ def test_sensitivities_hold_under_attack_and_are_tight(M):
 def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
     """REG, App. A: ‖J_p‖ = cos 1 and ‖J_v‖ = sin 1 for x in [0, 1] and unit speed. The truth is 1 and 1."""
     clip = 0.4
-    foot, shoot, *_ = attack(Sphere(2), 1.0, clip, (0.0, 1.0), seed=2, pairs=400).values()
+    foot, shoot, *_ = attack(Sphere(2), 1.0, clip, (0.0, 1.0), seed=2, pairs=400)[0].values()
     assert 2 * clip * math.cos(1) / foot == pytest.approx(math.cos(1), abs=0.01)  # understated 1.85 times
     assert 2 * clip * math.sin(1) / shoot == pytest.approx(math.sin(1), abs=0.01)
     ours = gradient_sensitivities(Sphere(2), 1.0, clip, 1, reach=1.0)
@@ -81,7 +81,7 @@ def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
 def test_erratum_e19_an_upper_curvature_bound_bounds_nothing():
     """REG, Thm 3.4 takes K_max, which on SPD(2) is 0 and gives Jacobi fields of norm 1; the lower bound −½ gives cosh."""
     clip = 0.4
-    foot, shoot, *_ = attack(SPDAffineInvariant(2), 2.0, clip, (0.0, 1.0), seed=3, pairs=600).values()
+    foot, shoot, *_ = attack(SPDAffineInvariant(2), 2.0, clip, (0.0, 1.0), seed=3, pairs=600)[0].values()
     assert 2 * clip / foot < 0.7
     assert 2 * clip / shoot < 0.9
     ours = gradient_sensitivities(SPDAffineInvariant(2), 2.0, clip, 1, reach=1.0)
@@ -275,7 +275,7 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
             Euclidean(3), radius=0.5, speed=1.0, clip=0.3, guarantee=guarantee, method="dp-rgd", source=source(8)
         ).fit(x, Y)
         c = model.certificate_
-        mu = math.sqrt(c.parameters["steps"]) * 2 * math.sqrt(2) * 0.3 / 100 / c.parameters["sigma"]
+        mu = math.sqrt(c.parameters["steps"]) * 2 * 0.3 / 100 / c.parameters["sigma"]
         assert c.claims.gdp == pytest.approx(mu, rel=1e-6)
         assert c.claims.gdp >= mu
         assert c.numerics["tau"] < 2.0**-90
@@ -349,6 +349,14 @@ def test_bad_parameters_are_refused():
             with pytest.raises(ParameterError):
                 PrivateGeodesicRegression(**{"manifold": Sphere(2), **good, name: value}).fit(x, Y)
     model = PrivateGeodesicRegression(Sphere(2), **good)
-    for bad in ((x, Y[:-1]), (x[:1], Y[:1]), (np.zeros((30, 2)), Y), (x, Y[:, :2]), (["a"] * 30, Y)):
+    for bad in (
+        (x, Y[:-1]),
+        (x[:1], Y[:1]),
+        (np.zeros((29, 2)), Y),
+        (np.zeros((30, 30)), Y),
+        (np.zeros((30, 0)), Y),
+        (x, Y[:, :2]),
+        (["a"] * 30, Y),
+    ):
         with pytest.raises(ParameterError):
             model.fit(*bad)

@@ -21,6 +21,7 @@ from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.mechanisms.kng import kng_draw, kng_numerics, pure_claims, pure_epsilon
 from curvedp.privacy import Guarantee, gaussian_profile, smallest_scale
 from curvedp.regression.bounds import (
+    DEVIATION,
     HALF,
     Domain,
     endpoint_norm,
@@ -29,7 +30,7 @@ from curvedp.regression.bounds import (
     lipschitz_constants,
     spread,
 )
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import clipped_direction, clipped_gradient
 from curvedp.regression.jacobi import check_symmetric, constant_curvature
 
 __all__ = ["METHODS", "Plan", "plan_regression", "public_domain", "release_regression"]
@@ -52,23 +53,25 @@ class Plan(NamedTuple):
     reason: str
 
 
-def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int) -> Domain:
+def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int, predictors: int = 1) -> Domain:
     """Where the middle of the geodesic may be, and the ball that holds the responses, all inside the cut locus.
 
-    The middle is allowed within radius + speed/2, where the space has room for it, so that every geodesic that starts in
-    the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on the radius; in negative
-    curvature volume does, so the ball grows only while it is small against the curvature.
+    With one predictor the middle is allowed within radius + speed/2, where the space has room for it, so that every
+    geodesic that starts in the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on
+    the radius; in negative curvature volume does, so the ball grows only while it is small against the curvature.
     """
-    room = _MARGIN * manifold.injectivity_radius - speed * HALF
+    arm = predictors * speed * HALF  # from the middle to the farthest prediction
+    room = _MARGIN * manifold.injectivity_radius - arm
     if not room >= 2 * radius:
+        arms = "speed/2" if predictors == 1 else f"{predictors}·speed/2"
         raise ParameterError(
-            f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + speed/2 must be at most "
+            f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + {arms} must be at most "
             f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
         )
     low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
     wide = _WIDE / sqrt(-low) if low < 0 else inf
-    middle = min(max(radius, min(radius + speed * HALF, wide)), room / 2)
-    return Domain(middle, speed, clip, n, min(middle + speed * HALF + clip, room - middle))
+    middle = min(max(radius, min(radius + arm, wide)), room / 2) if predictors == 1 else radius
+    return Domain(middle, speed, clip, n, min(middle + arm + clip, room - middle), predictors)
 
 
 def plan_regression(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, method: str) -> Plan:
@@ -100,17 +103,22 @@ def plan_regression(manifold: Manifold, center: np.ndarray, domain: Domain, guar
 def release_regression(
     manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, public: Mapping[str, Any], source: Source
 ) -> tuple[np.ndarray, np.ndarray, Certificate]:
-    """The private (p, v) at the middle of the predictor's range, and its certificate. x is centred, Y in its ball."""
+    """The private p and velocities V, one for each column of x, at the middle of the predictors' ranges, and the certificate.
+
+    x is centred, shape (n, predictors), and Y in its ball.
+    """
     if plan.method == "kng":
-        p, v = _draw(manifold, ball, x, Y, plan, source)
+        p, V = _draw(manifold, ball, x[:, 0], Y, plan, source)
         claims, numerics = pure_claims(pure_epsilon(plan.guarantee)), kng_numerics()
-        mechanism, more = "k-norm-gradient-regression", {"scale": plan.scale, "norm": "endpoint"}
+        mechanism = "k-norm-gradient-regression"
+        more: dict[str, Any] = {"scale": plan.scale, "norm": "endpoint"}
     else:
-        p, v, tau = _descend(manifold, ball, x, Y, plan, source)
+        p, V, tau = _descend(manifold, ball, x, Y, plan, source)
         claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
         numerics = {"path": "exact-then-round, every step", "grid": GRID, "tau": tau}
-        mechanism, more = "tangent-bundle-descent", {"sigma": plan.scale, "steps": plan.steps, "norm": "euclidean"}
-    p, v = _into_domain(manifold, ball, plan.domain, p, v)
+        mechanism = "tangent-bundle-descent"
+        more = {"sigma": plan.scale, "steps": plan.steps, "norm": "euclidean", "unit": DEVIATION}
+    p, V = _into_domain(manifold, ball, plan.domain, p, V)
     certificate = Certificate(
         mechanism=mechanism,
         manifold=manifold_name(manifold),
@@ -122,10 +130,14 @@ def release_regression(
         entropy={"source": source.name, "cryptographic": source.is_cryptographic},
         statistic={"name": "geodesic regression", "n": plan.domain.n, "choice": plan.reason, **public},
     )
-    return p, v, certificate
+    return p, V, certificate
 
 
 def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
+    if domain.predictors > 1:
+        raise UnattainableGuarantee(
+            f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd' with GDP or ApproxDP"
+        )
     if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
         raise UnattainableGuarantee(
             f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
@@ -138,9 +150,10 @@ def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee:
 
 
 def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
-    warm = ceil(1.5 * (domain.radius + domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6
+    k = domain.predictors
+    warm = ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6 * k
     steps = 3 * min(warm, 1000)
-    sensitivity = _rounded(joint_sensitivity(manifold, domain), domain.n)
+    sensitivity = _rounded(joint_sensitivity(domain), domain.n)
     moved = sqrt(steps) * sensitivity  # T Gaussian steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
     sigma = smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved)
     return Plan("dp-rgd", domain, guarantee, sensitivity, nextafter(sigma * (1 + 1e-14), inf), steps, reason)
@@ -148,9 +161,9 @@ def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reas
 
 def _predicted(manifold: Manifold, plan: Plan) -> float:
     """Root mean square noise on (∇_p, ∇_v/X): a K-norm law in D dimensions has E r² = D(D+1)s²; steps are averaged."""
-    size = 2 * manifold.dim
     if plan.method == "kng":
-        return sqrt(size * (size + 1)) * plan.scale
+        return sqrt(2 * manifold.dim * (2 * manifold.dim + 1)) * plan.scale
+    size = manifold.dim * (1 + plan.domain.predictors * (DEVIATION / HALF) ** 2)
     return sqrt(size / (plan.steps * 2 / 3)) * plan.scale
 
 
@@ -161,7 +174,7 @@ def _rounded(sensitivity: float, n: int) -> float:
 
 def _rate(manifold: Manifold, domain: Domain) -> float:
     """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
-    c, _ = spread(manifold, domain.speed * HALF)
+    c, _ = spread(manifold, domain.predictors * domain.speed * HALF)
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip if manifold.dim > 1 else 0.0
     return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
 
@@ -189,41 +202,43 @@ def _draw(
     p, v = kng_draw(bundle, plan.scale * unit, norm, constants, source)
     z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
     foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))
-    return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))
+    return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))[None]
 
 
 def _descend(
     manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """DP-RGD on the tangent bundle: T exact Gaussian releases of the clipped gradient, the last 2T/3 iterates averaged.
+    """DP-RGD on the tangent bundle: T exact Gaussian releases of `clipped_direction`, the last 2T/3 iterates averaged.
 
-    In (p, v·X) the energy's curvature is at most 1/rate; along v·X it is that of (x/X)², a third for spread-out predictors,
-    so that coordinate takes half as long a step again.
+    In (p, v·unit), the unit a spread-out predictor's standard deviation, the energy's curvature is about the same in all
+    coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and several
+    predictors share that.
     """
-    M, dim, rate = manifold, manifold.dim, _rate(manifold, plan.domain)
-    gradient = clipped_gradient(M, x, Y, plan.domain.clip, inf)
-    p, v = ball.center, np.zeros(M.point_shape)
+    M, domain, rate = manifold, plan.domain, _rate(manifold, plan.domain)
+    t, shape = x / DEVIATION, (1 + domain.predictors, manifold.dim)
+    p, V = ball.center, np.zeros((domain.predictors, *M.point_shape))
     tau, path = 0.0, []
     for step in range(plan.steps):
-        foot, shoot = gradient(p[None], v[None])
-        value = np.concatenate([foot[0], shoot[0] / HALF])
-        draw = exact_gaussian(Euclidean(2 * dim), plan.scale, value, source=source, grid=GRID)
-        noisy, tau = np.asarray(draw.value), tau + draw.tau
-        v = v + np.asarray(M.from_coordinates(p, 1.5 * rate * noisy[dim:] / HALF))
-        q = np.asarray(M.exp(p, M.from_coordinates(p, rate * noisy[:dim])))
-        p, v = _into_domain(M, ball, plan.domain, q, np.asarray(M.transport(p, q, v)))
+        value = clipped_direction(M, t, DEVIATION, Y, domain.clip, p, V)
+        draw = exact_gaussian(Euclidean(value.size), plan.scale, value.ravel(), source=source, grid=GRID)
+        noisy, tau = np.asarray(draw.value).reshape(shape), tau + draw.tau
+        V = V + np.asarray(M.from_coordinates(p, rate / (2 * domain.predictors) * noisy[1:] / DEVIATION))
+        q = np.asarray(M.exp(p, M.from_coordinates(p, rate * noisy[0])))
+        p, V = _into_domain(M, ball, domain, q, np.asarray(M.transport(p, q, V)))
         if step >= plan.steps // 3:
-            path.append((p, v))
+            path.append((p, V))
     points, velocities = (np.stack(part) for part in zip(*path, strict=True))
     middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
-    return middle, np.mean(np.asarray(M.transport(points, middle, velocities)), axis=0), tau
+    carried = np.asarray(M.transport(points[:, None], middle, velocities))
+    return middle, np.mean(carried, axis=0), tau
 
 
 def _into_domain(
-    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, v: np.ndarray
+    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A released pair put back into the public domain: post-processing."""
+    """A released pair put back into the public domain, V stacked by predictor: post-processing."""
     inside = np.asarray(project_to_ball(M, ball.center, domain.radius, p[None])[0])
-    v = np.asarray(M.transport(p, inside, v)) if np.any(inside != p) else v
-    length = float(M.norm(inside, v))
-    return inside, v * min(1.0, domain.speed / length) if length > 0 else v
+    V = np.asarray(M.transport(p, inside, V)) if np.any(inside != p) else V
+    length = np.asarray(M.norm(inside, V))
+    share = np.minimum(1.0, domain.speed / np.where(length > 0, length, 1.0))
+    return inside, V * share.reshape(-1, *[1] * len(M.point_shape))

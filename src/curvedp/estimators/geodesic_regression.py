@@ -30,11 +30,15 @@ class PrivateGeodesicRegression(BaseEstimator):
     to the center, far ones to the ball that predictions and clipped residuals can reach.
 
     `method="kng"`: one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1
-    and 2. `method="dp-rgd"`: gradient descent on the tangent bundle with exact Gaussian noise, GDP or (ε, δ), any
-    symmetric space. "auto" takes the one with the smaller predicted noise. On Euclidean(k) this is linear regression.
+    and 2 and one predictor. `method="dp-rgd"`: gradient descent on the tangent bundle with exact Gaussian noise, GDP or
+    (ε, δ), any symmetric space, any number of predictors. "auto" takes the one with the smaller predicted noise. On
+    Euclidean(d) this is linear regression.
 
     After `fit`: `footpoint_` and `velocity_` (the geodesic at the lower end of the range; `velocity_` covers the whole
     range), `certificate_`, `method_`. `predict` is post-processing; `score` reads the data it is given and is NOT private.
+
+    With k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of
+    the ranges, `velocity_` stacks the v_j, `speed` bounds each of them, and `x_range` is one pair for all or k pairs.
 
     Guarantees
     - `fit` meets `guarantee` for replace-one adjacency (predictor and response of one record), n public, for ANY data;
@@ -59,7 +63,7 @@ class PrivateGeodesicRegression(BaseEstimator):
         guarantee: Guarantee = PureDP(1.0),  # noqa: B008 - a frozen value, safe as a default
         method: str = "auto",
         center: Any = None,
-        x_range: tuple[float, float] = (0.0, 1.0),
+        x_range: Any = (0.0, 1.0),
         ledger: Ledger | None = None,
         label: str = "geodesic regression",
         source: Source | None = None,
@@ -77,16 +81,16 @@ class PrivateGeodesicRegression(BaseEstimator):
         self.source = source
 
     def fit(self, x: Any, Y: Any) -> Self:
-        """Release the geodesic of responses Y, shape (n, *point_shape), on predictors x, shape (n,) or (n, 1)."""
+        """Release the geodesic of responses Y, shape (n, *point_shape), on predictors x, shape (n,) or (n, k)."""
         M, ball = self.manifold, public_ball(self.manifold, self.center, self.radius)
         for name in ("speed", "clip"):
             if getattr(self, name) is None:
                 raise ParameterError(f"{name}= is missing: choose it from domain knowledge, not from the data")
         check_guarantee(self.guarantee)
-        low, high = _range(self.x_range)
         x, Y = _records(M, x, Y)
+        low, high = _range(self.x_range, x.shape[1])
         speed, clip = _validate.positive("speed", self.speed), _validate.positive("clip", self.clip)
-        domain = public_domain(M, ball.radius, speed, clip, len(Y))
+        domain = public_domain(M, ball.radius, speed, clip, *x.shape)
         plan = plan_regression(M, ball.center, domain, self.guarantee, self.method)
         if self.ledger is not None:
             self.ledger.spend(self.guarantee, self.label)
@@ -95,45 +99,67 @@ class PrivateGeodesicRegression(BaseEstimator):
             x = np.clip(x, 0.0, 1.0) - HALF
         Y = np.asarray(project_to_ball(M, ball.center, domain.data_radius, Y))
         source = SecureSource() if self.source is None else self.source
-        p, v, self.certificate_ = release_regression(M, ball, x, Y, plan, {"x_range": [low, high]}, source)
-        self.footpoint_, self.velocity_ = shifted(M, p, v, -HALF)
+        public = {"x_range": np.stack([low, high], axis=-1).tolist()}
+        p, V, self.certificate_ = release_regression(M, ball, x, Y, plan, public, source)
+        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else shifted(M, p, V[0], -HALF)
         self.method_ = plan.method
         return self
 
     def predict(self, x: Any) -> np.ndarray:
-        """Points of the private geodesic, one for each predictor; outside the range it goes on."""
-        return self._model.predict(np.asarray(x, dtype=np.float64).reshape(-1))
+        """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
+        return self._model.predict(self._columns(x))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        return self._model.score(np.asarray(x, dtype=np.float64).reshape(-1), Y)
+        return self._model.score(self._columns(x), Y)
+
+    @property
+    def _predictors(self) -> int:
+        return 1 if self.velocity_.ndim == len(self.manifold.point_shape) else len(self.velocity_)
+
+    def _columns(self, x: Any) -> np.ndarray:
+        k = self._predictors
+        x = np.asarray(x, dtype=np.float64)
+        if k > 1 and x.shape[-1:] != (k,):
+            raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
+        return np.asarray(x.reshape(-1) if k == 1 else x.reshape(-1, k))
 
     @property
     def _model(self) -> GeodesicFit:
-        low, high = _range(self.x_range)
-        return GeodesicFit(self.manifold, self.footpoint_, self.velocity_ / (high - low), low, np.nan, 0)
+        k = self._predictors
+        low, high = _range(self.x_range, k)
+        if k == 1:
+            return GeodesicFit(self.manifold, self.footpoint_, self.velocity_ / (high - low)[0], low[0], np.nan, 0)
+        each = (high - low).reshape(-1, *[1] * len(self.manifold.point_shape))
+        return GeodesicFit(self.manifold, self.footpoint_, self.velocity_ / each, (low + high) / 2, np.nan, 0)
 
 
-def _range(ends: Any) -> tuple[float, float]:
+def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends, one for each predictor; one pair serves all."""
     try:
-        low, high = (float(end) for end in ends)
+        pairs = np.broadcast_to(np.asarray(ends, dtype=np.float64), (predictors, 2))
     except (TypeError, ValueError):
-        raise ParameterError(f"x_range={ends!r} must be a pair of numbers (low, high)") from None
-    if not -np.inf < low < high < np.inf:
+        what = "a pair of numbers (low, high)" + (f", or {predictors} of them" if predictors > 1 else "")
+        raise ParameterError(f"x_range={ends!r} must be {what}") from None
+    low, high = pairs.T
+    if not (np.all(np.isfinite(pairs)) and np.all(low < high) and np.all(np.isfinite(high - low))):
         raise ParameterError(f"x_range={ends!r} must be finite with low < high")
     return low, high
 
 
 def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Predictors (n,) and responses (n, *point_shape) as floats; only shape and type can be refused."""
+    """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
     try:
         x, Y = np.asarray(x, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     except (TypeError, ValueError):
         raise ParameterError("x and Y must be arrays of numbers") from None
     if Y.ndim != 1 + len(M.point_shape) or Y.shape[1:] != M.point_shape:
         raise ParameterError(f"Y has shape {Y.shape}; {M!r} needs (n, {', '.join(map(str, M.point_shape))})")
-    if x.shape not in ((len(Y),), (len(Y), 1)):
-        raise ParameterError(f"x has shape {x.shape}; one predictor for each of {len(Y)} responses is needed")
-    if len(Y) < 2:
-        raise ParameterError(f"{len(Y)} record(s); at least 2 are needed for a geodesic that can be private")
-    return x.reshape(-1), Y
+    if x.ndim not in (1, 2) or len(x) != len(Y) or x.size == 0:
+        raise ParameterError(f"x has shape {x.shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed")
+    x = x.reshape(len(x), -1)
+    if len(Y) < 1 + x.shape[1]:
+        raise ParameterError(
+            f"{len(Y)} record(s); at least {1 + x.shape[1]} are needed for a geodesic that can be private"
+        )
+    return x, Y

@@ -6,7 +6,7 @@ Predictors are centred, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. O
 negative curvature spreads geodesics, so d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
 """
 
-from math import cosh, hypot, inf, nextafter, pi, sinh, sqrt, tanh
+from math import cosh, inf, nextafter, pi, sinh, sqrt, tanh
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import constant_curvature
 
 __all__ = [
+    "DEVIATION",
     "HALF",
     "Domain",
     "endpoint_norm",
@@ -27,16 +28,18 @@ __all__ = [
 ]
 
 HALF = 0.5  # X: predictors lie in [0, 1] and are centred at ½
+DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of descent
 
 
 class Domain(NamedTuple):
     """The public numbers of one regression: the domain, the clipping norm, n, and the ball that holds the responses."""
 
     radius: float  # R: the middle of the geodesic lies within R of the public center
-    speed: float  # V
+    speed: float  # V, for each predictor
     clip: float  # τ
     n: int
     data_radius: float
+    predictors: int = 1
 
 
 def spread(manifold: Manifold, length: float) -> tuple[float, float]:
@@ -56,10 +59,9 @@ def gradient_sensitivities(
     return nextafter(2 * clip * c / n, inf), nextafter(2 * clip * s * reach / n, inf)
 
 
-def joint_sensitivity(manifold: Manifold, domain: Domain) -> float:
-    """Of the Euclidean norm of (∇_p E, ∇_v E/X), in which the two have the same sensitivity where curvature is ≥ 0."""
-    c, s = spread(manifold, domain.speed * HALF)
-    return nextafter(2 * domain.clip * hypot(c, s) / domain.n, inf)
+def joint_sensitivity(domain: Domain) -> float:
+    """Of `clipped_direction`, in which one record's contribution is a vector of length at most τ: 2τ/n."""
+    return nextafter(2 * domain.clip / domain.n, inf)
 
 
 def endpoint_norm(foot: np.ndarray, shoot: np.ndarray) -> np.ndarray:

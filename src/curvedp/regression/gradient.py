@@ -2,6 +2,8 @@
 
 ∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ and ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ, where hᵢ is the clipped residual
 log(Exp(p, xᵢv), yᵢ) carried back to p (Fletcher 2011, with the Jacobi fields of `jacobi.py`).
+
+`clipped_direction` clips each record's whole contribution instead, which is what a Gaussian release wants.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["Gradient", "clipped_gradient", "residuals_at"]
+__all__ = ["Gradient", "clipped_direction", "clipped_gradient", "residuals_at"]
 
 # (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -37,6 +39,28 @@ def clipped_gradient(manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: flo
         return np.concatenate(foot), np.concatenate(shoot)
 
     return gradient
+
+
+def clipped_direction(
+    manifold: Manifold, t: np.ndarray, unit: float, Y: np.ndarray, clip: float, p: np.ndarray, V: np.ndarray
+) -> np.ndarray:
+    """The mean over records of (C·h, t₁S·h, …, t_kS·h), each record's clipped to length τ as ONE vector; (k+1, dim).
+
+    t: centred predictors in a public unit, (n, k); V: (k, *point_shape). C = cos√R, S = sinc√R of the record's own move
+    Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record moves it by at
+    most 2τ/n, whatever the curvature and the number of predictors.
+    """
+    moves = np.tensordot(unit * t, V, axes=1)
+    h = residuals_at(manifold, p, moves, Y)
+    if len(V) == 1:  # all moves share a direction, so one frame serves, with the square of x as its time
+        values, frame = jacobi_frame(manifold, p, V[0])
+        values, frame = values * (unit * t) ** 2, frame[None]
+    else:
+        values, frame = jacobi_frame(manifold, p, moves)
+    local = (h[:, None] @ frame)[:, 0]
+    foot, shoot = ((frame @ (factor * local)[:, :, None])[:, :, 0] for factor in cos_and_sinc(values))
+    whole = np.concatenate([foot[:, None], t[:, :, None] * shoot[:, None]], axis=1)
+    return np.asarray(_clipped(whole.reshape(len(t), -1), clip).mean(axis=0).reshape(-1, manifold.dim))
 
 
 def residuals_at(manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray) -> np.ndarray:
