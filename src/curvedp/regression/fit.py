@@ -7,8 +7,9 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import frechet_mean
+from curvedp.geometry import SPDBuresWasserstein, frechet_mean
 from curvedp.geometry.base import Manifold
+from curvedp.regression.bures import bures_derivatives, bures_parallel, bures_shifted
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
 
@@ -61,7 +62,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     >>> bool(np.linalg.norm(fit.velocity - [0.0, 0.8, 0.3]) < 1e-9)
     True
     """
-    check_symmetric(manifold)
+    if not isinstance(manifold, SPDBuresWasserstein):
+        check_symmetric(manifold)
     x, Y = _checked(manifold, x, Y)
     alone, columns = x.ndim == 1, x.reshape(len(x), -1)
     center = columns.mean(axis=0) if alone or at is None else np.broadcast_to(np.asarray(at, float), columns.shape[1:])
@@ -69,7 +71,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     if not alone:
         return GeodesicFit(manifold, p, V, center, norm, steps)
     target = 0.0 if at is None else float(at)
-    p, v = shifted(manifold, p, V[0], target - float(center[0]))
+    move = bures_shifted if isinstance(manifold, SPDBuresWasserstein) else shifted
+    p, v = move(manifold, p, V[0], target - float(center[0]))
     return GeodesicFit(manifold, p, v, target, norm, steps)
 
 
@@ -146,8 +149,11 @@ def _gauss_newton(M: Manifold, x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray
 def _moved(M: Manifold, p: np.ndarray, V: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """p moved by delta[0] and each v_k by delta[k], all given in coordinates at p, then carried along."""
     changed = V + np.asarray(M.from_coordinates(p, delta[1:]))
-    q = np.asarray(M.exp(p, M.from_coordinates(p, delta[0])))
-    return np.asarray(M.project(q)), np.asarray(M.transport(p, q, changed))
+    u = np.asarray(M.from_coordinates(p, delta[0]))
+    q = np.asarray(M.project(M.exp(p, u)))
+    if isinstance(M, SPDBuresWasserstein):  # its `transport` is not parallel; the first order of what is suffices
+        return q, bures_parallel(p, u, changed)
+    return q, np.asarray(M.transport(p, q, changed))
 
 
 def _quadratic(
@@ -158,27 +164,33 @@ def _quadratic(
     The residual's derivative in the prediction is minus the identity up to O(curvature·residual²): Gauss–Newton takes it so,
     the descent direction is exact.
     """
-    k = x.shape[1]
+    if x.shape[1] == 1 and not isinstance(M, SPDBuresWasserstein):
+        return _on_one_geodesic(M, p, V[0], x, Y)
     moves = _moves(x, V)
-    h = residuals_at(M, p, moves, Y)
-    # One predictor: all moves share a direction, so one frame serves, with the square of x as its time.
-    values, frame = jacobi_frame(M, p, V[0] if k == 1 else moves)
-    cos, sinc = cos_and_sinc(values * x * x if k == 1 else values)
-    factors = np.stack([cos, *(x[:, [j]] * sinc for j in range(k))])  # (k+1, n, dim) in the frame
-    local = h @ frame if k == 1 else np.einsum("ni,nij->nj", h, frame)
+    if isinstance(M, SPDBuresWasserstein):
+        h, foot, shoot = bures_derivatives(M, p, moves, Y)
+    else:
+        h = residuals_at(M, p, moves, Y)
+        values, frame = jacobi_frame(M, p, moves)
+        foot, shoot = ((frame * factor[:, None]) @ frame.mT for factor in cos_and_sinc(values))
     n, dim = h.shape
-    gradient = np.empty((k + 1, dim))
-    normal = np.empty((k + 1, dim, k + 1, dim))
-    for a in range(k + 1):
-        weighted = factors[a] * local
-        gradient[a] = frame @ weighted.mean(axis=0) if k == 1 else np.einsum("nij,nj->i", frame, weighted) / n
-        for b in range(a + 1):
-            product = factors[a] * factors[b]
-            block = (
-                (frame * product.mean(axis=0)) @ frame.T
-                if k == 1
-                else np.einsum("nij,nj,nkj->ik", frame, product, frame) / n
-            )
-            normal[a, :, b, :] = block
-            normal[b, :, a, :] = block.T
-    return float(np.mean(h * h) * dim / 2), gradient.ravel(), normal.reshape((k + 1) * dim, (k + 1) * dim)
+    blocks = np.stack([foot, *(column[:, None, None] * shoot for column in x.T)], axis=2)  # (n, dim, k+1, dim)
+    jacobian = blocks.reshape(n * dim, -1)
+    return float(np.sum(h * h) / (2 * n)), jacobian.T @ h.ravel() / n, jacobian.T @ jacobian / n
+
+
+def _on_one_geodesic(
+    M: Manifold, p: np.ndarray, v: np.ndarray, x: np.ndarray, Y: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """`_quadratic` for one predictor: all moves share a direction, so one frame serves, with the square of x as its time."""
+    h = residuals_at(M, p, _moves(x, v[None]), Y)
+    values, frame = jacobi_frame(M, p, v)
+    cos, sinc = cos_and_sinc(values * x * x)
+    factors, local = (cos, x * sinc), h @ frame
+    n, dim = h.shape
+    gradient = np.stack([frame @ (factor * local).mean(axis=0) for factor in factors])
+    normal = np.empty((2, dim, 2, dim))
+    for a in range(2):
+        for b in range(2):
+            normal[a, :, b, :] = (frame * (factors[a] * factors[b]).mean(axis=0)) @ frame.T
+    return float(np.sum(h * h) / (2 * n)), gradient.ravel(), normal.reshape(2 * dim, 2 * dim)
