@@ -1,18 +1,11 @@
-"""The three datasets of Figure 3 of Utpala et al. (2023), from the folder CURVEDP_DATA."""
+"""The three datasets of Figure 3 of Utpala et al. (2023)."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import convolve
 
-
-def folder() -> Path:
-    """Where the data are; they are not ours to ship."""
-    if "CURVEDP_DATA" not in os.environ:
-        raise SystemExit("set CURVEDP_DATA to the folder with pathmnist_adi_back_train.npz, mnist.npz and the mammals")
-    return Path(os.environ["CURVEDP_DATA"])
-
+from curvedp.datasets import load_dataset
 
 # Sobel operators (E14: the paper's kernels are garbled): first derivative, and the 5 x 5 second derivative.
 _FIRST = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]]) / 4
@@ -35,22 +28,20 @@ def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarra
     return table.swapaxes(1, 2) @ table / (h * w) + ridge * np.eye(11)
 
 
-def pathmnist(label: int = 0) -> np.ndarray:
+def pathmnist(folder: Path | None = None, label: int = 0) -> np.ndarray:
     """Descriptors of adipose tissue (0) or background (1)."""
-    file = np.load(folder() / "pathmnist_adi_back_train.npz")
-    return covariance_descriptors(file["images"][file["labels"] == label])
+    table = load_dataset("pathmnist", folder)
+    return covariance_descriptors(table["images"][table["labels"] == label])
 
 
-def mnist(digit: int = 0) -> np.ndarray:
+def mnist(folder: Path | None = None, digit: int = 0) -> np.ndarray:
     """Images of a digit as unit vectors of R^784."""
-    file = np.load(folder() / "mnist.npz")
-    images = np.concatenate([file["x_train"], file["x_test"]])[
-        np.concatenate([file["y_train"], file["y_test"]]) == digit
-    ]
+    table = load_dataset("mnist", folder)
+    images = table["images"][table["labels"] == digit]
     flat = images.reshape(len(images), -1).astype(float)
     return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
-def mammals() -> np.ndarray:
+def mammals(folder: Path | None = None) -> np.ndarray:
     """WordNet's mammals embedded in the Poincaré disc."""
-    return np.loadtxt(folder() / "mammals_poincare2d_drewwilimitis.csv", skiprows=1, usecols=(1, 2))
+    return np.asarray(load_dataset("mammals", folder))
