@@ -155,7 +155,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         t = 2 * xp.where(gap < 0, -c, c) / xp.where(size > 0, size, xp.ones_like(size))
         cos = (1 / xp.sqrt(1 + t * t))[..., None, :]
         t = t[..., None, :]
-        angle = xp.max(xp.abs(c) / xp.sqrt(xp.where(a * b > 0, a * b, xp.ones_like(a))))
+        angle = xp.max(xp.abs(c) / xp.sqrt(xp.where(a * b > 0, a * b, xp.ones_like(a))), axis=-1)
         x, y = cos * (x - t * y), cos * (y + t * x)
         return xp.take(xp.concat([x, xp.take(y, flip, axis=-1)], axis=-1), turn, axis=-1), angle
 
@@ -181,22 +181,27 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
-    """Sweeps until no pair turns by more than the tolerance, 15 at most (convergence is quadratic)."""
+    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, 15 at most (convergence is quadratic).
+
+    A matrix that is done is left alone, so that its result does not depend on those it is computed beside.
+    """
+
+    def body(state: tuple[Array, Array, int | Array]) -> tuple[Array, Array, int | Array]:
+        G, active, count = state
+        turned, worst = sweep(G)
+        return xp.where(active[..., None, None], turned, G), active & (worst > tolerance), count + 1
+
+    def more(state: tuple[Array, Array, int | Array]) -> Array:
+        return xp.any(state[1]) & (state[2] < 15)
+
+    state = G, xp.ones_like(G[..., 0, 0]) > 0, 0
     if is_jax_namespace(xp):
         import jax
 
-        def more(state: tuple[Array, Array, Array]) -> Array:
-            return (state[1] > tolerance) & (state[2] < 15)
-
-        def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            return *sweep(state[0]), state[2] + 1
-
-        return jax.lax.while_loop(more, body, (*sweep(G), xp.asarray(1)))[0]
-    for _ in range(15):
-        G, worst = sweep(G)
-        if not bool(worst > tolerance):
-            break
-    return G
+        return jax.lax.while_loop(more, body, state)[0]
+    while bool(more(state)):
+        state = body(state)
+    return state[0]
 
 
 # ---- the two paths -----------------------------------------------------------------------------------------------------
