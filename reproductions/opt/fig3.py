@@ -200,37 +200,35 @@ class Arena:
         return (calls, risks) if record else (calls[-1:], risks[-1:])
 
 
-def best_choice(arena: Arena, method: str, budgets: tuple[int, ...]) -> Choice:
-    """The setting of the grid with the least mean risk at the end over two runs."""
-    run = arena.methods[method]
+def least_risk(options: list[Any], risk: Callable[[Any, int], float]) -> Any:
+    """The option with the least mean risk over two runs, whose seeds are not used again."""
+    if len(options) == 1:
+        return options[0]
 
-    def risk(choice: Choice) -> float:
-        found = float(np.mean([run(choice, 1000 + seed, False)[1][-1] for seed in range(2)]))
-        return found if math.isfinite(found) else math.inf
+    def mean(option: Any) -> float:
+        found = np.mean([risk(option, 1000 + seed) for seed in range(2)])
+        return float(found) if np.isfinite(found) else math.inf
 
-    grid = [Choice(*values) for values in product(arena.case.clips, TRAVEL, budgets)]
-    return min(grid, key=risk)
-
-
-def best_radius(arena: Arena) -> float:
-    def risk(radius: float) -> float:
-        return float(np.mean([arena.excess(arena.case.one_shot(radius, arena.guarantee)) for _ in range(2)]))
-
-    return min(arena.case.radii, key=risk) if len(arena.case.radii) > 1 else arena.case.radii[0]
+    return min(options, key=mean)
 
 
-def compete(
-    name: str, eps: float, method: str, runs: int, folder: Path | None, budgets: tuple[int, ...]
-) -> dict[str, Any]:
+def compete(name: str, eps: float, method: str, runs: int, folder: Path | None, tuned: bool) -> dict[str, Any]:
     """One method on one case at one ε: its chosen setting, its mean curve, and its risk at the end."""
     arena = Arena(_case(name, folder), eps)
+    case = arena.case
     if method == "one-shot":
-        radius = best_radius(arena)
-        ends = [arena.excess(arena.case.one_shot(radius, arena.guarantee)) for _ in range(runs)]
+
+        def release(radius: float, _: int) -> float:
+            return arena.excess(case.one_shot(radius, arena.guarantee))
+
+        radius = least_risk(list(case.radii) if tuned else [case.radii[-1]], release)
+        ends = [release(radius, seed) for seed in range(runs)]
         return {"gradients": [arena.n], "curve": [float(np.mean(ends))], "excess": float(np.mean(ends)),
                 "sd": float(np.std(ends)), "setting": {"radius": radius}}  # fmt: skip
-    choice = best_choice(arena, method, budgets)
-    curves = [arena.methods[method](choice, seed, True) for seed in range(runs)]
+    run = arena.methods[method]
+    grid = product(case.clips, TRAVEL, BUDGETS) if tuned else [(case.clips[1], TRAVEL[1], BUDGETS[0])]
+    choice = least_risk([Choice(*values) for values in grid], lambda choice, seed: run(choice, seed, False)[1][-1])
+    curves = [run(choice, seed, True) for seed in range(runs)]
     table = np.array([risks for _, risks in curves])
     return {"gradients": curves[0][0], "curve": table.mean(axis=0).tolist(), "excess": float(table[:, -1].mean()),
             "sd": float(table[:, -1].std()), "setting": choice._asdict()}  # fmt: skip
@@ -245,7 +243,7 @@ METHODS = ("DP-RGD", "DP-RSGD", "DP-RSVRG", "DP-RSVRG, anchor re-noised", "paper
            "paper's DP-RSVRG, as printed", "one-shot")  # fmt: skip
 
 
-Task = tuple[str, float, str, int, Path | None, tuple[int, ...]]
+Task = tuple[str, float, str, int, Path | None, bool]
 
 
 def study(
@@ -253,13 +251,13 @@ def study(
     levels: tuple[float, ...] = LEVELS,
     runs: int = 5,
     folder: Path | None = None,
-    budgets: tuple[int, ...] = BUDGETS,
+    tuned: bool = True,
     jobs: int = 1,
     report: Callable[[str, dict[str, Any]], None] = lambda line, figures: None,
 ) -> dict[str, Any]:
     """All methods on the named cases: {case: {"n", "start", "ε = …": {method: …}}}."""
     tasks: list[Task] = [
-        (name, eps, method, runs, folder, budgets) for name in names for eps in levels for method in METHODS
+        (name, eps, method, runs, folder, tuned) for name in names for eps in levels for method in METHODS
     ]
     if jobs == 1:
         return _collect(tasks, map(_work, tasks), report)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
 from scipy import sparse
 
 from curvedp.geometry import (
@@ -301,63 +300,45 @@ def draw_overhead(figures: dict[str, Any]) -> Figure:
     return picture
 
 
-DATA = {  # panel -> file, data set, where it is had
-    "spd": ("pathmnist_adi_back_train.npz", "PathMNIST (train, classes ADI and BACK)", "the package medmnist"),
-    "sphere": ("mnist.npz", "MNIST", "OpenML (mnist_784) or keras.datasets.mnist"),
-    "poincare": (
-        "mammals_poincare2d_drewwilimitis.csv", "WordNet mammals embedded in the Poincaré disc",
-        "github.com/drewwilimitis/hyperbolic-learning, or nltk's wordnet and a training of your own",
-    ),
-}  # fmt: skip
-
-
 def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Excess risk at (ε, 10⁻⁶) where each method ends, against its gradient calls, with one-shot mechanisms beside.
+    """Excess risk at (ε, 10⁻⁶) against gradient calls, every method with the same tuning, one-shot mechanisms beside.
 
-    The reduced form has one panel, the mammals, at one ε.
+    The reduced form has one panel, the mammals, at one ε, and no tuning.
     """
-    import jax
-
     from reproductions.opt import fig3
 
-    names, levels, runs = (list(DATA), (0.1, 0.3, 0.5), 3) if setting.full else (["poincare"], (0.5,), 2)
-    folders = {setting.data_file(*DATA[name]).parent for name in names}
-    os.environ["CURVEDP_DATA"] = str(folders.pop())  # where reproductions.opt.data looks
-    figures: dict[str, Any] = {}
-    for name in names:
-        case = {"spd": fig3.spd, "sphere": fig3.sphere, "poincare": fig3.poincare}[name]()
-        with jax.enable_x64(True):
-            objective = jax.jit(case.problem.objective)
-            least, first = (float(objective(w, case.data)) for w in (case.best, case.init))
-        figures[name] = {"n": len(case.data), "start": first - least}
-        for eps in levels:
-            rows = figures[name][f"ε = {eps}"] = {}
-            for method, (calls, run) in fig3.methods(case, eps).items():
-                points = [run(np.random.default_rng(seed)) for seed in range(runs)]
-                with jax.enable_x64(True):
-                    risks = [float(objective(point, case.data)) - least for point in points]
-                label, _, doubt = method.partition(", ")
-                rows[label] = {"gradients": calls, "excess": float(np.mean(risks)), "sd": float(np.std(risks)),
-                               "proved": int(doubt != "not proved")}  # fmt: skip
+    if setting.full:
+        figures = fig3.study(list(fig3.CASES), folder=setting.data_dir, jobs=os.cpu_count() or 1)
+    else:
+        figures = fig3.study(["poincare"], (0.5,), runs=2, folder=setting.data_dir, tuned=False)
     return figures, draw_risk(figures)
+
+
+STYLES = {"DP-RGD": ("o-", "#2471a3"), "DP-RSGD": ("s-", "#16a085"), "DP-RSVRG": ("^-", "#c0392b"),
+          "DP-RSVRG, anchor re-noised": ("^:", "#e59866"), "paper's DP-RSVRG": ("v--", "#7d3c98"),
+          "paper's DP-RSVRG, as printed": ("v:", "#bb8fce"), "one-shot": ("*", "#1c2833")}  # fmt: skip
 
 
 def draw_risk(figures: dict[str, Any]) -> Figure:
     levels = [key for key in next(iter(figures.values())) if key.startswith("ε")]
-    picture = Figure(figsize=(4.2 * len(levels) + 1, 3.4 * len(figures) + 0.6), layout="constrained")
-    grid = picture.subplots(len(figures), len(levels), squeeze=False)
+    picture = Figure(figsize=(3.6 * len(levels) + 1, 2.7 * len(figures) + 0.8), layout="constrained")
+    grid = picture.subplots(len(figures), len(levels), squeeze=False, sharey="row")
     titles = {"spd": "PathMNIST, SPD 11 × 11", "sphere": "MNIST, leading eigenvector", "poincare": "mammals, Poincaré"}
-    styles = {"DP-RGD": "o", "DP-RSGD": "s", "DP-RSVRG": "^", "paper's DP-RSVRG": "v", "one-shot": "*"}
     for axes_row, (name, panel) in zip(grid, figures.items(), strict=True):
         for axes, level in zip(axes_row, levels, strict=True):
             for method, row in panel[level].items():
-                face = None if row["proved"] else "none"
-                label = method if row["proved"] else f"{method} (ε not proved)"
-                axes.plot(row["gradients"], row["excess"], styles[method], ms=8, mfc=face, label=label)
-            axes.axhline(panel["start"], color="#7f8c8d", lw=1, ls=":")
-            axes.set(
-                title=f"{titles[name]}, {level}", xscale="log", yscale="log", xlabel="gradients", ylabel="excess risk"
-            )
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.legend(frameon=False, fontsize=7)
+                style, color = STYLES[method]
+                passes = np.array(row["gradients"]) / panel["n"]
+                axes.plot(passes, row["curve"], style, color=color, ms=11 if method == "one-shot" else 3.5, lw=1.2)
+            axes.axhline(panel["start"], color="#7f8c8d", lw=0.8, ls=":")
+            axes.set(title=f"{titles[name]}, {level}", yscale="log")
+            axes.grid(alpha=0.25, lw=0.5)
+        axes_row[0].set_ylabel("excess risk")
+    for axes in grid[-1]:
+        axes.set_xlabel("gradient calls / n")
+    handles = [
+        Line2D([], [], linestyle=style[1:] or "none", marker=style[0], color=color, ms=5, label=name)
+        for name, (style, color) in STYLES.items()
+    ]
+    picture.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return picture
