@@ -1,7 +1,7 @@
 """The command line: `curvedp demo | release | calibrate | verify | audit | ledger | reproduce`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
-line that says what to do.
+line that says what to do; 3 (`verify`) every claim holds for the ideal law, but the release was drawn in float64.
 """
 
 import json as json_module
@@ -55,7 +55,7 @@ def _one_line_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _escape(error: BaseException) -> str:
+def _escape(error: object) -> str:
     return str(error).replace("\n", " ").replace("[", r"\[")
 
 
@@ -183,23 +183,34 @@ def calibrate(
 
 @app.command()
 def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")], json: JsonOption = False) -> None:
-    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed."""
+    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
+    but the release was drawn in float64, which no certificate can vouch for."""
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate
 
     with _one_line_errors():
         with errors.status("recomputing every claim"):
             checks = verify_certificate(Certificate.load(certificate))
+        failed = [check.claim for check in checks if check.holds is False]
+        unknown = [check for check in checks if check.holds is None]
         if json:
             print(json_module.dumps([check._asdict() for check in checks]))
         else:
+            shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
             table = Table("claim", "holds", "how")
             for check in checks:
-                table.add_row(check.claim, "[green]yes[/]" if check.holds else "[bold red]NO[/]", check.detail)
+                table.add_row(check.claim, shown[check.holds], check.detail)
             console.print(table)
-        failed = [check.claim for check in checks if not check.holds]
+            if not failed and not unknown:
+                console.print("[bold green]verified[/]: every claim was recomputed and holds")
         if failed:
             raise VerificationFailed(", ".join(failed))
+        if unknown:
+            errors.print(
+                f"[bold yellow]claims confirmed, sampler not[/]: {_escape(unknown[0].claim)}; {unknown[0].detail}",
+                soft_wrap=True,
+            )
+            raise typer.Exit(3)
 
 
 @app.command()

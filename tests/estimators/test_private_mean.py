@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from curvedp import Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee, VerificationFailed
+from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -247,8 +247,9 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
     assert model.components_.shape == (count, 4)
     assert np.linalg.norm(model.components_[:, :count]) > 0.98 * math.sqrt(count)
     assert model.certificate_.numerics["path"].startswith("float64")
-    with pytest.raises(VerificationFailed, match="float64"):
-        verify_certificate(model.certificate_)
+    checks = verify_certificate(model.certificate_)
+    assert [check.claim for check in checks if check.holds is False] == ["entropy: simulated"]
+    assert any(check.holds is None and "float64" in check.claim for check in checks)
 
 
 def test_pca_second_moment_moves_no_more_than_claimed():

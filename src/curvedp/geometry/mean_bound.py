@@ -27,9 +27,9 @@ Let S be the set of x (in B, where κ_max > 0) with f(x) ≤ f(c).
 import math
 from dataclasses import dataclass
 
-from .._validate import integer, positive
+from .._validate import integer, length
 from ..errors import ParameterError
-from .base import Manifold
+from .base import Manifold, check_manifold
 from .product import Product
 
 __all__ = ["mean_error_bound", "mean_iterations"]
@@ -80,7 +80,8 @@ def mean_iterations(M: Manifold, radius: float) -> int:
     >>> mean_iterations(Sphere(2), 0.3)
     13
     """
-    radius = positive("radius", radius)
+    check_manifold(M)
+    radius = length("radius", radius)
     if isinstance(M, Product):
         return max(mean_iterations(factor, radius) for factor in M.factors)
     c = contraction(M, radius)
@@ -104,12 +105,24 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     >>> mean_error_bound(Sphere(2), 0.3) < 1e-9
     True
     """
-    radius = positive("radius", radius)
+    check_manifold(M)
+    radius = length("radius", radius)
     steps = mean_iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
     if isinstance(M, Product):
         return math.sqrt(sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors))
     c = contraction(M, radius)
-    spread = math.exp(2 * radius * math.sqrt(max(0.0, -M.curvature_bounds[0])))
-    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * spread
+    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * _coordinate_spread(M, radius)
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
+
+
+def _coordinate_spread(M: Manifold, radius: float) -> float:
+    """How far a point of the ball moves, at most, when its coordinates and those of a step from it are off by one part in 1.
+
+    On SPD it is the condition number e^{2r√½} of the farthest matrices. In hyperbolic space points at distance r from the
+    origin are e^r times finer than their coordinates, and so are the vectors there, of length at most 2r, that are summed
+    (`tests/geometry/test_mean.py` measures 2e^r units of round-off a step against 60 digits).
+    """
+    low, high = M.curvature_bounds
+    s = radius * math.sqrt(max(0.0, -low))
+    return (1 + 2 * s) * math.exp(s) if low == high else math.exp(2 * s)

@@ -6,6 +6,7 @@ from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "LogGaussianMechanism",
     "LogLaplaceMechanism",
     "Mechanism",
+    "NewtonMechanism",
     "Release",
     "frechet_mean_sensitivity",
 ]

@@ -17,9 +17,10 @@ _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at
 def solver_error(manifold: Manifold, radius: float) -> float:
     """η: `bounded_mean`, projected onto the ball, is within this distance of the true mean, for any records in the ball.
 
-    Doubled, because a computed mean that fell just outside the ball is moved onto it by as much again.
+    The two ways there are summed, as the float error of the residual is within the bound for the steps. Doubled, because a
+    computed mean that fell just outside the ball is moved onto it by as much again.
     """
-    return 2 * max(mean_error_bound(manifold, radius), 1.01 * _RESIDUAL / _convexity(manifold, radius))
+    return 2 * (mean_error_bound(manifold, radius) + 1.01 * _RESIDUAL / _convexity(manifold, radius))
 
 
 def bounded_mean(manifold: Manifold, records: np.ndarray, ball: Ball) -> np.ndarray:

@@ -6,13 +6,13 @@ on the manifold, the ball's radius and n, never on the data.
 
 from functools import lru_cache
 from math import inf, isfinite, nextafter, pi, sin, sqrt, tan
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
 
 __all__ = ["frechet_mean_sensitivity", "mean_chart_sensitivity", "mean_gradient_sensitivity"]
 
@@ -42,13 +42,10 @@ def frechet_mean_sensitivity(
     1.0196
     """
     s, upper = _normalised_radius(manifold, radius)
-    n = _validate.integer("n", n, 1)
-    if bound == "tight":
-        factor = _tight_factor(s, in_chart=False) if upper > 0 else 1.0
-    elif bound == "reimherr":
-        factor = _reimherr_factor(s) if upper > 0 else 1.0
-    else:
-        raise ParameterError(f"bound={bound!r} must be 'tight' or 'reimherr'")
+    n, kind = _validate.integer("n", n, 1), _validate.choice("bound", bound, ("tight", "reimherr"))
+    factor = 1.0
+    if upper > 0:
+        factor = _tight_factor(s, in_chart=False) if kind == "tight" else _reimherr_factor(s)
     return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
 
 
@@ -64,20 +61,24 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
 
 
-def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
-    """Largest change, over the whole ball, of the gradient of ½·mean d²(x, xᵢ) when one record is replaced.
+def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distance: Any = None) -> Any:
+    """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the centre.
 
-    At distance a from the centre it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a.
+    At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a: by default the whole ball's.
     """
     s, upper = _normalised_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
-    stretch = float(_spread(s, np.array([s]))[0]) / s * (1 + _GRID_MARGIN) if upper > 0 else 1.0
-    return nextafter(2 * radius * stretch / n, inf)
+    distance = np.asarray(radius if distance is None else distance)
+    if upper <= 0:
+        return np.broadcast_to(np.nextafter(2 * radius / n, inf), distance.shape)[()]
+    spread = _spread(s, np.minimum(distance.ravel() * sqrt(upper), s)) / s * (1 + _GRID_MARGIN)
+    return np.nextafter(2 * radius * spread / n, inf).reshape(distance.shape)[()]
 
 
 def _normalised_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
     """(r√κ, κ) after the preconditions: a strongly convex ball in which the mean is unique (Afsari 2011, Theorem 2.1)."""
-    radius = _validate.positive("radius", radius)
+    check_manifold(manifold)
+    radius = _validate.length("radius", radius)
     # A curve has no sectional curvature: means on it behave as on a line.
     upper = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
     if not isfinite(upper):
