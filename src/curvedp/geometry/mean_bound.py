@@ -121,7 +121,7 @@ def _coordinate_spread(M: Manifold, radius: float) -> float:
 
     On SPD it is the condition number e^{2r√½} of the farthest matrices. In hyperbolic space points at distance r from the
     origin are e^r times finer than their coordinates, and so are the vectors there, of length at most 2r, that are summed
-    (`tests/geometry/test_mean.py` measures 2e^r units of round-off a step against 60 digits).
+    (`tests/mechanisms/test_solver_error.py` finds about 2e^r units of round-off a step against 60 digits).
     """
     low, high = M.curvature_bounds
     s = radius * math.sqrt(max(0.0, -low))

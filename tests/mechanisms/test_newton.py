@@ -1,0 +1,170 @@
+"""Noisy Newton steps: what moves by how much, what it costs, what it gains; and shrinkage towards the centre."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import ks_2samp
+
+from curvedp import PrivateFrechetMean
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.mechanisms import NewtonMechanism
+from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.choose import MeanTask, choose_mechanism, finished
+from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.mechanisms.shrink import james_stein
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.privacy import GDP, ApproxDP
+
+
+def in_ball(manifold, radius, size, rng):
+    z = rng.standard_normal((size, manifold.dim))
+    z *= radius * rng.uniform(size=(size, 1)) ** 0.2 / np.linalg.norm(z, axis=1, keepdims=True)
+    return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+
+
+@pytest.mark.parametrize(
+    ("manifold", "radius"), [(Sphere(2), 1.2), (Sphere(5), 0.7), (PoincareBall(3), 4.0), (Lorentz(2), 2.0)]
+)
+def test_no_pair_of_records_moves_the_released_numbers_by_more_than_claimed(manifold, radius):
+    rng, size, n = np.random.default_rng(0), 20000, 10
+    mechanism = NewtonMechanism(manifold, None, radius, n, 1.0)
+    x, y, w = (in_ball(manifold, radius, size, rng) for _ in range(3))
+    x[:100], y[:100] = (
+        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, s * radius * np.eye(manifold.dim)[0]))
+        for s in (1, -1)
+    )
+    w[:50] = manifold.origin
+    axis = rng.standard_normal((size, manifold.dim))
+    axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+    at = np.asarray(manifold.dist(manifold.origin, w))
+    zs = [np.asarray(manifold.to_coordinates(w, manifold.log(w, record))) for record in (x, y)]
+    gradient = np.linalg.norm(zs[0] - zs[1], axis=1) / n / mechanism.gradient_sensitivity(np.minimum(at, radius))
+    assert 0.99 < gradient.max() <= 1
+    pairs = []
+    for z in zs:
+        s = np.linalg.norm(z, axis=1)
+        t = mechanism._bend(s)
+        pairs.append(np.stack([t, t * (np.sum(z * axis, axis=1) / s) ** 2], axis=-1))
+    hessian = np.linalg.norm(pairs[0] - pairs[1], axis=1) / n / mechanism.hessian_sensitivity
+    assert 0.5 < hessian.max() <= 1
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Sphere(4), PoincareBall(2), Lorentz(3)])
+@pytest.mark.parametrize("guarantee", [GDP(0.7), ApproxDP(1.0, 1e-6)])
+def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
+    rng = np.random.default_rng(1)
+    X = in_ball(manifold, 0.6, 60, rng)
+    mechanism = NewtonMechanism.calibrated(manifold, None, 0.7, 60, guarantee)
+    release = mechanism.release(X)
+    stages = release.certificate.statistic["stages"]
+    spent = 0.0
+    for stage in stages:
+        spent += (mechanism.gradient_sensitivity(stage["distance"]) / stage["gradient_scale"]) ** 2
+        if stage["hessian_scale"] is not None:
+            spent += (mechanism.hessian_sensitivity / stage["hessian_scale"]) ** 2
+    assert 0.999 < sqrt(spent) * mechanism.scale <= 1
+    assert float(manifold.dist(manifold.origin, release.value)) <= 0.7 * (1 + 1e-9)
+    assert all(check.holds for check in verify_certificate(release.certificate))
+
+
+@pytest.mark.parametrize("field", ["gradient_scale", "hessian_scale", "distance"])
+def test_a_certificate_with_less_noise_is_refuted(field):
+    X = in_ball(Sphere(2), 0.6, 60, np.random.default_rng(1))
+    certificate = NewtonMechanism.calibrated(Sphere(2), None, 0.7, 60, GDP(1.0)).release(X).certificate
+    stages = [dict(stage) for stage in certificate.statistic["stages"]]
+    stages[0][field] = 0.7 if field == "distance" else 0.9 * stages[0][field]
+    forged = replace(certificate, statistic={**certificate.statistic, "stages": stages})
+    assert any(check.holds is False for check in verify_certificate(forged))
+
+
+def test_the_release_has_the_law_that_is_simulated():
+    manifold, rng = PoincareBall(2), np.random.default_rng(2)
+    X = in_ball(manifold, 3.0, 80, rng)
+    mechanism, mean = NewtonMechanism(manifold, None, 3.0, 80, 2.0), frechet_mean(manifold, X)
+    source = GeneratorSource(np.random.default_rng(3))
+    released = np.stack([mechanism.release(X, source=source).value for _ in range(150)])
+    distance = [np.asarray(manifold.dist(mean, x)) for x in (released, mechanism.simulate(rng, X, 3000))]
+    wrong = replace(mechanism, scale=4.0).simulate(rng, X, 3000)
+    assert ks_2samp(*distance).pvalue > 1e-4
+    assert ks_2samp(distance[0], np.asarray(manifold.dist(mean, wrong))).pvalue < 1e-6
+
+
+def test_noise_is_divided_by_the_records_own_curvature():
+    manifold, radius, n, rng = PoincareBall(3), 6.0, 2000, np.random.default_rng(4)
+    X, ball = in_ball(manifold, radius, n, rng), Ball(np.zeros(3), radius)
+    task = MeanTask(
+        manifold,
+        ball,
+        n,
+        frechet_mean_sensitivity(manifold, radius, n),
+        mean_chart_sensitivity(manifold, radius, n),
+        GDP(1.0),
+    )
+    chosen = choose_mechanism("auto", task)
+    assert isinstance(chosen.mechanism, NewtonMechanism)
+    mean = frechet_mean(manifold, X)
+    newton = np.mean(np.asarray(manifold.dist(mean, chosen.mechanism.simulate(rng, X, 100))))
+    chart = choose_mechanism("log-gaussian", task).mechanism
+    plain = np.mean(np.asarray(manifold.dist(mean, finished(chart, ball, chart.simulate(rng, mean, 2000)))))
+    assert newton < 0.4 * plain
+
+
+def test_many_records_are_not_left_with_the_bias_of_few_steps():
+    """On 10⁷ records the noise is below what four steps leave, and the choice knows it."""
+    manifold, radius, n = Lorentz(2), 3.0, 10**7
+    sensitivity = frechet_mean_sensitivity(manifold, radius, n)
+    task = MeanTask(manifold, Ball(manifold.origin, radius), n, sensitivity, sensitivity, GDP(1.0))
+    assert getattr(choose_mechanism("auto", task).mechanism, "steps", 99) > 4
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5, 2.0, 8.0])
+def test_james_stein_is_never_worse(size):
+    d, rng = 5, np.random.default_rng(5)
+    m = np.zeros(d)
+    m[0] = size
+    z = m + rng.standard_normal((40000, d))
+    error = np.sum((james_stein(Euclidean(d), np.zeros(d), z, 1.0) - m) ** 2, axis=1)
+    assert error.mean() + 5 * error.std() / 200 < d if size < 5 else error.mean() < 1.01 * d
+    if size == 0:
+        assert error.mean() < 2
+
+
+def test_shrinkage_is_named_in_the_certificate_and_only_where_it_is_proved():
+    rng = np.random.default_rng(6)
+    X = np.stack([a @ a.T + np.eye(2) for a in rng.normal(size=(30, 2, 2))])
+    certificate = PrivateFrechetMean(SPDAffineInvariant(2), radius=3.0).fit(X).certificate_
+    assert any("James-Stein" in step for step in certificate.statistic["post_processing"])
+    assert james_stein(Sphere(2), Sphere(2).origin, X[0, :1], 1.0) is not None
+    x = in_ball(Sphere(2), 0.5, 4, rng)
+    assert james_stein(Sphere(2), Sphere(2).origin, x, 9.0) is x
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"manifold": Euclidean(2)},
+        {"manifold": SPDAffineInvariant(2)},
+        {"manifold": Sphere(1)},
+        {"radius": 2.0},
+        {"radius": float("nan")},
+        {"n": 1},
+        {"scale": 0.0},
+        {"steps": 0},
+        {"center": [1.0, 2.0, 3.0]},
+    ],
+)
+def test_bad_parameters(arguments):
+    with pytest.raises(ParameterError):
+        NewtonMechanism(**{"manifold": Sphere(2), "center": None, "radius": 0.5, "n": 10, "scale": 1.0, **arguments})
+
+
+def test_bad_records_are_mapped_and_wrong_shapes_refused():
+    mechanism = NewtonMechanism(Sphere(2), None, 0.5, 4, 1.0)
+    X = np.array([[1.0, 0, 0], [np.nan, 0, 1], [0, 0, 0], [-1.0, 0, 0]])
+    assert mechanism.release(X).value.shape == (3,)
+    with pytest.raises(ParameterError, match="shape"):
+        mechanism.release(X[:3])
