@@ -30,12 +30,16 @@ RESPONSES = ("fixed acidity", "density", "pH", "residual sugar")
 
 
 def load(path: str) -> tuple[np.ndarray, np.ndarray]:
-    """Alcohol (100,) and the responses in public units (100, 4)."""
+    """Alcohol and the responses of the file's first 100 wines."""
     with open(path, encoding="utf-8") as file:
         names, *rows = csv.reader(file, delimiter=";")
-    table = np.array(rows[:100], dtype=float)
-    responses = table[:, [names.index(name) for name in RESPONSES]]
-    return table[:, names.index("alcohol")], (responses - MIDDLE) / UNIT
+    return first_wines(dict(zip(names, np.array(rows, dtype=float).T, strict=True)))
+
+
+def first_wines(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Alcohol (100,) and the responses in public units (100, 4)."""
+    responses = np.column_stack([columns[name][:100] for name in RESPONSES])
+    return columns["alcohol"][:100], (responses - MIDDLE) / UNIT
 
 
 def error(prediction: np.ndarray, Y: np.ndarray) -> float:

@@ -1,0 +1,113 @@
+"""The sequential sampler of *Differentially private geodesic regression*, as printed. NOT PRIVATE: for comparison only.
+
+A random walk for the footpoint with the fitted velocity held fixed, then one for the velocity at that footpoint, ε = 1 each.
+- τ is the largest residual of the data (E21), the Jacobi norms are cos 1 and sin 1 (E20), the scale is Δ/ε (E23);
+- the footpoint's density depends on the data through v̂ as well, which nobody charges (E22);
+- the bound is taken at the optimum only: residuals elsewhere are not clipped (E24);
+- a Markov chain stopped after any number of steps does not follow its law.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from curvedp.geometry import Euclidean, Sphere
+from curvedp.regression import GeodesicFit, fit_geodesic
+from curvedp.regression.gradient import clipped_gradient
+
+NO_CLIP = 1e9
+BURN = 400  # steps before the first sample, which the paper does not give
+VARIANCE = 0.001  # of the ambient noise
+
+
+class Samples(NamedTuple):
+    """NOT PRIVATE. m footpoints, and m velocities at each: (m, dim+1) and (m, m, dim+1)."""
+
+    fit: GeodesicFit
+    footpoints: np.ndarray
+    velocities: np.ndarray
+
+
+def sphere_data(n: int, speed: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """§4.1: points on a geodesic, sampled uniformly in t, ambient Gaussian noise, projected. Its middle is the origin."""
+    M = Sphere(2)
+    direction = rng.standard_normal(2)
+    v = np.asarray(M.from_coordinates(M.origin, speed * direction / np.linalg.norm(direction)))
+    x = rng.random(n)
+    clean = np.asarray(M.exp(M.origin, (x - 0.5)[:, None] * v))
+    return x, np.asarray(M.project(clean + np.sqrt(VARIANCE) * rng.standard_normal((n, 3))))
+
+
+def jacobi_norms(manifold: Sphere | Euclidean) -> tuple[float, float]:
+    """‖J_p(1)‖ and ‖J_v(1)‖ as printed (App. A, §4.2)."""
+    return (float(np.cos(1)), float(np.sin(1))) if isinstance(manifold, Sphere) else (1.0, 1.0)
+
+
+def sequential_sampler(
+    manifold: Sphere | Euclidean,
+    x: np.ndarray,
+    Y: np.ndarray,
+    rng: np.random.Generator,
+    m: int,
+    velocities: int | None = None,
+    thin: int = 10,
+    epsilon: float = 1.0,
+) -> Samples:
+    """App. A: m footpoints at ε, then `velocities` (m) velocities at ε at each of them. NOT PRIVATE."""
+    M, count = manifold, m if velocities is None else velocities
+    fit = fit_geodesic(M, x, Y)
+    clip = float(fit.residuals(x, Y).max())
+    scales = [2 * clip * norm / len(x) / epsilon for norm in jacobi_norms(M)]
+    gradient = clipped_gradient(M, x, Y, NO_CLIP, 1.0)
+
+    def foot_norm(p: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(gradient(p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)))[0], axis=1)
+
+    p = fit.footpoint[None]
+
+    def along(p: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.asarray(M.exp(p, M.from_coordinates(p, z)))
+
+    feet = _walk(p, foot_norm, scales[0], 2 * scales[0], m, thin, rng, along, M.dim)[:, 0]
+    v = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))
+
+    def shoot_norm(v: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(gradient(feet, v)[1], axis=1)
+
+    def straight(v: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return v + np.asarray(M.from_coordinates(feet, z))
+
+    shots = _walk(
+        v, shoot_norm, scales[1], 6 * scales[1], count, thin, rng, straight, M.dim
+    )  # ∇_v grows a third as fast
+    return Samples(fit, feet, shots.swapaxes(0, 1))
+
+
+def _walk(state, norm, scale, reach, count, thin, rng, move, dim):
+    """Metropolis–Hastings on exp(−norm/scale), proposals uniform in a ball of radius `reach` ∝ σ; all rows at once."""
+    value, kept = norm(state), []
+    for step in range(BURN + count * thin):
+        z = rng.standard_normal((len(state), dim))
+        z *= (reach * rng.random(len(state)) ** (1 / dim) / np.linalg.norm(z, axis=1))[:, None]
+        trial = move(state, z)
+        found = norm(trial)
+        accepted = np.log(rng.random(len(state))) < (value - found) / scale
+        state, value = np.where(accepted[:, None], trial, state), np.where(accepted, found, value)
+        if step >= BURN and (step - BURN) % thin == thin - 1:
+            kept.append(state)
+    return np.stack(kept)
+
+
+def errors(manifold, samples: Samples, x: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """E_ij: the mean absolute error of every private pair, (m, velocities)."""
+    M = manifold
+    p = samples.footpoints[:, None, None]
+    moves = x[:, None] * samples.velocities[:, :, None]
+    return np.asarray(M.dist(M.exp(p, moves), Y)).mean(axis=-1)
+
+
+def angles(M, fit: GeodesicFit, p: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Signed angles in degrees from the fitted velocity, carried to p, to each v."""
+    carried = np.asarray(M.to_coordinates(p, M.transport(fit.footpoint, p, fit.velocity)))
+    z = np.asarray(M.to_coordinates(p, v))
+    return np.degrees(np.arctan2(carried[0] * z[..., 1] - carried[1] * z[..., 0], z @ carried))
