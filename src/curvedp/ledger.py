@@ -3,16 +3,22 @@
 The whole state is a SQLite file: copies, pickles, threads, forks and other processes of a `Ledger` all spend from the
 same budget. Amounts are exact rationals, so no rounding ever admits one release too many. Entries are chained by
 SHA-256: a changed, removed or reordered entry is detected before anything more is spent. What a chain cannot detect is
-the whole file being put back to an older copy; note `head` elsewhere if that is a threat.
+its last entries being cut off, or the whole file put back to an older copy: note `head` elsewhere if that is a threat, and
+ask `extends`.
+
+A rollback journal, not a write-ahead log: an entry that was acknowledged is in the one file, so that no second file can be
+lost with it; `synchronous=EXTRA` makes that true across a power cut too. A new ledger is made aside and linked into place,
+so that a file at its path is never half made: an empty one is damage, not a fresh start.
 """
 
 import dataclasses
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,6 +26,7 @@ from math import inf, isqrt, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from curvedp import _validate
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, convert, guarantee_from_dict
 
@@ -28,7 +35,7 @@ __all__ = ["Entry", "Ledger"]
 Cost = tuple[Fraction, ...]
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
+CREATE TABLE entries (
     number INTEGER PRIMARY KEY,
     body TEXT NOT NULL,
     hash TEXT NOT NULL
@@ -71,23 +78,22 @@ class Ledger:
     budget: Guarantee
 
     def __init__(self, path: str | os.PathLike[str], budget: Guarantee | None = None) -> None:
-        object.__setattr__(self, "path", Path(path).absolute())
-        if budget is None and not self.path.exists():
+        try:
+            object.__setattr__(self, "path", Path(path).absolute())
+            if "\0" in str(self.path):
+                raise ValueError("it holds a null character")
+            exists = self.path.exists()
+        except (TypeError, ValueError, OSError) as error:
+            raise ParameterError(f"path={_validate.shown(path)} is no path of a file: {error}") from None
+        if budget is None and not exists:
             raise ParameterError(f"there is no ledger at {path}; give a budget, e.g. GDP(1.0), to start one")
         if budget is not None:
             _definition(budget)  # refuses what cannot be a budget before a file is made
             if not self.path.parent.is_dir():
                 raise ParameterError(f"the folder of the ledger, {self.path.parent}, does not exist")
-        with self._transaction() as connection:
-            connection.execute(_SCHEMA)
-            bodies = _verified_bodies(connection)
-            if not bodies:
-                if budget is None:
-                    raise ParameterError(f"{path} is an empty ledger; give a budget to start it")
-                _append(connection, {"budget": budget.to_dict()})
-                stored = budget
-            else:
-                stored = guarantee_from_dict(bodies[0]["budget"])
+            if not exists:
+                _create(self.path, budget)
+        stored = guarantee_from_dict(self._bodies()[0]["budget"])
         if budget is not None and budget != stored:
             raise ParameterError(f"{path} was started with budget {stored}, not {budget}; open it without a budget")
         object.__setattr__(self, "budget", stored)
@@ -101,10 +107,16 @@ class Ledger:
         each its `group`. This is sound when a record's group is public and fixed, so that replacing a record keeps it in
         its group.
         """
-        if not label or not isinstance(label, str):
-            raise ParameterError(f"label={label!r} must be a non-empty text that says what is released")
+        if not isinstance(guarantee, Guarantee):
+            raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(0.5)")
+        if not isinstance(label, str) or not label:
+            raise ParameterError(f"label={_validate.shown(label)} must be a non-empty text that says what is released")
         if (partition is None) != (group is None):
             raise ParameterError("partition and group go together: parallel composition needs both")
+        if partition is not None and not (isinstance(partition, str) and isinstance(group, str)):
+            raise ParameterError(
+                f"partition={_validate.shown(partition)} and group={_validate.shown(group)} must be texts"
+            )
         definition = _definition(self.budget)
         charged = _in_definition(self.budget, guarantee)
         body: dict[str, Any] = {
@@ -114,7 +126,7 @@ class Ledger:
             "group": group,
             "time": datetime.now(UTC).isoformat(),  # for people; no decision reads it
         }
-        with self._transaction() as connection:
+        with _transaction(self.path) as connection:
             bodies = _verified_bodies(connection)
             if _exceeds(self._total([*bodies[1:], body]), definition.cost(self.budget)):
                 left = self._left(self._total(bodies[1:]))
@@ -141,12 +153,18 @@ class Ledger:
     @property
     def head(self) -> str:
         """Hash of the last entry: noted elsewhere, it proves later that no entry was taken back."""
-        with self._transaction() as connection:
+        with _transaction(self.path) as connection:
             _verified_bodies(connection)
             return str(connection.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()[0])
 
+    def extends(self, head: str) -> bool:
+        """Whether the entry of this hash, a `head` noted earlier, is still here: if not, entries were taken back."""
+        with _transaction(self.path) as connection:
+            _verified_bodies(connection)
+            return connection.execute("SELECT 1 FROM entries WHERE hash = ?", (head,)).fetchone() is not None
+
     def _bodies(self) -> list[dict[str, Any]]:
-        with self._transaction() as connection:
+        with _transaction(self.path) as connection:
             return _verified_bodies(connection)
 
     def _left(self, total: Cost) -> Guarantee | None:
@@ -167,25 +185,41 @@ class Ledger:
             total = _add(total, tuple(max(component) for component in zip(*members, strict=True)))
         return total
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One exclusive, durable transaction on a connection of its own: nothing is shared with a fork or a thread."""
-        try:
-            connection = sqlite3.connect(self.path, timeout=120, isolation_level=None)
-        except sqlite3.Error as error:
-            raise CurvedpError(f"cannot open the ledger {self.path}: {error}. Nothing was spent") from error
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:  # locked, full disk, read-only: the transaction rolls back
-            raise CurvedpError(f"cannot write the ledger {self.path}: {error}. Nothing was spent") from error
-        except sqlite3.DatabaseError as error:
-            raise LedgerCorrupted(f"{self.path} is not a readable ledger: {error}") from error
-        finally:
-            connection.close()  # rolls back what was not committed
+
+def _create(path: Path, budget: Guarantee) -> None:
+    """A ledger with its budget and no entries, made under another name and linked into place in one step."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with _transaction(fresh) as connection:
+            connection.execute(_SCHEMA)
+            _append(connection, {"budget": budget.to_dict()})
+        with suppress(FileExistsError):  # another process was faster: its ledger is the one
+            os.link(fresh, path)
+    except OSError as error:
+        raise CurvedpError(f"cannot make the ledger {path}: {error}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
+    """One exclusive, durable transaction on a connection of its own: nothing is shared with a fork or a thread."""
+    try:
+        connection = sqlite3.connect(path, timeout=120, isolation_level=None)
+    except sqlite3.Error as error:
+        raise CurvedpError(f"cannot open the ledger {path}: {error}. Nothing was spent") from error
+    try:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:  # locked, full disk, read-only: the transaction rolls back
+        raise CurvedpError(f"cannot write the ledger {path}: {error}. Nothing was spent") from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise LedgerCorrupted(f"{path} is not a readable ledger: {error}") from error
+    finally:
+        connection.close()  # rolls back what was not committed
 
 
 class _Definition(NamedTuple):
@@ -219,6 +253,8 @@ def _guarantee(budget: Guarantee, cost: Cost, *, up: bool) -> Guarantee | None:
     if min(cost) <= 0:
         return None
     values = _definition(budget).fields(cost, up)
+    if min(values) <= 0:  # rounded down to nothing
+        return None
     names = [f.name for f in dataclasses.fields(budget) if f.name not in ("order", "adjacency", "angle")]
     changes: dict[str, Any] = dict(zip(names, values, strict=True))
     return dataclasses.replace(budget, **changes)
@@ -259,7 +295,7 @@ def _float(exact: Fraction, up: bool) -> float:
 
 def _root(square: Fraction, up: bool) -> float:
     """The float next to the square root of an exact value, not below it (up) or not above it."""
-    scale = 1 << 400  # far more bits than a float has, so the integer root decides the last one
+    scale = 1 << 1200  # bits beyond the smallest double's, so the integer root decides the last one
     floor = isqrt(square.numerator * scale**2 // square.denominator)
     root = _float(Fraction(floor, scale), up=False)
     return root if not up or Fraction(root) ** 2 >= square else nextafter(root, inf)
@@ -267,6 +303,8 @@ def _root(square: Fraction, up: bool) -> float:
 
 def _verified_bodies(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     """Every entry's body, after checking that numbers are consecutive and each hash covers all before it."""
+    if connection.execute("SELECT name FROM sqlite_master").fetchall() != [("entries",)]:
+        raise LedgerCorrupted("the file has lost its entries; what was spent is unknown")
     bodies, previous = [], ""
     for number, (stored, body, digest) in enumerate(
         connection.execute("SELECT number, body, hash FROM entries ORDER BY number")
@@ -275,6 +313,8 @@ def _verified_bodies(connection: sqlite3.Connection) -> list[dict[str, Any]]:
             raise LedgerCorrupted(f"entry {number} of the ledger was changed or removed; what was spent is unknown")
         previous = digest
         bodies.append(json.loads(body))
+    if len(bodies) != connection.execute("PRAGMA user_version").fetchone()[0] or not bodies:
+        raise LedgerCorrupted("the last entries of the ledger are gone; what was spent is unknown")
     return bodies
 
 
@@ -283,6 +323,7 @@ def _append(connection: sqlite3.Connection, body: dict[str, Any]) -> int:
     number, previous = (last[0] + 1, last[1]) if last else (0, "")
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, _chain(previous, number, text)))
+    connection.execute(f"PRAGMA user_version={number + 1}")  # in the file's header: a lost last page is noticed too
     return number
 
 

@@ -1,0 +1,361 @@
+"""Faults injected into the ledger: never overspent, no acknowledged entry lost, corruption detected.
+
+`python -m benchmarks.ledger_faults [N]` injects about N faults of each kind's share (2,400 in all by default) and prints a
+table; exit code 1 if one of them broke a promise. Every kind below says what it breaks and what must hold afterwards.
+"""
+
+import copy
+import json
+import os
+import pickle
+import resource
+import signal
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from curvedp import ledger as ledger_module
+from curvedp.errors import BudgetExceeded, CurvedpError
+from curvedp.ledger import Ledger
+from curvedp.privacy import PureDP
+
+PART = PureDP(2.0**-6)  # a power of two, so that exactly 64 parts fill PureDP(1.0)
+
+
+class Broken(AssertionError):
+    """A promise of the ledger did not hold."""
+
+
+def check(path: Path, acknowledged: list[str], unsure: int = 0) -> int:
+    """Every acknowledged entry is there, at most `unsure` others are, and the budget is kept. Returns the entries."""
+    book = Ledger(path)
+    labels = [entry.label for entry in book.entries]
+    if missing := set(acknowledged) - set(labels):
+        raise Broken(f"acknowledged entries are gone: {sorted(missing)}")
+    if len(labels) > len(acknowledged) + unsure or len(set(labels)) != len(labels):
+        raise Broken(f"{len(labels)} entries, {len(acknowledged)} acknowledged")
+    if book.spent is not None and book.spent.eps > book.budget.eps:
+        raise Broken("overspent")
+    return len(labels)
+
+
+@contextmanager
+def child(work: Callable[[int], None]) -> Iterator[tuple[int, int]]:
+    """A forked process that runs work(pipe) and exits; yields (pid, read end)."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(read)
+            work(write)
+        finally:
+            os._exit(0)
+    os.close(write)
+    try:
+        yield pid, read
+    finally:
+        os.close(read)
+
+
+def spend_all(book: Ledger, name: str, pipe: int, most: int = 10**6) -> None:
+    """Spend until refused; each acknowledged label goes down the pipe AFTER the ledger returned."""
+    for number in range(most):
+        try:
+            book.spend(PART, f"{name}-{number}")
+        except BudgetExceeded:
+            return
+        os.write(pipe, f"{name}-{number}\n".encode())
+
+
+def told(pipe: int) -> list[str]:
+    parts = []
+    while part := os.read(pipe, 65536):
+        parts.append(part)
+    return b"".join(parts).decode().split()
+
+
+# ---- the faults: each takes (folder, generator) and returns how many faults it injected
+
+
+def killed_at_a_random_time(folder: Path, rng: np.random.Generator) -> int:
+    """kill −9 after a random time; the next process goes on with the same ledger."""
+    book, acknowledged, faults = Ledger(folder / "a", PureDP(1.0)), [], 0
+    while book.remaining is not None and faults < 12:
+        with child(lambda pipe, n=faults: spend_all(book, f"k{n}", pipe)) as (pid, read):
+            time.sleep(rng.uniform(0, 0.03))
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            acknowledged += told(read)
+        faults += 1
+        check(book.path, acknowledged, unsure=faults)  # each kill may fall between the commit and its acknowledgement
+    return faults
+
+
+class _Suicidal(sqlite3.Connection):
+    """Kills its process before or after the k-th statement of this process."""
+
+    countdown = 0
+
+    def execute(self, *args):
+        _Suicidal.countdown -= 1
+        if _Suicidal.countdown == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = super().execute(*args)
+        if _Suicidal.countdown == -1:  # a countdown that started at 0: after the first statement
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+
+def killed_at_a_statement(folder: Path, rng: np.random.Generator) -> int:
+    """kill −9 at each statement of a transaction in turn, also the very first one of a ledger that is being made."""
+    faults = 0
+    for statement in range(20):
+        path = folder / f"s{statement}"
+        fresh = bool(rng.integers(2))
+        if not fresh:
+            Ledger(path, PureDP(1.0))
+
+        def work(pipe: int, path: Path = path, statement: int = statement) -> None:
+            _Suicidal.countdown = statement
+            real = sqlite3.connect
+            sqlite3.connect = lambda *a, **k: real(*a, factory=_Suicidal, **k)
+            spend_all(Ledger(path, PureDP(1.0)), "x", pipe, most=3)
+
+        with child(work) as (pid, read):
+            os.waitpid(pid, 0)
+            acknowledged = told(read)
+        faults += 1
+        book = Ledger(path, PureDP(1.0))
+        check(path, acknowledged, unsure=1)
+        book.spend(PART, "after the crash")
+    return faults
+
+
+def two_processes(folder: Path, rng: np.random.Generator) -> int:
+    """Two processes that race for a budget of a few parts, one of them killed half of the time."""
+    parts = int(rng.integers(1, 9))
+    Ledger(folder / "r", PureDP(parts * PART.eps))
+    kill = bool(rng.integers(2))
+    work = [lambda pipe, n=n: spend_all(Ledger(folder / "r"), f"p{n}", pipe) for n in range(2)]
+    with child(work[0]) as (one, read_one), child(work[1]) as (two, read_two):
+        if kill:
+            time.sleep(rng.uniform(0, 0.02))
+            os.kill(one, signal.SIGKILL)
+        for pid in (one, two):
+            os.waitpid(pid, 0)
+        acknowledged = told(read_one) + told(read_two)
+    if check(folder / "r", acknowledged, unsure=int(kill)) != parts:
+        raise Broken("the budget was not used up")
+    return 1
+
+
+def forked_object(folder: Path, rng: np.random.Generator) -> int:
+    """One Ledger object used on both sides of a fork at once."""
+    parts = int(rng.integers(1, 9))
+    book = Ledger(folder / "f", PureDP(parts * PART.eps))
+    with child(lambda pipe: spend_all(book, "child", pipe)) as (pid, read):
+        mine_read, mine_write = os.pipe()
+        spend_all(book, "parent", mine_write)
+        os.close(mine_write)
+        os.waitpid(pid, 0)
+        acknowledged = told(read) + told(mine_read)
+        os.close(mine_read)
+    if check(book.path, acknowledged) != parts:
+        raise Broken("the budget was not used up")
+    return 1
+
+
+def copies_and_threads(folder: Path, rng: np.random.Generator) -> int:
+    """Four threads, each with a copy of the object: itself, copy, deepcopy, pickle."""
+    parts = int(rng.integers(1, 9))
+    book = Ledger(folder / "t", PureDP(parts * PART.eps))
+    copies = [book, copy.copy(book), copy.deepcopy(book), pickle.loads(pickle.dumps(book))]
+    read, write = os.pipe()
+    threads = [
+        threading.Thread(target=spend_all, args=(each, f"t{number}", write)) for number, each in enumerate(copies)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.close(write)
+    acknowledged = told(read)
+    os.close(read)
+    if check(book.path, acknowledged) != parts:
+        raise Broken("the budget was not used up")
+    return len(copies)
+
+
+def disk_full(folder: Path, rng: np.random.Generator) -> int:
+    """Writing fails from a random size on: the kernel's file limit, or the database's page limit."""
+    book = Ledger(folder / "d", PureDP(1.0))
+    filled = [f"before-{number}" for number in range(int(rng.integers(0, 6)))]
+    for label in filled:
+        book.spend(PART, label)
+    size = book.path.stat().st_size
+
+    def work(pipe: int) -> None:
+        if rng.integers(2):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(rng.integers(1, size + 4096)),) * 2)
+        else:
+            real = sqlite3.connect
+
+            def limited(*args, **kwargs):
+                connection = real(*args, **kwargs)
+                connection.execute(f"PRAGMA max_page_count={size // 4096}")
+                return connection
+
+            sqlite3.connect = limited
+        for number in range(40):
+            try:
+                book.spend(PART, f"full-{number}" + "x" * int(rng.integers(2000)))
+            except CurvedpError as error:
+                if "Nothing was spent" not in str(error):
+                    raise
+                os.write(pipe, b"refused\n")
+                return
+            os.write(pipe, f"full-{number}\n".encode())
+
+    with child(work) as (pid, read):
+        os.waitpid(pid, 0)
+        lines = told(read)
+    if lines[-1:] != ["refused"]:
+        raise Broken(f"a full disk was not noticed: {lines}")
+    labels = [entry.label for entry in book.entries]
+    found = [label.rstrip("x") for label in labels]
+    if found != filled + lines[:-1]:
+        raise Broken(f"{found} on disk, {filled + lines[:-1]} acknowledged")
+    book.spend(PART, "room again")
+    return 1
+
+
+def clock_jump(folder: Path, rng: np.random.Generator) -> int:
+    """The clock jumps between entries, to any year and backwards: nothing but the time shown may change."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(int(rng.integers(1, 9999)), 1, 1, tzinfo=UTC)
+
+    book, real = Ledger(folder / "c", PureDP(4 * PART.eps)), ledger_module.datetime
+    ledger_module.datetime = Clock
+    try:
+        labels = [book.spend(PART, f"{number}").label for number in range(4)]
+        try:
+            book.spend(PART, "too much")
+        except BudgetExceeded:
+            pass
+        else:
+            raise Broken("overspent after a clock jump")
+    finally:
+        ledger_module.datetime = real
+    check(book.path, labels)
+    return 4
+
+
+def corrupted_file(folder: Path, rng: np.random.Generator) -> int:
+    """Bytes changed, the file cut, pages zeroed or swapped, rubbish appended, rows changed: detected, or nothing changed."""
+    book = Ledger(folder / "x", PureDP(1.0))
+    for number in range(int(rng.integers(3, 25))):
+        book.spend(PART, f"entry {number} " + "y" * int(rng.integers(300)))
+    truth, whole = [(e.label, e.guarantee) for e in book.entries], book.path.read_bytes()
+    detected = 0
+    for _ in range(25):
+        data = bytearray(whole)
+        match rng.integers(6):
+            case 0 | 1:
+                for place in rng.integers(len(data), size=rng.integers(1, 9)):
+                    data[place] ^= int(rng.integers(1, 256))
+            case 2:
+                del data[int(rng.integers(len(data))) :]
+            case 3:
+                start = 4096 * int(rng.integers(len(data) // 4096))
+                data[start : start + 4096] = bytes(4096)
+            case 4:
+                a, b = (4096 * int(k) for k in rng.integers(len(data) // 4096, size=2))
+                data[a : a + 4096], data[b : b + 4096] = data[b : b + 4096], data[a : a + 4096]
+            case 5:
+                place = whole.find(b'"eps":0.015625', int(rng.integers(len(whole))))
+                data[place : place + 14] = b'"eps":0.000001'  # an entry made cheaper, in place
+        book.path.write_bytes(data)
+        try:
+            opened = Ledger(book.path, PureDP(1.0))
+            entries = [(e.label, e.guarantee) for e in opened.entries]
+        except CurvedpError:
+            detected += 1
+            continue
+        if entries != truth:
+            raise Broken("a damaged file was read as something else")
+    book.path.write_bytes(whole)
+    return 25
+
+
+def rolled_back(folder: Path, rng: np.random.Generator) -> int:
+    """An older copy of the file: its chain holds, so only a head noted elsewhere can tell. It must tell every time."""
+    book = Ledger(folder / "o", PureDP(1.0))
+    book.spend(PART, "first")
+    older, noted = book.path.read_bytes(), []
+    for number in range(int(rng.integers(1, 6))):
+        book.spend(PART, f"later {number}")
+        noted.append(book.head)
+    if not all(book.extends(head) for head in noted):
+        raise Broken("an honest ledger was called rolled back")
+    book.path.write_bytes(older)
+    if any(book.extends(head) for head in noted):
+        raise Broken("a rolled back ledger was not noticed")
+    return 1
+
+
+FAULTS: dict[Callable[[Path, np.random.Generator], int], int] = {
+    killed_at_a_random_time: 500,
+    killed_at_a_statement: 300,
+    two_processes: 150,
+    forked_object: 150,
+    copies_and_threads: 200,
+    disk_full: 250,
+    clock_jump: 100,
+    corrupted_file: 750,
+    rolled_back: 100,
+}
+
+
+def inject(share: float, seed: int = 0) -> list[tuple[str, int, list[str]]]:
+    """(kind, faults injected, what broke) for every kind, at a share of the full numbers."""
+    rows = []
+    for kind, goal in FAULTS.items():
+        rng, injected, broken = np.random.default_rng([seed, len(rows)]), 0, []
+        while injected < share * goal:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    injected += kind(Path(folder), rng)
+                except Exception as error:  # a broken promise or a crash: both are counted and shown
+                    injected += 1
+                    broken.append(f"{type(error).__name__}: {error}")
+        rows.append((kind.__name__, injected, broken))
+    return rows
+
+
+def main(total: int = 2500, *, as_json: bool = False) -> int:
+    rows = inject(total / sum(FAULTS.values()))
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        print(f"{'fault':26s} {'injected':>9s} {'broken':>7s}")
+        for name, injected, broken in rows:
+            print(f"{name:26s} {injected:9d} {len(broken):7d}  {broken[0] if broken else ''}")
+        print(f"{'in all':26s} {sum(r[1] for r in rows):9d} {sum(len(r[2]) for r in rows):7d}")
+    return int(any(broken for _, _, broken in rows))
+
+
+if __name__ == "__main__":
+    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
+    sys.exit(main(*numbers[:1], as_json="--json" in sys.argv))
