@@ -2,16 +2,22 @@
 
 import math
 import operator
+import reprlib
 from typing import Any
 
+import numpy as np
+
 from curvedp.errors import ParameterError
+
+# Public lengths (scales, radii, sensitivities) outside this range are mistakes: their squares leave the doubles.
+_SMALLEST, _LARGEST = 1e-100, 1e100
 
 
 def positive(name: str, value: Any) -> float:
     """A finite number > 0, as a float."""
     number = _number(name, value)
     if not (0 < number < math.inf):
-        raise ParameterError(f"{name}={value!r} must be finite and > 0")
+        raise ParameterError(f"{name}={shown(value)} must be finite and > 0")
     return number
 
 
@@ -19,7 +25,7 @@ def nonnegative(name: str, value: Any) -> float:
     """A finite number >= 0, as a float."""
     number = _number(name, value)
     if not (0 <= number < math.inf):
-        raise ParameterError(f"{name}={value!r} must be finite and >= 0")
+        raise ParameterError(f"{name}={shown(value)} must be finite and >= 0")
     return number
 
 
@@ -30,7 +36,7 @@ def within(name: str, value: Any, low: float, high: float, *, open_low: bool = F
     below = number < high if open_high else number <= high
     if not (above and below):
         interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
-        raise ParameterError(f"{name}={value!r} must lie in {interval}")
+        raise ParameterError(f"{name}={shown(value)} must lie in {interval}")
     return number
 
 
@@ -41,16 +47,47 @@ def integer(name: str, value: Any, minimum: int) -> int:
             raise TypeError
         whole = operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name}={value!r} must be a whole number >= {minimum}") from None
-    if whole < minimum:
-        raise ParameterError(f"{name}={value!r} must be >= {minimum}")
+        raise ParameterError(f"{name}={shown(value)} must be a whole number >= {minimum}") from None
+    if not minimum <= whole <= 2**53:  # beyond, it is no longer a double
+        raise ParameterError(f"{name}={shown(value)} must be >= {minimum} and at most 2^53")
     return whole
 
 
+def length(name: str, value: Any) -> float:
+    """A number > 0 whose square is a double too: a scale, a radius, a sensitivity."""
+    number = positive(name, value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ParameterError(f"{name}={shown(value)} must lie in [{_SMALLEST:g}, {_LARGEST:g}]")
+    return number
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of a few names."""
+    if not isinstance(value, str) or value not in options:
+        raise ParameterError(f"{name}={shown(value)} must be one of {', '.join(map(repr, options))}")
+    return value
+
+
+def array(name: str, value: Any) -> np.ndarray:
+    """Real numbers as an array of doubles. Only the type can be refused, never a value: NaN is a number here."""
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind in "biufO":
+            return found.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ParameterError(f"{name} must be an array of numbers, not {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """`repr`, cut where it is long: the message is read by a person."""
+    return reprlib.repr(value)
+
+
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, str | bytes | bool):
-        raise ParameterError(f"{name}={value!r} must be a number")
+    if isinstance(value, str | bytes | bool) or value is np.ma.masked:
+        raise ParameterError(f"{name}={shown(value)} must be a number")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name}={value!r} must be a number") from None
+        raise ParameterError(f"{name}={shown(value)} must be a number") from None

@@ -9,7 +9,7 @@ from curvedp._validate import positive
 from curvedp.errors import ParameterError
 from curvedp.geometry._namespace import namespace
 from curvedp.geometry._threads import blocks, in_threads
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, check_manifold
 
 __all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
 
@@ -37,6 +37,7 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
            [0. , 0. ]])
     """
     radius = positive("radius", radius)
+    check_manifold(M)
     xp = namespace(*(a for a in (center, X) if is_array_api_obj(a))) if is_array_api_obj(X) else np
     center, X = _floating(xp, "center", center, M), _floating(xp, "X", X, M)
     if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
@@ -117,9 +118,11 @@ def _floating(xp: Any, name: str, x: Array, M: Manifold) -> Array:
     """x as a floating array ending in the manifold's axes."""
     try:
         x = xp.asarray(x)
+        if xp.isdtype(x.dtype, "complex floating"):
+            raise TypeError
         if not xp.isdtype(x.dtype, "real floating"):
             x = xp.astype(x, xp.asarray(1.0).dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be an array of real numbers") from None
     shape = M.point_shape
     if tuple(x.shape[x.ndim - len(shape) :]) != shape or x.ndim < len(shape):

@@ -9,7 +9,10 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-__all__ = ["Array", "Manifold"]
+from curvedp import _validate
+from curvedp.errors import ParameterError
+
+__all__ = ["Array", "Manifold", "check_manifold"]
 
 Array = Any  # an array of any Array-API library; there is no common static type
 
@@ -103,3 +106,12 @@ class Manifold(ABC):
     def dist(self, p: Array, q: Array) -> Array:
         """Riemannian distance."""
         return self.norm(p, self.log(p, q))
+
+
+def check_manifold(manifold: Any) -> Manifold:
+    """A manifold of ours, or a `ParameterError`."""
+    if not isinstance(manifold, Manifold):
+        raise ParameterError(
+            f"manifold={_validate.shown(manifold)} must be a curvedp manifold, such as curvedp.geometry.Sphere(2)"
+        )
+    return manifold

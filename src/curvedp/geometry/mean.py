@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import device, is_numpy_array, to_device
+from array_api_compat import device, is_array_api_obj, is_numpy_array, to_device
 
-from .._validate import positive
+from .. import _validate
 from ..errors import ParameterError
 from ._namespace import namespace
 from .ball import project_to_ball
-from .base import Array, Manifold
+from .base import Array, Manifold, check_manifold
 from .hyperbolic import Lorentz, PoincareBall
 from .mean_bound import contraction, mean_error_bound, mean_iterations
 from .mean_spd import TOLERANCE, Sweep, affine_invariant_mean
@@ -48,8 +48,10 @@ def frechet_mean(
     >>> np.round(x, 12) + 0.0
     array([0.70710678, 0.70710678, 0.        ])
     """
+    shape = check_manifold(M).point_shape
+    if not is_array_api_obj(X):
+        X = _validate.array("X", X)
     xp = namespace(X)
-    shape = M.point_shape
     if X.ndim != len(shape) + 1 or tuple(X.shape[1:]) != shape or X.shape[0] == 0:
         raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, shape))}) with n >= 1")
     w = _weights(weights, X.shape[0])
@@ -65,7 +67,7 @@ def _weights(weights: Array | None, n: int) -> np.ndarray:
     """Public weights, normalised; the sum is checked so that NaN fails."""
     if weights is None:
         return np.full(n, 1 / n)
-    w = _host(weights)
+    w = _validate.array("weights", _host(weights) if is_array_api_obj(weights) else weights)
     if w.shape != (n,):
         raise ParameterError(f"weights has shape {w.shape}; it must be ({n},), one weight a point")
     if not (np.all(w >= 0) and np.all(np.isfinite(w))):
@@ -232,9 +234,11 @@ def _carry(
 
 
 def _ball_mean(xp: Any, M: Manifold, X: Array, w: np.ndarray, ball: tuple[Array, float]) -> Array:
-    center, radius = ball[0], positive("radius", ball[1])
-    if tuple(center.shape) != M.point_shape:
-        raise ParameterError(f"ball center has shape {tuple(center.shape)}; it must be {M.point_shape}")
+    if not isinstance(ball, tuple | list) or len(ball) != 2:
+        raise ParameterError(f"ball={_validate.shown(ball)} must be a pair (center, radius)")
+    center, radius = ball[0], _validate.length("radius", ball[1])
+    if np.shape(center) != M.point_shape:
+        raise ParameterError(f"ball center has shape {np.shape(center)}; it must be {M.point_shape}")
     steps = mean_iterations(M, radius)
     X = xp.astype(X, xp.asarray(0.0, dtype=xp.float64).dtype)
     X = project_to_ball(M, center, radius, X)

@@ -14,7 +14,7 @@ from curvedp import _validate
 from curvedp.entropy import ExactDraw, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.privacy import Guarantee, PrivacyProfile
@@ -65,7 +65,7 @@ class Mechanism(ABC):
 
     def __post_init__(self) -> None:
         check_manifold(self.manifold)
-        object.__setattr__(self, "sensitivity", _validate.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
 
     @property
     @abstractmethod
@@ -104,7 +104,7 @@ class Mechanism(ABC):
         origin and the guarantee holds. Only a wrong shape raises. `guarantee` is what was asked for (recorded, and by
         default what the parameters give); `statistic` describes it in public terms.
         """
-        value = np.asarray(value, dtype=np.float64)
+        value = _validate.array("value", value)
         if value.shape != self.manifold.point_shape:
             raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
         source = SecureSource() if source is None else source
@@ -124,13 +124,6 @@ class Mechanism(ABC):
         return Release(noisy, certificate)
 
 
-def check_manifold(manifold: Any) -> Manifold:
-    """A manifold of ours, or a `ParameterError`."""
-    if not isinstance(manifold, Manifold):
-        raise ParameterError(f"manifold={manifold!r} must be a curvedp manifold, such as curvedp.geometry.Sphere(2)")
-    return manifold
-
-
 def check_guarantee(guarantee: Any) -> Guarantee:
     """A guarantee of ours, or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
@@ -140,7 +133,7 @@ def check_guarantee(guarantee: Any) -> Guarantee:
 
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
-    array = np.asarray(point, dtype=np.float64)
+    array = _validate.array(name, point)
     if array.shape != manifold.point_shape:
         raise ParameterError(
             f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"

@@ -109,8 +109,15 @@ class Certificate:
             record = json.loads(text)
             if record["schema"] != SCHEMA:
                 raise ParameterError(f"schema {record['schema']!r} is not {SCHEMA!r}")
-            claims = dict(record["claims"])
-            curve = tuple((float(eps), float(delta)) for eps, delta in claims.pop("curve"))
+            for name in ("parameters", "statistic", "numerics", "entropy", "software", "claims"):
+                if not isinstance(record[name], dict):
+                    raise TypeError(f"{name} is not an object")
+            claims = {
+                name: value if value is None else float(value)
+                for name, value in record["claims"].items()
+                if name != "curve"
+            }
+            curve = tuple((float(eps), float(delta)) for eps, delta in record["claims"]["curve"])
             return cls(
                 **{
                     **record,
@@ -118,7 +125,9 @@ class Certificate:
                     "guarantee": guarantee_from_dict(record["guarantee"]),
                 }
             )
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except ParameterError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
 
     @classmethod

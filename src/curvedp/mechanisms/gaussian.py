@@ -41,14 +41,14 @@ class GaussianMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "sigma", _validate.positive("sigma", self.sigma))
+        object.__setattr__(self, "sigma", _validate.length("sigma", self.sigma))
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> "GaussianMechanism":
         """The smallest σ that meets the guarantee. Raises `UnattainableGuarantee` below the floor of curved space."""
         check_manifold(manifold)
         check_guarantee(guarantee)
-        sensitivity = _validate.positive("sensitivity", sensitivity)
+        sensitivity = _validate.length("sensitivity", sensitivity)
         charged = _charged(manifold, sensitivity)
         sigma = smallest_scale(lambda scale: RiemannianGaussian(manifold, scale).profile(charged), guarantee, charged)
         return cls(manifold, sensitivity, sigma)

@@ -66,7 +66,7 @@ class KNGMechanism:
     def __post_init__(self) -> None:
         check_manifold(self.manifold)
         center = check_point("center", self.manifold, self.manifold.origin if self.center is None else self.center)
-        radius, n = _validate.positive("radius", self.radius), _validate.integer("n", self.n, 2)
+        radius, n = _validate.length("radius", self.radius), _validate.integer("n", self.n, 2)
         exact = mean_gradient_sensitivity(self.manifold, radius, n)
         for name, value in {
             "center": center,
@@ -117,10 +117,7 @@ class KNGMechanism:
         self, records: Any, *, source: Source | None = None, statistic: Mapping[str, Any] | None = None
     ) -> Release:
         """One private mean of the records, shape (n, *point_shape), with its certificate."""
-        try:
-            records = np.asarray(records, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError("records must be an array of numbers") from None
+        records = _validate.array("records", records)
         if records.shape != (self.n, *self.manifold.point_shape):
             raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
         source = SecureSource() if source is None else source

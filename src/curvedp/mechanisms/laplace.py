@@ -42,14 +42,14 @@ class LaplaceMechanism(Mechanism):
         super().__post_init__()
         if not isinstance(self.manifold, _SPACES):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
-        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
+        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> "LaplaceMechanism":
         """The smallest scale that meets the guarantee, by the exact profile."""
         check_manifold(manifold)
         check_guarantee(guarantee)
-        sensitivity = _validate.positive("sensitivity", sensitivity)
+        sensitivity = _validate.length("sensitivity", sensitivity)
         scale = smallest_scale(
             lambda scale: RiemannianLaplace(manifold, scale).profile(sensitivity), guarantee, sensitivity
         )

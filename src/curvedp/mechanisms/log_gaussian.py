@@ -38,7 +38,7 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
                 f"statistic, below {manifold.convexity_radius:.6g}"
             )
         return 1.0
-    if not _validate.positive("radius", radius) < manifold.convexity_radius:
+    if not _validate.length("radius", radius) < manifold.convexity_radius:
         raise ParameterError(f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}")
     s = radius * sqrt(max(upper, 0.0))
     return s / sin(s) if s > 0 else 1.0
@@ -61,11 +61,11 @@ class _LogMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
+        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
         object.__setattr__(self, "base", check_point("base", self.manifold, self.base))
         stretched = nextafter(self.sensitivity * chart_stretch(self.manifold, self.radius), inf)
         chart = stretched if self.chart_sensitivity is None else self.chart_sensitivity
-        object.__setattr__(self, "chart_sensitivity", _validate.positive("chart_sensitivity", chart))
+        object.__setattr__(self, "chart_sensitivity", _validate.length("chart_sensitivity", chart))
 
     @classmethod
     def calibrated(

@@ -70,10 +70,12 @@ class SpaceFormLaw:
             return math.sqrt(n) * s
         target = n * s * s
         if self.k == 1:  # m·tan m = target; in the form m·sin m − target·cos m it has no pole
-            scale = max(target, 1.0)
-            return float(
-                brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, math.pi / 2, xtol=1e-300)
-            )
+            scale, top = max(target, 1.0), min(math.sqrt(target), math.pi / 2)  # m² ≤ m·tan m
+            if top * math.sin(top) <= target * math.cos(
+                top
+            ):  # up to the last bit, as for a law that is all but uniform
+                return top
+            return float(brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, top, xtol=1e-300))
         top = target + math.sqrt(target) + 1e-300  # m tanh m >= m²/(1+m), whose root is below √T + T
         return float(brentq(lambda m: m * math.tanh(m) / target - 1.0, 0.0, 2 * top, xtol=1e-300))
 

@@ -43,7 +43,7 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0
     """
-    sensitivity = _validate.positive("sensitivity", sensitivity)
+    sensitivity = _validate.length("sensitivity", sensitivity)
     seen: dict[float, float] = {}
 
     def excess(scale: float) -> float:

@@ -25,6 +25,9 @@ __all__ = ["ConstantCurvatureProfile", "FloorProfile", "gaussian_floor", "gaussi
 Array = NDArray[np.float64]
 
 
+_SCALES, _RATIOS = (1e-20, 1e6), (1e-15, 1e7)
+
+
 @dataclass(frozen=True)
 class ConstantCurvatureProfile(PrivacyProfile):
     """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature.
@@ -46,12 +49,16 @@ class ConstantCurvatureProfile(PrivacyProfile):
         fields = {
             "curvature": _validate.within("curvature", self.curvature, -1e300, 1e300),
             "dim": _validate.integer("dim", self.dim, 1),
-            "scale": _validate.positive("scale", self.scale),
-            "sensitivity": _validate.positive("sensitivity", self.sensitivity),
+            "scale": _validate.length("scale", self.scale),
+            "sensitivity": _validate.length("sensitivity", self.sensitivity),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         root = math.sqrt(abs(self.curvature))
+        if self.dim > 1 and not self._flat_gaussian:
+            # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
+            _validate.within("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
+            _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.curvature > 0:
             diameter = math.pi / root
             if self.sensitivity > diameter * (1 + 4e-16):
@@ -109,6 +116,9 @@ class ConstantCurvatureProfile(PrivacyProfile):
         if self._flat_gaussian:
             return up(self.sensitivity / self.scale, 2.0**-52)
         return PrivacyProfile.mu.func(self)  # type: ignore[attr-defined,no-any-return]
+
+    def mu_at(self, eps: Array) -> Array:
+        return np.full_like(eps, self.mu) if self._flat_gaussian else super().mu_at(eps)
 
     @cached_property
     def hellinger_angle(self) -> float:
@@ -198,7 +208,7 @@ class FloorProfile(PrivacyProfile):
         if not _validate.within("curvature", self.curvature, -1e300, 0.0, open_high=True) < 0:
             raise ParameterError(f"curvature={self.curvature!r} must be negative")
         _validate.integer("dim", self.dim, 2)
-        _validate.positive("sensitivity", self.sensitivity)
+        _validate.length("sensitivity", self.sensitivity)
 
     @cached_property
     def tails(self) -> LossTails:
@@ -235,5 +245,5 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
     2.86205
     """
     curvature = _validate.within("curvature", curvature, -1e300, 1e300)
-    dim, sensitivity = _validate.integer("dim", dim, 1), _validate.positive("sensitivity", sensitivity)
+    dim, sensitivity = _validate.integer("dim", dim, 1), _validate.length("sensitivity", sensitivity)
     return FloorProfile(curvature, dim, sensitivity).mu if curvature < 0 and dim > 1 else 0.0

@@ -36,7 +36,7 @@ def algorithm1_estimate(sigma: float, sensitivity: float, n_eps: int = 1000, *, 
     >>> algorithm1_estimate(2.0, 1.0) <= algorithm1_estimate(2.0, 1.0, corrected=True)
     True
     """
-    sigma = _validate.positive("sigma", sigma)
+    sigma = _validate.length("sigma", sigma)
     sensitivity = _validate.within("sensitivity", sensitivity, 0.0, math.pi, open_low=True)
     n_eps = _validate.integer("n_eps", n_eps, 1)
     if corrected:

@@ -55,8 +55,7 @@ class Guarantee:
         Guarantee._registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        if self.adjacency not in ADJACENCIES:
-            raise ParameterError(f"adjacency={self.adjacency!r} must be one of {', '.join(map(repr, ADJACENCIES))}")
+        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""
@@ -70,21 +69,21 @@ class Guarantee:
         values = _array("eps", eps)
         if not np.all(values >= 0):
             raise ParameterError(f"eps={eps!r} must be >= 0")
-        return _like(values, self._delta(values))
+        return _like(values, self._delta(values)) if values.size else values
 
     def epsilon(self, delta: Any) -> Any:
         """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
         values = _array("delta", delta)
         if not np.all((values > 0) & (values < 1)):
             raise ParameterError(f"delta={delta!r} must lie in (0, 1)")
-        return _like(values, self._epsilon(values))
+        return _like(values, self._epsilon(values)) if values.size else values
 
     def tradeoff(self, alpha: Any) -> Any:
         """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
         values = _array("alpha", alpha)
         if not np.all((values >= 0) & (values <= 1)):
             raise ParameterError(f"alpha={alpha!r} must lie in [0, 1]")
-        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0))
+        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0)) if values.size else values
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
@@ -284,8 +283,7 @@ class RaoDP(Guarantee):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "theta", _validate.positive("theta", self.theta))
-        if self.angle not in ("parametric", "hellinger"):
-            raise ParameterError(f"angle={self.angle!r} must be 'parametric' or 'hellinger'")
+        _validate.choice("angle", self.angle, ("parametric", "hellinger"))
         if self.angle == "hellinger":
             _validate.within("theta", self.theta, 0, math.pi)
 
@@ -305,6 +303,8 @@ def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
     >>> guarantee_from_dict(GDP(0.1).to_dict()) == GDP(0.1)
     True
     """
+    if not isinstance(d, Mapping):
+        raise ParameterError(f"{_validate.shown(d)} is not a guarantee's fields with their type")
     fields = dict(d)
     name = fields.pop("type", None)
     cls = Guarantee._registry.get(name) if isinstance(name, str) else None
@@ -368,7 +368,7 @@ def _array(name: str, value: Any) -> Array:
             raise TypeError
         values = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name}={value!r} must be a number or an array of numbers") from None
+        raise ParameterError(f"{name}={_validate.shown(value)} must be a number or an array of numbers") from None
     if np.any(np.isnan(values)):
         raise ParameterError(f"{name}={value!r} must not be NaN")
     return values

@@ -47,7 +47,7 @@ def laplace_theta(sensitivity: float, scale: float) -> float:
     >>> laplace_theta(1.0, 2.0)
     0.5
     """
-    return _validate.positive("sensitivity", sensitivity) / _validate.positive("scale", scale)
+    return _validate.length("sensitivity", sensitivity) / _validate.length("scale", scale)
 
 
 def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
@@ -73,7 +73,7 @@ def gaussian_theta(sensitivity: float, sigma: float, *, two_parameter: bool = Fa
     >>> gaussian_theta(1.0, 2.0), round(gaussian_theta(1.0, 2.0, two_parameter=True), 6)
     (0.5, 0.497432)
     """
-    sensitivity, sigma = _validate.positive("sensitivity", sensitivity), _validate.positive("sigma", sigma)
+    sensitivity, sigma = _validate.length("sensitivity", sensitivity), _validate.length("sigma", sigma)
     return float(gaussian_distance(0.0, sigma, sensitivity, sigma)) if two_parameter else sensitivity / sigma
 
 
@@ -110,7 +110,7 @@ def generalised_gaussian_information(scale: float, power: float) -> float:
     >>> round(generalised_gaussian_information(math.sqrt(2), 2.0), 12)  # N = 2 is the normal law of sd σ/√2
     1.0
     """
-    scale = _validate.positive("scale", scale)
+    scale = _validate.length("scale", scale)
     n = _validate.within("power", power, 0.5, math.inf, open_low=True, open_high=True)
     return n * math.exp(gammaln(2 - 1 / n) - gammaln(1 + 1 / n)) / (scale * scale)
 
@@ -121,7 +121,7 @@ def generalised_gaussian_theta(sensitivity: float, scale: float, power: float) -
     >>> generalised_gaussian_theta(1.0, 2.0, 1.0) == laplace_theta(1.0, 2.0)
     True
     """
-    sensitivity = _validate.positive("sensitivity", sensitivity)
+    sensitivity = _validate.length("sensitivity", sensitivity)
     return sensitivity * math.sqrt(generalised_gaussian_information(scale, power))
 
 
@@ -199,7 +199,7 @@ def riemannian_gaussian_theta(
     >>> riemannian_gaussian_theta(1.0, 1.0, 2, curvature=1.0) < 1 < riemannian_gaussian_theta(1.0, 1.0, 2, curvature=-1.0)
     True
     """
-    sensitivity, sigma = _validate.positive("sensitivity", sensitivity), _validate.positive("sigma", sigma)
+    sensitivity, sigma = _validate.length("sensitivity", sensitivity), _validate.length("sigma", sigma)
     d = _validate.integer("dim", dim, 1)
     square = mean_square_radius(curvature, d, sigma) if mean_square is None else mean_square
     return sensitivity * math.sqrt(_validate.positive("mean_square", square) / d) / sigma**2
@@ -212,7 +212,7 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
     12.0
     """
     kappa = _validate.within("curvature", curvature, -math.inf, math.inf, open_low=True, open_high=True)
-    d, sigma = _validate.integer("dim", dim, 1), _validate.positive("sigma", sigma)
+    d, sigma = _validate.integer("dim", dim, 1), _validate.length("sigma", sigma)
     root = math.sqrt(abs(kappa))
     if root == 0:
         return d * sigma * sigma

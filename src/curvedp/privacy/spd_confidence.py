@@ -82,7 +82,7 @@ def spd_confidence_profile(
     own_distances: d(yᵢ, η₁), shape (n,). net_distances: d(yᵢ, η′ⱼ), shape (points, n), η′ⱼ being η₁ moved by
     `sensitivity` times the vectors of `weyl_net`, whose h is `covering_radius`.
     """
-    sigma, sensitivity = _validate.positive("sigma", sigma), _validate.positive("sensitivity", sensitivity)
+    sigma, sensitivity = _validate.length("sigma", sigma), _validate.length("sensitivity", sensitivity)
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
     h = _validate.nonnegative("covering_radius", covering_radius)
     own, net = np.asarray(own_distances, np.float64), np.asarray(net_distances, np.float64)
