@@ -67,7 +67,9 @@ def _weights(weights: Array | None, n: int) -> np.ndarray:
     """Public weights, normalised; the sum is checked so that NaN fails."""
     if weights is None:
         return np.full(n, 1 / n)
-    w = _validate.array("weights", _host(weights) if is_array_api_obj(weights) else weights)
+    w = _validate.array(
+        "weights", weights if not is_array_api_obj(weights) or is_numpy_array(weights) else _host(weights)
+    )
     if w.shape != (n,):
         raise ParameterError(f"weights has shape {w.shape}; it must be ({n},), one weight a point")
     if not (np.all(w >= 0) and np.all(np.isfinite(w))):
