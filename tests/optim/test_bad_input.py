@@ -1,5 +1,6 @@
 """Public parameters that make no sense raise and say why; data that makes no sense is mapped and never raises."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,6 +48,10 @@ RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"learning_rate": lambda step: 1.0 - step}, "learning_rate"),
         ({"rng": 42}, "rng"),
+        ({"rng": jnp.zeros(3)}, "rng"),
+        ({"rng": jax.random.split(jax.random.key(0), 2)}, "one"),
+        ({"record_history": -1}, "record_history"),
+        ({"record_history": 1.5}, "record_history"),
         ({"rng": np.random.RandomState(0)}, "rng"),
         ({"init": np.zeros(3)}, "init"),
         ({"init": np.array([np.nan, 0, 0])}, "init"),
@@ -56,6 +61,8 @@ RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1
         ({"data": np.float64(3.0)}, "data"),
         ({"data": np.array(["a", "b", "c"])}, "numbers"),
         ({"data": X + 0j}, "numbers"),
+        ({"data": [[1.0, 0.0, 0.0], [1.0]]}, "numbers"),
+        ({"data": None}, "data"),
         ({"problem": "mean"}, "problem"),
     ],
     ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)),
@@ -126,6 +133,9 @@ def test_losses_that_are_no_losses():
         (lambda w, z: jnp.sum(w * z)[None], "shape"),
         (lambda w, z: w @ jnp.ones((7, 2)), "cannot be evaluated"),
         (lambda w: 0.0, "cannot be evaluated"),
+        (lambda w, z: None, "cannot be evaluated"),
+        (lambda w, z: jnp.argmax(w * z), "gradient"),
+        (lambda w, z: jnp.sum(w * z) * 1j, "gradient"),
     ):
         with pytest.raises(ParameterError, match=says):
             dp_rgd(**{**RGD, "problem": Problem(M, loss)})
@@ -161,3 +171,38 @@ def test_whole_numbers_and_lists_are_data():
     found = dp_rgd(problem, [[1, 2], [3, 4]], [0, 0], steps=30, clip=10.0, learning_rate=0.5, noise=1e-9)
     np.testing.assert_allclose(found.point, [2, 3], atol=1e-6)
     assert found.point.dtype == np.float64
+
+
+class Tensor:
+    """What a torch tensor with a gradient is to us: no NumPy array before it is detached."""
+
+    def __init__(self, values, detached=False):
+        self.values, self.detached = values, detached
+
+    def detach(self):
+        return Tensor(self.values, True)
+
+    def __array__(self, dtype=None, copy=None):
+        if not self.detached:
+            raise RuntimeError("can't call numpy() on a tensor that requires grad")
+        return np.asarray(self.values, dtype=dtype)
+
+
+def test_arrays_of_other_libraries_are_data():
+    """Junk records included: they are mapped where they lie, to the same result."""
+    junk = X.copy()
+    junk[3], junk[7] = np.nan, 5.0
+    options = {**RGD, "steps": 4, "rng": None}
+    expected = dp_rgd(**{**options, "data": junk, "rng": np.random.default_rng(1)}).point
+    with jax.enable_x64(True):
+        on_device, start = jnp.asarray(junk), jnp.asarray(M.origin)
+    for data, init in (
+        (on_device, M.origin),
+        (on_device, start),
+        (Tensor(junk), Tensor(M.origin)),
+        (junk.tolist(), [1, 0, 0]),
+    ):
+        found = dp_rgd(**{**options, "data": data, "init": init, "rng": np.random.default_rng(1)}).point
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+    half = dp_rgd(**{**options, "data": jnp.asarray(X, jnp.bfloat16), "rng": np.random.default_rng(1)}).point
+    assert np.isfinite(half).all()

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from curvedp.geometry import Euclidean
+from curvedp.optim import FrechetMeanProblem, _loop, dp_rsgd, rsgd
 from curvedp.optim._loop import Randomness, fixed_batches, poisson_batches
 
 
@@ -64,3 +66,19 @@ def test_fixed_size_batches_are_uniform_subsets(n, size):
     assert stats.chisquare(observed).pvalue > 1e-4
     skewed = observed + np.arange(len(observed)) * steps // (3 * len(observed) ** 2)
     assert stats.chisquare(skewed, skewed.sum() * np.ones(len(observed)) / len(observed)).pvalue < 1e-6
+
+
+def test_batches_of_one_width_are_the_same_batches(monkeypatch):
+    """On an accelerator a step's batch is filled up to a common width: the same sums, empty batches included."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 3))
+    problem = FrechetMeanProblem(Euclidean(3))
+    options = {"steps": 60, "batch_size": 2, "clip": 1.0, "learning_rate": 0.1, "noise": 1e-9}
+    ragged = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
+    for module in (_loop, rsgd):
+        monkeypatch.setattr(module, "on_processor", lambda: False)
+    wide = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
+    np.testing.assert_allclose(wide, ragged, rtol=1e-12)
+    batches = rsgd.draw_batches(Randomness(np.random.default_rng(5)), 40, 2, 60, "poisson")
+    assert batches["rows"].shape == (60, 2 + 8 + 8)
+    assert int(batches["sizes"].min()) == 0

@@ -106,6 +106,8 @@ def test_history_only_when_asked_and_never_called_private():
     assert asked.history.shape == (6,)
     assert not asked.history_is_private
     assert asked.history[-1] == pytest.approx(np.mean(np.sum((X - asked.point) ** 2, axis=1)) / 2)
+    seldom = dp_rgd(problem, X, np.zeros(2), steps=6, rng=np.random.default_rng(5), record_history=4, **options)
+    assert np.array_equal(seldom.history, asked.history[[3]])
     svrg = dp_rsvrg(problem, X, np.zeros(2), epochs=2, inner_steps=3, batch_size=5, clip=(10.0, 10.0), learning_rate=0.3,
                     noise=(0.2, 0.2), restarts=2, record_history=True, rng=np.random.default_rng(5))  # fmt: skip
     assert svrg.history.shape == (12,)

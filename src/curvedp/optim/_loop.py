@@ -70,8 +70,10 @@ class Randomness:
             self._source = rng
         elif isinstance(rng, np.random.Generator):
             self._generator = rng
-        elif isinstance(rng, jax.Array):
-            key = rng if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(rng)
+        elif isinstance(rng, jax.Array) and (rng.dtype == np.uint32 or jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)):
+            key = jax.random.wrap_key_data(rng) if rng.dtype == np.uint32 else rng
+            if key.ndim:
+                raise ParameterError(f"rng is an array of {key.size} JAX keys; it must be one")
             self._key, seed = jax.random.split(key)
             self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
@@ -175,13 +177,16 @@ _mapped_jit = jax.jit(_mapped, static_argnums=0)
 
 def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
     try:
-        shape = jax.eval_shape(problem.loss, start, records[0]).shape
+        value = jax.eval_shape(problem.loss, start, records[0])
+        shape, dtype = value.shape, value.dtype
     except (TypeError, ValueError, AttributeError) as error:
         raise ParameterError(
             f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}: {error}"
         ) from None
     if shape != ():
         raise ParameterError(f"loss(w, z) returned an array of shape {shape}; it must return a number")
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ParameterError(f"loss(w, z) returned {dtype}; it must return a real number that has a gradient")
 
 
 def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:
