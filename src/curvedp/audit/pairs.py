@@ -1,0 +1,96 @@
+"""The worst neighbours of a mechanism, and the scores of an output that tell them apart.
+
+Noise about a statistic on a homogeneous space is worst for any two statistics a sensitivity apart; noise in a chart at a
+public base is worst where the chart stretches most, at the edge of the ball and across the radius. On other spaces a fixed
+list of directions is searched for the pair that is farthest apart in the chart while at most a sensitivity apart on the
+manifold.
+"""
+
+import numpy as np
+
+from curvedp.geometry import Product
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.base import Mechanism
+
+__all__ = ["neighbours", "scores"]
+
+_DIRECTIONS = 32
+_EDGE = 1 - 1e-9  # of the ball: inside it after rounding
+
+
+def neighbours(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
+    """Two statistics at most the sensitivity apart, as telling as is known.
+
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.mechanisms import GaussianMechanism
+    >>> p, q = neighbours(GaussianMechanism(Sphere(2), 0.25, 0.5))
+    >>> float(np.round(Sphere(2).dist(p, q), 12))
+    0.25
+    """
+    manifold, step = mechanism.manifold, mechanism.sensitivity
+    if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        origin = np.asarray(manifold.origin)
+        return origin, _at(manifold, origin, step * _worst_direction(manifold))
+    base, reach = mechanism.base, mechanism.radius
+    pairs = [(np.zeros(manifold.dim), _unit(manifold.dim, 0) * min(step, _EDGE * reach if reach else step))]
+    if reach is not None and manifold.dim > 1:
+        rng = np.random.default_rng(0)
+        for k in range(_DIRECTIONS):
+            q = np.linalg.qr(rng.standard_normal((manifold.dim, 2)))[0] if k else np.eye(manifold.dim)[:, :2]
+            pairs.append(_across(manifold, base, q[:, 0], q[:, 1], step, _EDGE * reach))
+    a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
+    return _at(manifold, base, a), _at(manifold, base, b)
+
+
+def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: np.ndarray) -> list[np.ndarray]:
+    """How much farther an output is from the second statistic than from the first: in distance and in its square.
+
+    The first is the log likelihood ratio of a Laplace law up to a factor, the second that of a Gaussian, by Neyman and
+    Pearson the best there is; noise in a chart is measured in the chart.
+    """
+    manifold = mechanism.manifold
+    if isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        z, a, b = (np.asarray(manifold.to_coordinates(mechanism.base, manifold.log(mechanism.base, x)))
+                   for x in (outputs, *pair))  # fmt: skip
+        one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
+    else:
+        one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
+    return [two - one, two**2 - one**2]
+
+
+def _across(
+    manifold: Manifold, base: np.ndarray, radial: np.ndarray, side: np.ndarray, step: float, reach: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Chart points at the edge of the ball, as far apart along `side` as a distance of `step` on the manifold allows."""
+
+    def pair(half: float) -> tuple[np.ndarray, np.ndarray]:
+        height = np.sqrt(max(reach**2 - half**2, 0.0))
+        return height * radial - half * side, height * radial + half * side
+
+    low, high = 0.0, reach
+    for _ in range(60):
+        middle = (low + high) / 2
+        a, b = (_at(manifold, base, z) for z in pair(middle))
+        low, high = (middle, high) if float(manifold.dist(a, b)) <= step else (low, middle)
+    return pair(low)
+
+
+def _worst_direction(manifold: Manifold) -> np.ndarray:
+    """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
+    if not isinstance(manifold, Product):
+        return _unit(
+            manifold.dim, manifold.dim - 1
+        )  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
+    place = int(np.argmin([(f.curvature_bounds[0] if f.dim > 1 else 0.0) for f in manifold.factors]))
+    return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))
+
+
+def _unit(dim: int, place: int) -> np.ndarray:
+    direction = np.zeros(dim)
+    direction[place] = 1.0
+    return direction
+
+
+def _at(manifold: Manifold, base: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return np.asarray(manifold.exp(base, manifold.from_coordinates(base, z)))
