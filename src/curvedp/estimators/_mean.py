@@ -2,7 +2,7 @@
 
 The first half reads public parameters, shapes and (through the ball) the data, and may raise only because of the
 former. Whoever spends a budget does so between the halves, so that nothing is spent on a refusal and nothing is drawn
-before it is paid for.
+before it is paid for. Records that are not in memory are in `_streamed.py`.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
+from curvedp.estimators._streamed import Streamed, choose_for_mean
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import Ball, Mechanism, Release, check_guarantee, check_manifold, check_point
-from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.base import Ball, Release, check_guarantee, check_manifold, check_point
+from curvedp.mechanisms.choose import Choice, MeanMechanism, MeanTask, choose_mechanism, release_from
 from curvedp.mechanisms.log_gaussian import chart_stretch
-from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.mechanisms.mean_solver import solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import GDP, Guarantee
 
@@ -51,7 +52,7 @@ class BallEstimator(BaseEstimator):
         self.label = label
         self.source = source
 
-    def _charge(self, mechanism: Mechanism) -> None:
+    def _charge(self, mechanism: MeanMechanism) -> None:
         """Pay for what `mechanism` is about to draw, where there is a ledger to pay from."""
         if self.ledger is not None:
             charge(self.ledger, self.guarantee, mechanism, self._label)
@@ -70,6 +71,19 @@ class PlannedMean(NamedTuple):
     choice: Choice
     guarantee: Guarantee
 
+    @property
+    def statistic(self) -> dict[str, Any]:
+        """What the certificate says of the mean, in public terms."""
+        return {
+            "name": "Fréchet mean",
+            "n": self.n,
+            "center": self.ball.center.tolist(),
+            "radius": self.ball.radius,
+            "bound": "tight",
+            "solver_error": self.solver_error,
+            "choice": self.choice.reason,
+        }
+
 
 def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
     """The ball that holds the records; centred at the manifold's origin unless told otherwise."""
@@ -78,16 +92,13 @@ def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
         raise ParameterError(
             "radius= is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
         )
-    _validate.positive("radius", radius)
+    _validate.length("radius", radius)
     return Ball(check_point("center", manifold, manifold.origin if center is None else center), float(radius))
 
 
 def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
     """Records as a float array of shape (n, *point_shape); only shape and type can be refused."""
-    try:
-        records = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError("X must be an array of numbers") from None
+    records = _validate.array("X", X)
     if records.ndim != 1 + len(manifold.point_shape) or records.shape[1:] != manifold.point_shape:
         raise ParameterError(f"X has shape {records.shape}; {manifold!r} needs (n, {_listed(manifold.point_shape)})")
     if len(records) < least:
@@ -97,49 +108,44 @@ def check_records(manifold: Manifold, X: Any, least: int = 2) -> np.ndarray:
     return records
 
 
-def plan_mean(manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mechanism: str) -> PlannedMean:
+def plan_mean(
+    manifold: Manifold, ball: Ball, n: int, guarantee: Guarantee, mechanism: str, streamed: Streamed | None = None
+) -> PlannedMean:
     """Sensitivity, solver error and the calibrated mechanism, from public quantities alone."""
     check_guarantee(guarantee)
     tight = frechet_mean_sensitivity(manifold, ball.radius, n)
-    error = solver_error(manifold, ball.radius)
+    error = solver_error(manifold, ball.radius) if streamed is None else streamed.mean_error(manifold, ball)
     sensitivity = tight + 2 * error
     # The chart stretches the solver's error too.
     in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error * chart_stretch(manifold, ball.radius)
-    choice = choose_mechanism(mechanism, manifold, sensitivity, in_chart, guarantee, ball)
+    choose = choose_mechanism if streamed is None else choose_for_mean
+    choice = choose(mechanism, MeanTask(manifold, ball, n, sensitivity, in_chart, guarantee))
     return PlannedMean(ball, n, error, choice, guarantee)
 
 
-def charge(ledger: Ledger, guarantee: Guarantee, mechanism: Mechanism, label: str) -> None:
+def check_ledger(ledger: Any) -> Ledger:
+    """A ledger of ours, or a `ParameterError`."""
+    if not isinstance(ledger, Ledger):
+        raise ParameterError(
+            f"ledger={_validate.shown(ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
+        )
+    return ledger
+
+
+def charge(ledger: Ledger, guarantee: Guarantee, mechanism: MeanMechanism, label: str) -> None:
     """Spend in the ledger's own definition: the guarantee asked for if it is of that kind; in a GDP ledger otherwise the
     mechanism's own μ, which its exact profile gives (a single (ε, δ) has none); else what converts. The release satisfies
     each of them."""
+    check_ledger(ledger)
     if isinstance(ledger.budget, GDP) and not isinstance(guarantee, GDP):
         guarantee = GDP(mechanism.profile.mu, adjacency=guarantee.adjacency)
     ledger.spend(guarantee, label)
 
 
 def release_mean(manifold: Manifold, records: np.ndarray, plan: PlannedMean, source: Source | None) -> Release:
-    """The noisy mean of the records after mapping them into the ball; the result is projected onto the ball as well.
-
-    Projecting the release is post-processing. The mean is in the ball, which is convex, so it only comes closer.
-    """
+    """The noisy mean of the records after mapping them into the ball; it is shrunk and projected onto the ball as well."""
     inside = project_to_ball(manifold, *plan.ball, records)
-    mean = bounded_mean(manifold, inside, plan.ball)
-    release = plan.choice.mechanism.release(
-        mean,
-        source=source,
-        guarantee=plan.guarantee,
-        statistic={
-            "name": "Fréchet mean",
-            "n": plan.n,
-            "center": plan.ball.center.tolist(),
-            "radius": plan.ball.radius,
-            "bound": "tight",
-            "solver_error": plan.solver_error,
-            "choice": plan.choice.reason,
-        },
-    )
-    return Release(project_to_ball(manifold, *plan.ball, release.value[None])[0], release.certificate)
+    return release_from(plan.choice.mechanism, inside, plan.ball, source, plan.guarantee, plan.statistic)
 
 
 def _listed(shape: tuple[int, ...]) -> str:

@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 
 from curvedp.estimators._mean import BallEstimator, check_records, public_ball
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.estimators._streamed import Resident, open_streamed
+from curvedp.geometry import Euclidean
 from curvedp.mechanisms.base import CHART_ERROR, Ball, check_guarantee
-from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.mechanisms.choose import MeanTask, choose_mechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 
 __all__ = ["PrivateDispersion"]
@@ -38,20 +38,19 @@ class PrivateDispersion(BallEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the variance of X, shape (n, *point_shape). `y` is ignored."""
         ball = public_ball(self.manifold, self.center, self.radius)
-        records = check_records(self.manifold, X)
-        n, r = len(records), ball.radius
+        records = open_streamed(self.manifold, X) or Resident(check_records(self.manifold, X))
+        n, r = records.n, ball.radius
         check_guarantee(self.guarantee)
         frechet_mean_sensitivity(self.manifold, r, n)  # refuses a ball in which the mean need not be unique
         # A mean off by η raises the mean square by at most 2·2r·η + η² at either end.
-        error = solver_error(self.manifold, r)
+        error = records.mean_error(self.manifold, ball)
         # The computed distances are off by CHART_ERROR relative, their squares by twice that, at either end.
         sensitivity = 4 * r * r / n + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
         values = Ball(np.array([r * r / 2]), r * r / 2)  # the variance lies in [0, r²], an interval about its middle
-        choice = choose_mechanism(self.mechanism, Euclidean(1), sensitivity, sensitivity, self.guarantee, values)
+        task = MeanTask(Euclidean(1), values, n, sensitivity, sensitivity, self.guarantee)
+        choice = choose_mechanism(self.mechanism, task)
+        _, variance = records.moments(self.manifold, ball)
         self._charge(choice.mechanism)
-        inside = project_to_ball(self.manifold, *ball, records)
-        mean = bounded_mean(self.manifold, inside, ball)
-        variance = np.mean(np.asarray(self.manifold.dist(mean, inside)) ** 2)
         statistic = {
             "name": "Fréchet variance",
             "n": n,

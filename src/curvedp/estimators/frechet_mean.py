@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
+from curvedp.estimators._streamed import Streamed, finish_release, open_streamed
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.base import Ball
 
@@ -19,6 +20,9 @@ class PrivateFrechetMean(BallEstimator):
     or one of "gaussian", "laplace", "log-gaussian", "log-laplace", "kng" (up to dimension 4; float path). With a `ledger`,
     the guarantee is spent before anything is drawn. `source` replaces the cryptographic source in simulations and is
     recorded.
+
+    X may be a dask array, whose chunks are streamed (`docs/distributed.md`), or an array of JAX, torch or CuPy, which stays
+    on its device; what is released is a NumPy array in any case, as noise is added on the host.
 
     After `fit`: `location_` is the private mean (in the ball), `certificate_` says why it may be published.
 
@@ -38,14 +42,26 @@ class PrivateFrechetMean(BallEstimator):
     _name = "Fréchet mean"
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Release the mean of X, shape (n, *point_shape). `y` is ignored."""
+        """Release the mean of X, (n, *point_shape): in memory, a dask array, or an array on a device. `y` is ignored."""
         ball = public_ball(self.manifold, self.center, self.radius)
+        streamed = open_streamed(self.manifold, X)
+        if streamed is not None:
+            return self._fit_streamed(ball, streamed)
         records = check_records(self.manifold, X)
-        if self.mechanism == "kng":
+        if isinstance(self.mechanism, str) and self.mechanism == "kng":
             return self._fit_kng(ball, records)
         plan = plan_mean(self.manifold, ball, len(records), self.guarantee, self.mechanism)
         self._charge(plan.choice.mechanism)
         release = release_mean(self.manifold, records, plan, self.source)
+        self.location_ = release.value
+        self.certificate_ = release.certificate
+        return self
+
+    def _fit_streamed(self, ball: Ball, records: Streamed) -> Self:
+        plan = plan_mean(self.manifold, ball, records.n, self.guarantee, self.mechanism, records)
+        mean, _ = records.moments(self.manifold, ball)
+        self._charge(plan.choice.mechanism)
+        release = finish_release(plan.choice, mean, ball, self.source, self.guarantee, plan.statistic)
         self.location_ = release.value
         self.certificate_ = release.certificate
         return self

@@ -1,0 +1,118 @@
+"""Records that stay where they are, in chunks on a cluster or on a device, and are seen through sums over them.
+
+The mean of such records is computed first (a cluster can fail), then the ledger is charged, then noise is drawn on the host.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+
+from curvedp.distributed import ChunkedRecords, is_chunked
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean_device import device_mean, device_share
+from curvedp.geometry.mean_streamed import Domain, rounding_share
+from curvedp.mechanisms.base import Ball, Release
+from curvedp.mechanisms.choose import CANDIDATES, Choice, MeanTask, choose_mechanism, finished, predicted_error
+from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.privacy import Guarantee
+
+__all__ = ["Resident", "Streamed", "choose_for_mean", "finish_release", "open_streamed"]
+
+_NEED_RECORDS = ("newton", "newton-long", "kng")  # mechanisms that read the records between their draws
+
+
+class Streamed:
+    """Records behind a dask array, or in an array of JAX, torch, CuPy …"""
+
+    def __init__(self, X: Any, point_shape: tuple[int, ...]) -> None:
+        self._records: Any = ChunkedRecords(X, point_shape) if is_chunked(X) else _checked(X, point_shape)
+        self.n = int(self._records.shape[0])
+        if self.n < 2:
+            raise ParameterError(f"X has {self.n} records; at least 2 are needed for a mean that can be private")
+
+    def mean_error(self, manifold: Manifold, ball: Ball) -> float:
+        """η: the mean of `moments` is within this distance of the true one, for any records in the ball."""
+        domain = Domain(manifold, *ball)
+        on_device = 0.0 if isinstance(self._records, ChunkedRecords) else device_share(domain, self._records)
+        return solver_error(manifold, ball.radius) * (1 + rounding_share(domain) + on_device)
+
+    def moments(self, manifold: Manifold, ball: Ball) -> tuple[np.ndarray, float]:
+        """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball. NOT private."""
+        domain = Domain(manifold, *ball)
+        if isinstance(self._records, ChunkedRecords):
+            return self._records.mean(domain)
+        return device_mean(domain, self._records)
+
+
+class Resident:
+    """Records in memory, with the same two methods."""
+
+    def __init__(self, records: np.ndarray) -> None:
+        self._records = records
+        self.n = len(records)
+
+    def mean_error(self, manifold: Manifold, ball: Ball) -> float:
+        """As `Streamed.mean_error`."""
+        return solver_error(manifold, ball.radius)
+
+    def moments(self, manifold: Manifold, ball: Ball) -> tuple[np.ndarray, float]:
+        """As `Streamed.moments`."""
+        inside = project_to_ball(manifold, *ball, self._records)
+        mean = bounded_mean(manifold, inside, ball)
+        return mean, float(np.mean(np.asarray(manifold.dist(mean, inside)) ** 2))
+
+
+def open_streamed(manifold: Manifold, X: Any) -> Streamed | None:
+    """X as it comes; None where it is (or can only be) taken into memory."""
+    if is_chunked(X) or (is_array_api_obj(X) and not is_numpy_array(X)):
+        return Streamed(X, manifold.point_shape)
+    return None
+
+
+def _checked(X: Any, point_shape: tuple[int, ...]) -> Any:
+    if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
+        raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, point_shape))})")
+    if not array_namespace(X).isdtype(X.dtype, ("real floating", "integral")):
+        raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
+    return X
+
+
+def choose_for_mean(name: str, task: MeanTask) -> Choice:
+    """`choose_mechanism` among those that need only the mean."""
+    if name in _NEED_RECORDS:
+        raise ParameterError(f"mechanism={name!r} reads the records again and again: it needs them in memory, as NumPy")
+    if name != "auto":
+        return choose_mechanism(name, task)
+    found: list[tuple[float, str, Choice]] = []
+    refused: list[str] = []
+    for candidate in CANDIDATES:
+        if candidate in _NEED_RECORDS:
+            continue
+        try:
+            choice = choose_mechanism(candidate, task)
+            found.append((predicted_error(choice.mechanism, task.ball), candidate, choice))
+        except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
+            refused.append(f"{candidate}: {error}")
+    if not found:
+        raise UnattainableGuarantee(f"no mechanism meets {task.guarantee} on {task.manifold!r}: {'; '.join(refused)}")
+    found.sort(key=lambda entry: entry[0])
+    ranking = ", ".join(f"{candidate} {error:.4g}" for error, candidate, _ in found)
+    return Choice(found[0][2].mechanism, f"smallest predicted mean error of those that need only the mean ({ranking})")
+
+
+def finish_release(
+    choice: Choice,
+    mean: np.ndarray,
+    ball: Ball,
+    source: Source | None,
+    guarantee: Guarantee,
+    statistic: Mapping[str, Any],
+) -> Release:
+    """The private mean: drawn about the mean, and finished as those of records in memory are."""
+    release = choice.mechanism.release(mean, source=source, guarantee=guarantee, statistic=statistic)
+    return Release(finished(choice.mechanism, ball, release.value[None])[0], release.certificate)
