@@ -8,6 +8,7 @@ medmnist, WordNet from nltk.
 import csv
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -172,7 +173,9 @@ def _mnist(path: Path) -> dict[str, np.ndarray]:
 def _openml(columns: int, rows: int, **which: Any) -> tuple[np.ndarray, np.ndarray, list[str]]:
     from sklearn.datasets import fetch_openml
 
-    found = fetch_openml(**which, as_frame=False, parser="liac-arff")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a try failed: the error says it
+        found = fetch_openml(**which, as_frame=False, parser="liac-arff", n_retries=1)
     data = np.asarray(found.data, dtype=np.float64)
     if data.shape != (rows, columns):
         raise ValueError(f"OpenML sent a table of shape {data.shape}, not {(rows, columns)}")
