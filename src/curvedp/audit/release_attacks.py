@@ -83,7 +83,7 @@ def distinguish(first: Any, second: Any, *, delta: float = 0.0, confidence: floa
     """
     delta = _validate.within("delta", delta, 0, 1)
     confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    a, b = np.ravel(first), np.ravel(second)
+    a, b = np.ravel(_validate.array("first", first)), np.ravel(_validate.array("second", second))
     if min(a.size, b.size) < 4:
         raise ParameterError(f"samples of sizes {a.size} and {b.size} must have at least 4 elements")
     failure = (1 - confidence) / 2

@@ -30,7 +30,10 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
         """Release the mean of each class of X, shape (n, *point_shape), with public labels y."""
         ball = public_ball(self.manifold, self.center, self.radius)
         records = check_records(self.manifold, X)
-        labels = np.asarray(y)
+        try:
+            labels = np.asarray(y)
+        except ValueError:
+            raise ParameterError("y must be an array of labels") from None
         if labels.shape != (len(records),):
             raise ParameterError(
                 f"y has shape {labels.shape}; there must be one label for each of {len(records)} records"

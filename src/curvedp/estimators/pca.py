@@ -72,7 +72,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         """Release the leading subspace of X, shape (n, features). `y` is ignored."""
         if self.radius is None:
             raise ParameterError("radius= is missing: a public bound on the length of a record, not read off the data")
-        radius = _validate.positive("radius", self.radius)
+        radius = _validate.length("radius", self.radius)
         check_guarantee(self.guarantee)
         # Shapes and types only: a value that is not finite is data, and is mapped below.
         records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
@@ -80,8 +80,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(f"n_components={count} is more than the {features} features of X")
-        if self.method not in ("auto", "one-shot", "dp-rgd"):
-            raise ParameterError(f"method={self.method!r} must be 'auto', 'one-shot' or 'dp-rgd'")
+        _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
         one_shot = self.method == "one-shot" or (self.method == "auto" and features <= _ONE_SHOT_FEATURES)
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         fit = self._one_shot if one_shot else self._descend

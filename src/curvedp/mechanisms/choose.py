@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import frechet_mean, project_to_ball
@@ -20,7 +21,6 @@ from curvedp.mechanisms.base import Ball, Mechanism, Release
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
-from curvedp.mechanisms.mean_solver import bounded_mean
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.privacy import Guarantee
@@ -90,20 +90,23 @@ CANDIDATES: dict[str, Callable[[MeanTask], MeanMechanism]] = {
 }
 
 
-def choose_mechanism(name: str, task: MeanTask) -> Choice:
-    """The named mechanism, or with "auto" the best by `predicted_error`, calibrated to the guarantee."""
-    if name != "auto" and name not in CANDIDATES:
-        raise ParameterError(f"mechanism={name!r} must be one of {['auto', *CANDIDATES]}")
+def choose_mechanism(name: str, task: MeanTask, *, only_mean: bool = False) -> Choice:
+    """The named mechanism, or with "auto" the best by `predicted_error`, calibrated to the guarantee.
+
+    With `only_mean`, among those that need the mean alone and do not read the records between their draws.
+    """
+    names = [candidate for candidate in CANDIDATES if not (only_mean and candidate.startswith("newton"))]
+    _validate.choice("mechanism", name, ("auto", *names))
     if name != "auto":
         return Choice(CANDIDATES[name](task), "asked for by name")
     found: dict[str, tuple[float, MeanMechanism]] = {}
     refused: dict[str, CurvedpError] = {}
     populations = _populations(task.manifold, task.ball)
-    for candidate, build in CANDIDATES.items():
+    for candidate in names:
         if not _applies(candidate, task.manifold):
             continue
         try:
-            mechanism = build(task)
+            mechanism = CANDIDATES[candidate](task)
             found[candidate] = (predicted_error(mechanism, task.ball, populations), mechanism)
         except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
             refused[candidate] = error
@@ -168,14 +171,13 @@ def finished(mechanism: MeanMechanism, ball: Ball, points: np.ndarray) -> np.nda
 
 def release_from(
     mechanism: MeanMechanism,
-    records: np.ndarray,
+    value: np.ndarray,
     ball: Ball,
     source: Source | None,
     guarantee: Guarantee,
     statistic: Mapping[str, Any],
 ) -> Release:
-    """The private mean of records in the ball: drawn, and finished."""
-    value = records if isinstance(mechanism, NewtonMechanism) else bounded_mean(mechanism.manifold, records, ball)
+    """The private mean, drawn and finished; `value` is the mean, or for `NewtonMechanism` the records in the ball."""
     shrinks = isinstance(mechanism, LogGaussianMechanism | NewtonMechanism) and mechanism.manifold.dim >= 3
     after = ["James-Stein shrinkage towards the centre"] * shrinks + ["projection onto the ball"]
     statistic = {**statistic, "post_processing": after}

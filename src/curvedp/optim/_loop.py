@@ -122,7 +122,7 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
     manifold = problem.manifold
     start = np.asarray(_array("init", init))
     if start.dtype not in (np.float32, np.float64):
-        start = start.astype(np.float64)
+        start = _validate.array("init", start)
     if start.shape != manifold.point_shape or not np.isfinite(start).all() or not manifold.residual(start) <= 1e-3:
         raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
     start = manifold.project(start).astype(start.dtype)

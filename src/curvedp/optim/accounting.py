@@ -162,5 +162,5 @@ def derive(
 ) -> tuple[float, Guarantee]:
     """(noise, guarantee) from whichever of the two was asked for."""
     check_request(guarantee, noise)
-    sd = to_noise(guarantee) if guarantee is not None else _validate.positive("noise", noise)
+    sd = to_noise(guarantee) if guarantee is not None else _validate.length("noise", noise)
     return sd, to_guarantee(sd)

@@ -61,7 +61,7 @@ def dp_rgd(
     GDP(1.0)
     """
     steps = _validate.integer("steps", steps, 1)
-    clip = _validate.positive("clip", clip)
+    clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     with full_precision():
         w, records = prepare(problem, data, init)

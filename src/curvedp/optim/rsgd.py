@@ -69,7 +69,7 @@ def dp_rsgd(
     (3,)
     """
     steps = _validate.integer("steps", steps, 1)
-    clip = _validate.positive("clip", clip)
+    clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     with full_precision():
         w, records = prepare(problem, data, init)
@@ -95,8 +95,7 @@ def dp_rsgd(
 
 def check_batch(batch_size: int, n: int, sampling: str) -> int:
     """A batch size between 1 and n, for a known sampling scheme."""
-    if sampling not in ("poisson", "fixed-size"):
-        raise ParameterError(f"sampling={sampling!r} must be 'poisson' or 'fixed-size'")
+    _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
         raise ParameterError(f"batch_size={size} is more than the {n} records")

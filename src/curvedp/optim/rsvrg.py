@@ -75,8 +75,7 @@ def dp_rsvrg(
     sizes = {"epochs": epochs, "inner_steps": inner_steps, "restarts": restarts}
     epochs, inner_steps, restarts = (_validate.integer(name, value, 1) for name, value in sizes.items())
     bounds = _pair("clip", clip)
-    if output not in ("last", "random"):
-        raise ParameterError(f"output={output!r} must be 'last' or 'random'")
+    _validate.choice("output", output, ("last", "random"))
     schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
     marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
     check_request(guarantee, noise)
@@ -165,4 +164,4 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
         first, second = values
     except (TypeError, ValueError):
         raise ParameterError(f"{name}={values!r} must be a pair of positive numbers") from None
-    return _validate.positive(f"{name}[0]", first), _validate.positive(f"{name}[1]", second)
+    return _validate.length(f"{name}[0]", first), _validate.length(f"{name}[1]", second)

@@ -8,7 +8,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDBuresWasserstein, frechet_mean
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.regression.bures import bures_derivatives, bures_parallel, bures_shifted
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
@@ -92,6 +92,8 @@ def permutation_pvalue(
     """How often a random pairing of x and Y is fitted as well: (1 + count)/(1 + permutations), exact under independence."""
     permutations = _validate.integer("permutations", permutations, 1)
     rng = np.random.default_rng() if rng is None else rng
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator")
     x, Y = _checked(manifold, x, Y)
 
     def energy(order: np.ndarray) -> float:
@@ -104,7 +106,8 @@ def permutation_pvalue(
 
 
 def _checked(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
-    x, Y = np.asarray(x, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    check_manifold(manifold)
+    x, Y = _validate.array("x", x), _validate.array("Y", Y)
     if Y.shape[1:] != manifold.point_shape or x.ndim not in (1, 2) or len(x) != len(Y):
         raise ParameterError(f"x of shape {x.shape} and Y of shape {Y.shape} do not fit {manifold!r}")
     if len(x) <= (1 if x.ndim == 1 else x.shape[1]):
