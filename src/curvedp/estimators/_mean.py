@@ -13,14 +13,15 @@ from sklearn.base import BaseEstimator
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators._streamed import Streamed, choose_for_mean
+from curvedp.estimators._streamed import Streamed
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Ball, Release, check_guarantee, check_manifold, check_point
 from curvedp.mechanisms.choose import Choice, MeanMechanism, MeanTask, choose_mechanism, release_from
 from curvedp.mechanisms.log_gaussian import chart_stretch
-from curvedp.mechanisms.mean_solver import solver_error
+from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import GDP, Guarantee
 
@@ -84,6 +85,10 @@ class PlannedMean(NamedTuple):
             "choice": self.choice.reason,
         }
 
+    def release(self, value: np.ndarray, source: Source | None) -> Release:
+        """What leaves, about the mean of the records (for `NewtonMechanism`, from the records) in the ball."""
+        return release_from(self.choice.mechanism, value, self.ball, source, self.guarantee, self.statistic)
+
 
 def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
     """The ball that holds the records; centred at the manifold's origin unless told otherwise."""
@@ -118,8 +123,8 @@ def plan_mean(
     sensitivity = tight + 2 * error
     # The chart stretches the solver's error too.
     in_chart = mean_chart_sensitivity(manifold, ball.radius, n) + 2 * error * chart_stretch(manifold, ball.radius)
-    choose = choose_mechanism if streamed is None else choose_for_mean
-    choice = choose(mechanism, MeanTask(manifold, ball, n, sensitivity, in_chart, guarantee))
+    task = MeanTask(manifold, ball, n, sensitivity, in_chart, guarantee)
+    choice = choose_mechanism(mechanism, task, only_mean=streamed is not None)
     return PlannedMean(ball, n, error, choice, guarantee)
 
 
@@ -145,7 +150,8 @@ def charge(ledger: Ledger, guarantee: Guarantee, mechanism: MeanMechanism, label
 def release_mean(manifold: Manifold, records: np.ndarray, plan: PlannedMean, source: Source | None) -> Release:
     """The noisy mean of the records after mapping them into the ball; it is shrunk and projected onto the ball as well."""
     inside = project_to_ball(manifold, *plan.ball, records)
-    return release_from(plan.choice.mechanism, inside, plan.ball, source, plan.guarantee, plan.statistic)
+    by_records = isinstance(plan.choice.mechanism, NewtonMechanism)
+    return plan.release(inside if by_records else bounded_mean(manifold, inside, plan.ball), source)
 
 
 def _listed(shape: tuple[int, ...]) -> str:

@@ -3,31 +3,28 @@
 The mean of such records is computed first (a cluster can fail), then the ledger is charged, then noise is drawn on the host.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 
 from curvedp.distributed import ChunkedRecords, is_chunked
-from curvedp.entropy import Source
-from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean_device import device_mean, device_share
 from curvedp.geometry.mean_streamed import Domain, rounding_share
-from curvedp.mechanisms.base import Ball, Release
-from curvedp.mechanisms.choose import CANDIDATES, Choice, MeanTask, choose_mechanism, finished, predicted_error
+from curvedp.mechanisms.base import Ball
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
-from curvedp.privacy import Guarantee
 
-__all__ = ["Resident", "Streamed", "choose_for_mean", "finish_release", "open_streamed"]
-
-_NEED_RECORDS = ("newton", "newton-long", "kng")  # mechanisms that read the records between their draws
+__all__ = ["Resident", "Streamed", "open_streamed"]
 
 
 class Streamed:
-    """Records behind a dask array, or in an array of JAX, torch, CuPy …"""
+    """Records behind a dask array, or in an array of JAX, torch, CuPy …
+
+    A mechanism that reads the records between its draws is not for them.
+    """
 
     def __init__(self, X: Any, point_shape: tuple[int, ...]) -> None:
         self._records: Any = ChunkedRecords(X, point_shape) if is_chunked(X) else _checked(X, point_shape)
@@ -80,39 +77,3 @@ def _checked(X: Any, point_shape: tuple[int, ...]) -> Any:
     if not array_namespace(X).isdtype(X.dtype, ("real floating", "integral")):
         raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
     return X
-
-
-def choose_for_mean(name: str, task: MeanTask) -> Choice:
-    """`choose_mechanism` among those that need only the mean."""
-    if name in _NEED_RECORDS:
-        raise ParameterError(f"mechanism={name!r} reads the records again and again: it needs them in memory, as NumPy")
-    if name != "auto":
-        return choose_mechanism(name, task)
-    found: list[tuple[float, str, Choice]] = []
-    refused: list[str] = []
-    for candidate in CANDIDATES:
-        if candidate in _NEED_RECORDS:
-            continue
-        try:
-            choice = choose_mechanism(candidate, task)
-            found.append((predicted_error(choice.mechanism, task.ball), candidate, choice))
-        except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
-            refused.append(f"{candidate}: {error}")
-    if not found:
-        raise UnattainableGuarantee(f"no mechanism meets {task.guarantee} on {task.manifold!r}: {'; '.join(refused)}")
-    found.sort(key=lambda entry: entry[0])
-    ranking = ", ".join(f"{candidate} {error:.4g}" for error, candidate, _ in found)
-    return Choice(found[0][2].mechanism, f"smallest predicted mean error of those that need only the mean ({ranking})")
-
-
-def finish_release(
-    choice: Choice,
-    mean: np.ndarray,
-    ball: Ball,
-    source: Source | None,
-    guarantee: Guarantee,
-    statistic: Mapping[str, Any],
-) -> Release:
-    """The private mean: drawn about the mean, and finished as those of records in memory are."""
-    release = choice.mechanism.release(mean, source=source, guarantee=guarantee, statistic=statistic)
-    return Release(finished(choice.mechanism, ball, release.value[None])[0], release.certificate)

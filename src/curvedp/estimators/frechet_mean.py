@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
-from curvedp.estimators._streamed import Streamed, finish_release, open_streamed
+from curvedp.estimators._streamed import Streamed, open_streamed
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.base import Ball
 
@@ -46,7 +46,7 @@ class PrivateFrechetMean(BallEstimator):
         ball = public_ball(self.manifold, self.center, self.radius)
         streamed = open_streamed(self.manifold, X)
         if streamed is not None:
-            return self._fit_streamed(ball, streamed)
+            return self._fit_streamed(ball, streamed)  # refuses "kng" too, which draws from the records themselves
         records = check_records(self.manifold, X)
         if isinstance(self.mechanism, str) and self.mechanism == "kng":
             return self._fit_kng(ball, records)
@@ -61,7 +61,7 @@ class PrivateFrechetMean(BallEstimator):
         plan = plan_mean(self.manifold, ball, records.n, self.guarantee, self.mechanism, records)
         mean, _ = records.moments(self.manifold, ball)
         self._charge(plan.choice.mechanism)
-        release = finish_release(plan.choice, mean, ball, self.source, self.guarantee, plan.statistic)
+        release = plan.release(mean, self.source)
         self.location_ = release.value
         self.certificate_ = release.certificate
         return self
