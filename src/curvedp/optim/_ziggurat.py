@@ -2,9 +2,9 @@
 
 The half-density is covered by 256 layers of equal area v. A word chooses a layer and a point x of its width; below the next
 layer's width x lies under the curve and is kept (98.8% of the words). Otherwise it may lie in the layer's wedge, where a
-second uniform decides; a point above the curve is drawn again from the start, which means as a plain normal. The
-bottom layer's surplus is the tail, drawn from its own law. Layer and point come from different bits (Doornik 2005). Points
-have 55 bits with their sign: the float path, like `Source.normal`, which serves for what is drawn again.
+second uniform decides; a point above the curve is drawn again from the start. The bottom layer's surplus is the tail,
+drawn from its own law. Layer and point come from different bits (Doornik 2005). Points have 55 bits with their sign: the
+float path, like `Source.normal`.
 """
 
 from typing import Any
@@ -47,23 +47,29 @@ _HEIGHTS[0] = 0.0  # the bottom layer stands on the axis
 def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
     """Standard normals of the given shape, every bit from `source`."""
     out = np.empty(int(np.prod(shape)))
-    for i in range(0, out.size, _PIECE):
-        _fill(source, out[i : i + _PIECE])
+    looks = [_fill(source, out[i : i + _PIECE], i) for i in range(0, out.size, _PIECE)]
+    if looks:
+        _second_look(source, out, *(np.concatenate(part) for part in zip(*looks, strict=True)))
     return out.reshape(shape)
 
 
-def _fill(source: Source, out: np.ndarray) -> None:
+def _fill(source: Source, out: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """A point of a random layer in every place; where (counted from `first`) it may lie above the curve, and its layer."""
     words = source.words(out.shape).view(np.int64)
     layer = (words & (_LAYERS - 1)).astype(np.intp)
     np.multiply((words >> 8) + 0.5, np.take(_SCALE, layer), out=out)
     odd = np.flatnonzero(np.abs(out) >= np.take(_INSIDE, layer))
+    return odd + first, layer[odd]
+
+
+def _second_look(source: Source, out: np.ndarray, odd: np.ndarray, layer: np.ndarray) -> None:
+    """Keep the points under the curve, draw the others again; the bottom layer's surplus is the tail."""
     if not len(odd):
         return
-    layer, x = layer[odd], out[odd]
-    low, high = _HEIGHTS[layer], _HEIGHTS[layer + 1]
+    x, low, high = out[odd], _HEIGHTS[layer], _HEIGHTS[layer + 1]
     keep = low + source.uniform(x.shape) * (high - low) < _curve(x)
     fresh = np.flatnonzero(~keep & (layer > 0))
-    x[fresh] = source.normal(fresh.shape)
+    x[fresh] = ziggurat_normals(source, fresh.shape)
     tail = np.flatnonzero(layer == 0)
     x[tail] = np.sign(x[tail]) * -ndtri(source.uniform(tail.shape, full_precision=True) * ndtr(-_EDGE))
     out[odd] = x
