@@ -1,7 +1,6 @@
 """Figures and tables of Utpala et al. (2023), *Improved differentially private Riemannian optimization*."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -308,9 +307,9 @@ def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from reproductions.opt import fig3
 
     if setting.full:
-        figures = fig3.study(list(fig3.CASES), folder=setting.data_dir, jobs=os.cpu_count() or 1)
+        figures = fig3.study(list(fig3.CASES), folder=setting.data_dir)
     else:
-        figures = fig3.study(["poincare"], (0.5,), runs=2, folder=setting.data_dir, tuned=False)
+        figures = fig3.study(["poincare"], (0.5,), runs=2, folder=setting.data_dir, tune=False)
     return figures, draw_risk(figures)
 
 
