@@ -5,8 +5,9 @@ line that says what to do; 3 (`verify`) every claim holds for the ideal law, but
 """
 
 import json as json_module
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,11 @@ from rich.table import Table
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from curvedp.geometry.base import Manifold
     from curvedp.ledger import Ledger
+    from curvedp.mechanisms.base import Ball, Release
     from curvedp.privacy import Guarantee
 
 __all__ = ["app"]
@@ -72,28 +77,60 @@ def _asked(mu: float | None, epsilon: float | None, delta: float | None) -> "Gua
     return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
 
 
-def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
-    from curvedp.ledger import Ledger
-    from curvedp.privacy import GDP
+def _paid_release(
+    records: "np.ndarray",
+    space: "Manifold",
+    ball: "Ball",
+    guarantee: "Guarantee",
+    mechanism: str,
+    pay: "Callable[[], Ledger | None]",
+    label: str,
+) -> "tuple[Release, Ledger | None]":
+    """The private mean, in the estimator's two halves, with the ledger opened between them: a refusal makes no ledger."""
+    from curvedp.estimators._mean import charge, check_records, plan_mean, release_mean
+    from curvedp.mechanisms import KNGMechanism
 
-    if path is None:
-        if budget_mu is not None:
-            raise ParameterError("--budget-mu goes with --ledger")
-        return None
-    return Ledger(path, None if budget_mu is None else GDP(budget_mu))
+    records = check_records(space, records)
+    if mechanism == "kng":
+        drawn = KNGMechanism(space, *ball, len(records), guarantee)
+        book = pay()
+        if book is not None:
+            book.spend(guarantee if type(guarantee) is type(book.budget) else drawn.profile, label)
+        return drawn.release(records), book
+    plan = plan_mean(space, ball, len(records), guarantee, mechanism)
+    book = pay()
+    if book is not None:
+        charge(book, guarantee, plan.choice.mechanism, label)
+    return release_mean(space, records, plan, None), book
+
+
+def _check_targets(**targets: Path | None) -> None:
+    """Refuse what could not be written before anything is spent."""
+    for option, target in targets.items():
+        if target is None:
+            continue
+        if not target.absolute().parent.is_dir():
+            raise ParameterError(f"the folder of {target} does not exist")
+        if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
+            raise ParameterError(f"--{option} {target} cannot be written")
+    out = targets.get("out")
+    if out is not None and out.suffix not in (".npy", ".csv"):
+        raise ParameterError(f"--out {out} must end in .npy or .csv")
 
 
 @app.command()
 def release(
     data: Annotated[Path, typer.Argument(help="npy, npz, csv or parquet, one record a row")],
-    manifold: ManifoldOption,
-    radius: Annotated[float, typer.Option("--radius", "-r", help="public ball that holds the records")],
+    manifold: Annotated[str | None, typer.Option("--manifold", "-m", help="such as sphere:2 or spd-affine:3")] = None,
+    radius: Annotated[float | None, typer.Option("--radius", "-r", help="public ball that holds the records")] = None,
     mu: MuOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's centre; the origin otherwise")] = None,
     key: Annotated[str | None, typer.Option(help="array inside an npz file")] = None,
-    mechanism: Annotated[str, typer.Option(help="auto, gaussian, laplace, log-gaussian, log-laplace")] = "auto",
+    mechanism: Annotated[
+        str, typer.Option(help="auto, gaussian, laplace, log-gaussian, log-laplace, newton, kng")
+    ] = "auto",
     ledger: Annotated[Path | None, typer.Option(help="budget to spend from")] = None,
     budget_mu: Annotated[float | None, typer.Option(help="start the ledger with this GDP budget")] = None,
     out: Annotated[Path | None, typer.Option(help="write the private mean (npy or csv)")] = None,
@@ -104,23 +141,34 @@ def release(
     """Release the private Fréchet mean of the records in a file, with a certificate."""
     import numpy as np
 
-    from curvedp import PrivateFrechetMean
+    from curvedp import GDP, Ledger
+    from curvedp.estimators._mean import public_ball
     from curvedp.geometry import parse_manifold
-    from curvedp.records import load_records
+    from curvedp.records import load_point, load_records
 
     with _one_line_errors():
+        if manifold is None:
+            raise ParameterError(
+                "--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3"
+            )
+        if radius is None:
+            raise ParameterError(
+                "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
+            )
         space = parse_manifold(manifold)
         guarantee = _asked(mu, epsilon, delta)
-        for target in (out, certificate, report):
-            if target is not None and not target.absolute().parent.is_dir():
-                raise ParameterError(f"the folder of {target} does not exist")
-        middle = None if center is None else load_records(center, space)[0]
+        _check_targets(out=out, certificate=certificate, report=report)
+        if ledger is None and budget_mu is not None:
+            raise ParameterError("--budget-mu goes with --ledger")
+        middle = None if center is None else load_point(center, space)
         records = load_records(data, space, key)
-        book = _open_ledger(ledger, budget_mu)
-        estimator = PrivateFrechetMean(
-            space, radius, middle, guarantee, mechanism, book, label=f"Fréchet mean of {data.name}"
-        ).fit(records)
-        mean, signed = estimator.location_, estimator.certificate_
+        ball = public_ball(space, middle, radius)
+
+        def pay() -> "Ledger | None":
+            return None if ledger is None else Ledger(ledger, None if budget_mu is None else GDP(budget_mu))
+
+        released, book = _paid_release(records, space, ball, guarantee, mechanism, pay, f"Fréchet mean of {data.name}")
+        mean, signed = released.value, released.certificate
         if out is not None:
             flat = mean.reshape(1, -1)
             np.savetxt(out, flat, delimiter=",", fmt="%.17g") if out.suffix == ".csv" else np.save(out, mean)
@@ -135,7 +183,8 @@ def release(
             return
         console.print(f"private mean of {len(records)} records on {manifold}, {guarantee}:")
         console.print(np.array2string(mean, precision=8), highlight=False)
-        console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {signed.statistic['choice']}")
+        why = signed.statistic.get("choice", "asked for by name")
+        console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {why}", soft_wrap=True)
         if book is not None:
             console.print(f"remaining in {ledger}: {book.remaining or 'nothing'}")
 
