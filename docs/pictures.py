@@ -58,7 +58,8 @@ def errata() -> None:
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     profile, eps = gaussian_profile(1.0, 1, 2.0, 1.0), np.linspace(0, 0.66, 150)
     axes.plot(eps, profile.delta(eps), color=INK, linewidth=2, label="true")
-    printed = [circle_gaussian_delta_printed(2.0, 1.0, e) for e in eps]
+    reach = math.pi / 8  # πΔ/2σ²: beyond it the printed formula says 0
+    printed = [circle_gaussian_delta_printed(2.0, 1.0, e) if e <= reach else 0.0 for e in eps]
     axes.plot(eps, np.maximum(printed, 0), color=RED, linestyle="--", label="as printed (E1)")
     axes.fill_between(
         eps, np.maximum(printed, 0), profile.delta(eps), color=RED, alpha=0.12, label="leakage not stated"

@@ -1,4 +1,4 @@
-"""Two things that mkdocs does not do by itself: tutorials become pages, examples in docstrings become code blocks.
+"""What mkdocs does not do by itself: tutorials as pages, examples in docstrings as code, x^{2} and x_{i} raised and lowered.
 
 A tutorial is a script `examples/<name>.py` in cells: `# %% [markdown]` cells are text, `# %%` cells are code. Its page is
 `tutorials/<name>.md`, with the picture and the text that `make gallery` recorded.
@@ -42,6 +42,26 @@ def on_files(files: Files, config: Any) -> Files:
         if (ROOT / "docs" / "images" / f"{script.stem}.png").is_file():
             files.append(File.generated(config, f"tutorials/{script.stem}.md", content=page_of(script)))
     return files
+
+
+CODE = re.compile(r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`|\$\$.*?\$\$", flags=re.S | re.M)
+NAME = r"(?<![\w\\/])(log|exp|Exp|[A-Za-zΑ-ω∇Σ∫₀-₉]\w?)"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """e^{−x}, H^d, 2^-30, x_{i}, log_p: outside code, as a reader expects to see them."""
+    parts, last = [], 0
+    for code in CODE.finditer(markdown):
+        parts += [raised(markdown[last : code.start()]), code.group()]
+        last = code.end()
+    return "".join([*parts, raised(markdown[last:])])
+
+
+def raised(text: str) -> str:
+    """Powers and indices as HTML."""
+    text = re.sub(r"\^\{([^{}]*)\}|\^([-−]?(?:\d+|[A-Za-zα-ω]))(?![\w(])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
+    text = re.sub(r"_\{([^{}]*)\}", lambda m: f"<sub>{m[1].replace('<', '&lt;')}</sub>", text)
+    return re.sub(NAME + r"_([a-z0-9α-ω][₀-₉]?)(?=[^\w]|[A-Z]\b|$)", r"\1<sub>\2</sub>", text)
 
 
 class Doctests(Extension):

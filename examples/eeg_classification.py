@@ -87,7 +87,7 @@ shown = np.concatenate([means, model.means_])
 for place, (title, matrix) in enumerate(
     zip(("left, true", "right, true", "left, GDP(1)", "right, GDP(1)"), shown, strict=True)
 ):
-    inset = left.inset_axes((0.52 * (place % 2), 0.54 * (1 - place // 2), 0.44, 0.4))
+    inset = left.inset_axes((0.5 * (place % 2), 0.52 * (1 - place // 2), 0.42, 0.4))
     scale = np.sqrt(np.diag(matrix))
     image = inset.imshow(matrix / np.outer(scale, scale), cmap="viridis", vmin=0, vmax=1)
     inset.set_title(title, fontsize=9)
@@ -99,6 +99,15 @@ for mu, runs in zip(budgets, scores, strict=True):
 right.plot(budgets, [np.mean(runs) for runs in scores], color="#c0392b", label="private, mean of 6")
 right.axhline(limit, color="#1d2b3a", linestyle="--", label="without privacy")
 right.axhline(0.5, color="#95a5a6", linestyle=":", label="guessing")
-right.set(xscale="log", xlabel="μ of the guarantee GDP(μ)", ylabel="accuracy", ylim=(0.35, 1.02), title=kind)
+right.set(
+    xscale="log",
+    xticks=budgets,
+    xticklabels=[f"{mu:g}" for mu in budgets],
+    xlabel="μ of the guarantee GDP(μ)",
+    ylabel="accuracy",
+    ylim=(0.35, 1.02),
+    title=kind,
+)
+right.minorticks_off()
 right.legend(frameon=False, loc="lower right", fontsize=9)
 figure.savefig("eeg_classification.png", dpi=110)

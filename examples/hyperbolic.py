@@ -50,7 +50,7 @@ print(f"hyperbolic distance to the true mean: {float(disc.dist(true, mean.locati
 # %%
 for dimension in (2, 5, 10, 50):
     floor = float(gaussian_floor(-1.0, dimension, 0.2))
-    print(f"H^{dimension}, sensitivity 0.2: mu can not be below {floor:.3f}")
+    print(f"H^{dimension}, sensitivity 0.2: mu cannot be below {floor:.3f}")
 try:
     GaussianMechanism.calibrated(Lorentz(10), 0.2, GDP(0.25))
 except UnattainableGuarantee as refusal:

@@ -51,7 +51,10 @@ print(f"distance to the true mean (not to be published): {manifold.dist(true, me
 
 # %%
 certificate = mean.certificate_
-print(certificate.to_json()[:300], "…")
+print(f"GDP({certificate.claims.gdp:.6f}) for {certificate.statistic}")
+print(f"numerics {certificate.numerics}, entropy {certificate.entropy}")
+for eps, delta in certificate.claims.curve:
+    print(f"  epsilon {eps:4.2f}: delta {delta:.2e}")
 
 # %% [markdown]
 # ## How much does privacy cost?

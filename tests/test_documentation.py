@@ -50,3 +50,10 @@ def test_the_site_builds_strictly(tmp_path):
     assert "&gt;&gt;&gt;" in api or 'class="gp"' in api  # examples are shown as code
     tutorial = (tmp_path / "site" / "tutorials" / "tensor_mean" / "index.html").read_text(encoding="utf-8")
     assert "tensor_mean.png" in tutorial
+
+
+def test_the_readme_points_to_what_exists():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    assert len(targets) > 15
+    assert [target for target in targets if not (ROOT / target).exists()] == []
