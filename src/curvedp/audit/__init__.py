@@ -1,6 +1,7 @@
-"""Attacks on releases, and the lower bounds on ε that they prove."""
+"""Attacks on mechanisms and releases, and the lower bounds on ε that they prove."""
 
-from curvedp.audit.empirical import AuditResult, audit_mechanism
+from curvedp.audit.empirical import AuditResult, audit_mechanism, audit_scores
+from curvedp.audit.one_run import OneRunResult, audit_optimiser, one_run_bound
 from curvedp.audit.release_attacks import (
     distinguish,
     lowest_bit,
@@ -10,15 +11,22 @@ from curvedp.audit.release_attacks import (
     norm_residual,
     symmetry_residual,
 )
+from curvedp.audit.table import Row, audit_all
 
 __all__ = [
     "AuditResult",
+    "OneRunResult",
+    "Row",
+    "audit_all",
     "audit_mechanism",
+    "audit_optimiser",
+    "audit_scores",
     "distinguish",
     "lowest_bit",
     "naive_lorentz_laplace",
     "naive_spd_gaussian",
     "naive_sphere_laplace",
     "norm_residual",
+    "one_run_bound",
     "symmetry_residual",
 ]

@@ -8,12 +8,12 @@ manifold.
 
 import numpy as np
 
-from curvedp.geometry import Product
+from curvedp.geometry import Product, Stiefel
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.base import Mechanism
 
-__all__ = ["neighbours", "scores"]
+__all__ = ["neighbours", "rounded", "scores"]
 
 _DIRECTIONS = 32
 _EDGE = 1 - 1e-9  # of the ball: inside it after rounding
@@ -33,12 +33,13 @@ def neighbours(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
         origin = np.asarray(manifold.origin)
         return origin, _at(manifold, origin, step * _worst_direction(manifold))
     base, reach = mechanism.base, mechanism.radius
-    pairs = [(np.zeros(manifold.dim), _unit(manifold.dim, 0) * min(step, _EDGE * reach if reach else step))]
+    along = min(step, _EDGE * reach) if reach is not None else step
+    pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
     if reach is not None and manifold.dim > 1:
-        rng = np.random.default_rng(0)
-        for k in range(_DIRECTIONS):
-            q = np.linalg.qr(rng.standard_normal((manifold.dim, 2)))[0] if k else np.eye(manifold.dim)[:, :2]
-            pairs.append(_across(manifold, base, q[:, 0], q[:, 1], step, _EDGE * reach))
+        frames = np.random.default_rng(0).standard_normal((_DIRECTIONS, manifold.dim, 2))
+        frames[0] = np.eye(manifold.dim)[:, :2]
+        q = np.linalg.qr(frames)[0]
+        pairs += list(zip(*_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach), strict=True))
     a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
     return _at(manifold, base, a), _at(manifold, base, b)
 
@@ -47,16 +48,27 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     """How much farther an output is from the second statistic than from the first: in distance and in its square.
 
     The first is the log likelihood ratio of a Laplace law up to a factor, the second that of a Gaussian, by Neyman and
-    Pearson the best there is; noise in a chart is measured in the chart.
+    Pearson the best there is; noise in a chart is measured in the chart (on Stiefel manifolds, whose logarithm is slow, in
+    the ambient space). Scores are rounded to 2^-26: the law is under audit, not the last bits of the fast float path,
+    which do tell neighbours apart and which no release shows (`audit.release_attacks`).
     """
     manifold = mechanism.manifold
-    if isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
-        z, a, b = (np.asarray(manifold.to_coordinates(mechanism.base, manifold.log(mechanism.base, x)))
-                   for x in (outputs, *pair))  # fmt: skip
+    if isinstance(manifold, Stiefel):
+        one, two = (np.linalg.norm(outputs - x, axis=(-2, -1)) for x in pair)
+    elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        z, a, b = (
+            np.asarray(manifold.to_coordinates(mechanism.base, manifold.log(mechanism.base, x)))
+            for x in (outputs, *pair)
+        )
         one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
     else:
         one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
-    return [two - one, two**2 - one**2]
+    return [rounded(two - one), rounded(two**2 - one**2)]
+
+
+def rounded(score: np.ndarray) -> np.ndarray:
+    """To the grid 2^-26, so that an event cannot look at the last bits of floats."""
+    return np.asarray(np.round(score * 2.0**26) * 2.0**-26)
 
 
 def _across(
@@ -64,15 +76,16 @@ def _across(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Chart points at the edge of the ball, as far apart along `side` as a distance of `step` on the manifold allows."""
 
-    def pair(half: float) -> tuple[np.ndarray, np.ndarray]:
-        height = np.sqrt(max(reach**2 - half**2, 0.0))
+    def pair(half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        height = np.sqrt(np.maximum(reach**2 - half**2, 0.0))
         return height * radial - half * side, height * radial + half * side
 
-    low, high = 0.0, reach
-    for _ in range(60):
+    low, high = np.zeros((len(radial), 1)), np.full((len(radial), 1), reach)
+    for _ in range(40):
         middle = (low + high) / 2
         a, b = (_at(manifold, base, z) for z in pair(middle))
-        low, high = (middle, high) if float(manifold.dist(a, b)) <= step else (low, middle)
+        near = (np.asarray(manifold.dist(a, b)) <= step)[:, None]
+        low, high = np.where(near, middle, low), np.where(near, high, middle)
     return pair(low)
 
 

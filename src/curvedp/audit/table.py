@@ -1,0 +1,78 @@
+"""The audit of everything: claimed against audited, one row a mechanism and manifold, total failure at most 1e-6."""
+
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.audit.cases import mechanism_cases, optimiser_cases
+from curvedp.geometry.names import manifold_name
+
+__all__ = ["FAILURE", "Row", "audit_all", "case_names"]
+
+FAILURE = 1e-6  # that any true claim in the whole table is called violated
+
+
+class Row(NamedTuple):
+    """One line of the table; μ is None for optimisers, which are audited from one run."""
+
+    mechanism: str
+    manifold: str
+    delta: float
+    claimed: float
+    audited: float
+    claimed_mu: float | None
+    audited_mu: float | None
+    tightness: float
+    holds: bool
+    seconds: float
+
+
+def case_names(only: str = "") -> list[tuple[str, str]]:
+    """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimisers where JAX is installed."""
+    cases: list[Any] = [*mechanism_cases(), *(optimiser_cases() if find_spec("jax") else ())]
+    return [(case.mechanism, manifold_name(case.manifold)) for case in cases if only in case.mechanism]
+
+
+def audit_all(
+    samples: int = 100_000,
+    canaries: int = 400,
+    *,
+    delta: float = 1e-2,
+    only: str = "",
+    jobs: int = 1,
+    seed: int | None = None,
+) -> Iterator[Row]:
+    """Audit every case, several at a time where `jobs` says so. Fresh randomness unless there is a seed."""
+    names = case_names(only)
+    confidence = 1 - FAILURE / max(len(case_names()), 1)
+    work = [(*name, samples, canaries, delta, confidence, seed) for name in names]
+    if jobs == 1:
+        yield from map(_row, work)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_row, work)
+
+
+def _row(work: tuple[str, str, int, int, float, float, int | None]) -> Row:
+    mechanism, manifold, samples, canaries, delta, confidence, seed = work
+    key = zlib.crc32(f"{mechanism} {manifold}".encode())  # a stream of its own for each case
+    rng = np.random.default_rng(None if seed is None else [seed, key])
+    started = process_time()
+    case: Any
+    for case in mechanism_cases():
+        if (case.mechanism, manifold_name(case.manifold)) == (mechanism, manifold):
+            found = case.audit(samples, delta, confidence, rng)
+            mu = found.claimed_mu, found.audited_mu
+            numbers = (delta, found.claimed, found.audited, *mu, found.tightness, found.holds)
+            return Row(mechanism, manifold, *numbers, process_time() - started)
+    case = next(c for c in optimiser_cases() if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
+    once = case.audit(canaries, confidence, rng)
+    share = once.audited / once.claimed
+    return Row(mechanism, manifold, once.delta, once.claimed, once.audited, None, None, share, once.holds,
+               process_time() - started)  # fmt: skip
