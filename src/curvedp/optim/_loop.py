@@ -71,9 +71,9 @@ class Randomness:
         elif isinstance(rng, np.random.Generator):
             self._generator = rng
         elif isinstance(rng, jax.Array) and (rng.dtype == np.uint32 or jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)):
-            key = jax.random.wrap_key_data(rng) if rng.dtype == np.uint32 else rng
+            key = jax.random.wrap_key_data(rng) if rng.dtype == np.uint32 and rng.shape == (2,) else rng
             if key.ndim:
-                raise ParameterError(f"rng is an array of {key.size} JAX keys; it must be one")
+                raise ParameterError(f"rng is an array of shape {key.shape}; it must be one JAX key")
             self._key, seed = jax.random.split(key)
             self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
@@ -216,18 +216,25 @@ def chunks(steps: int, dim: int) -> Iterator[slice]:
         yield slice(start, min(start + length, steps))
 
 
-def _scaling(rows: Any, clip: Any) -> tuple[Any, Any]:
-    """(whether a row counts, min(1, C/‖row‖)): a row counts if its squared length over C² is finite."""
+def _scaled(rows: Any, clip: Any) -> tuple[Any, Any]:
+    """(rows/C, min(1, C/‖row‖)): the factor is 0 for a row whose squared length over C² is not finite.
+
+    An entry that is not finite becomes the largest number: its square is infinite, and it times the factor 0 is 0.
+    """
     # Divided by C first: a length that underflows is then far below C, whatever C is.
-    square = jnp.sum(jnp.square(rows / clip), axis=-1)
-    counts = jnp.isfinite(square)
-    return counts, jnp.where(counts, 1 / jnp.maximum(1, jnp.sqrt(square)), 0)
+    scaled = rows / clip
+    scaled = jnp.where(jnp.isfinite(scaled), scaled, jnp.finfo(rows.dtype).max)
+    # Soundness, not only speed: were the rows computed again for the sum, with other roundings, a row of cancelling terms
+    # could be longer there than here.
+    scaled = jax.lax.optimization_barrier(scaled)
+    square = jnp.sum(jnp.square(scaled), axis=-1)
+    return scaled, jnp.where(jnp.isfinite(square), 1 / jnp.maximum(1, jnp.sqrt(square)), 0)
 
 
 def clip_rows(rows: Any, clip: Any) -> Any:
     """Each row scaled to length at most `clip`: min(1, C/‖g‖)·g. A row that is not finite contributes nothing."""
-    counts, factor = _scaling(rows, clip)
-    return jnp.where(counts[..., None], rows * factor[..., None], 0)
+    scaled, factor = _scaled(rows, clip)
+    return clip * (factor[..., None] * scaled)
 
 
 def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
@@ -235,10 +242,8 @@ def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
 
     Summed in double precision whatever the rows': a sum's round-off grows with n, and is charged as sensitivity.
     """
-    rows = jax.lax.optimization_barrier(rows)  # computed once, not again for the second pass over them
-    counts, factor = _scaling(rows, clip)
-    kept = counts & inside
-    return jnp.where(kept, factor, 0).astype(jnp.float64) @ jnp.where(kept[:, None], rows, 0).astype(jnp.float64)
+    scaled, factor = _scaled(rows, clip)
+    return clip * (jnp.where(inside, factor, 0).astype(jnp.float64) @ scaled.astype(jnp.float64))
 
 
 def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
