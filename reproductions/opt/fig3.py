@@ -26,8 +26,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from curvedp.estimators import PrivateFrechetMean, PrivatePCA
-from curvedp.geometry import PoincareBall, SPDAffineInvariant, frechet_mean
+from curvedp.estimators import PrivatePCA
+from curvedp.estimators._mean import plan_mean, public_ball
+from curvedp.geometry import Manifold, PoincareBall, SPDAffineInvariant, frechet_mean, project_to_ball
+from curvedp.mechanisms.mean_solver import bounded_mean
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, OptimResult, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision
 from curvedp.optim.accounting import rgd_noise, rsgd_noise, rsvrg_noise
@@ -62,14 +65,23 @@ class Choice(NamedTuple):
     travel: float
 
 
+def one_shot_mean(M: Manifold, X: np.ndarray, center: np.ndarray, radius: float) -> Callable[[ApproxDP], Any]:
+    """`PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_`, the records mapped and averaged once for all."""
+    ball = public_ball(M, center, radius)
+    inside = project_to_ball(M, *ball, X)
+    mean = bounded_mean(M, inside, ball)
+
+    def release(guarantee: ApproxDP) -> Any:
+        plan = plan_mean(M, ball, len(X), guarantee, "auto")
+        return plan.release(inside if isinstance(plan.choice.mechanism, NewtonMechanism) else mean, None).value
+
+    return release
+
+
 def spd(folder: Path | None = None) -> Case:
     """Fréchet mean of covariance descriptors, from a multiple of I between the ridge and a variance of 1/12."""
     X, M, base = datasets.pathmnist(folder), SPDAffineInvariant(11), 1e-3 * np.eye(11)
-
-    def one_shot(guarantee: ApproxDP) -> Any:
-        return PrivateFrechetMean(M, radius=14.0, center=base, guarantee=guarantee).fit(X).location_
-
-    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot)
+    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 14.0))
 
 
 def sphere(folder: Path | None = None) -> Case:
@@ -87,11 +99,7 @@ def sphere(folder: Path | None = None) -> Case:
 def poincare(folder: Path | None = None) -> Case:
     """Fréchet mean of the mammals, from a point of the disc away from its middle, where their root was put."""
     X, M, base = datasets.mammals(folder), PoincareBall(2), np.array([0.6, -0.3])
-
-    def one_shot(guarantee: ApproxDP) -> Any:
-        return PrivateFrechetMean(M, radius=11.0, center=base, guarantee=guarantee).fit(X).location_
-
-    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot)
+    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 11.0))
 
 
 CASES: dict[str, Callable[[Path | None], Case]] = {"poincare": poincare, "sphere": sphere, "spd": spd}
