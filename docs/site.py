@@ -44,7 +44,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-CODE = re.compile(r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`|\$\$.*?\$\$", flags=re.S | re.M)
+CODE = re.compile(r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`", flags=re.S | re.M)
 NAME = r"(?<![\w\\/])(log|exp|Exp|[A-Za-zΑ-ω∇Σ∫₀-₉]\w?)"
 
 
