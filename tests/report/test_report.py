@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from curvedp import GDP, Ledger, PrivateFrechetMean
+from curvedp import GDP, Ledger, PrivateFrechetMean, PureDP
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.report import figures, write_report
@@ -43,8 +43,25 @@ def test_a_page_for_every_kind_of_picture(tmp_path, manifold):
 def test_the_cloud_is_the_mechanisms_noise():
     estimator = released(SPDAffineInvariant(2))
     mechanism = rebuild_mechanism(estimator.certificate_)
-    cloud = figures.simulate_cloud(mechanism, estimator.location_, None)
-    assert np.median(cloud.distances) == pytest.approx(mechanism.scale * 1.54, rel=0.1)  # median of a chi of 3
+    cloud = figures.simulate_cloud(estimator.certificate_, estimator.location_)
+    # The median of a chi of 3, a little less after shrinkage.
+    assert 0.75 * 1.54 < np.median(cloud.distances) / mechanism.scale < 1.1 * 1.54
+
+
+def test_a_walk_draws_what_its_last_step_left():
+    estimator = released(Sphere(2))
+    assert estimator.certificate_.mechanism == "noisy-newton"
+    cloud = figures.simulate_cloud(estimator.certificate_, estimator.location_)
+    assert np.mean(cloud.distances) == pytest.approx(2 * 0.5 / 60 * np.sqrt(np.pi / 2), rel=0.15)
+
+
+def test_a_draw_in_floats_is_said_on_the_page(tmp_path):
+    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.3, (40, 3)))
+    estimator = PrivateFrechetMean(Sphere(2), 0.5, guarantee=PureDP(1.0), mechanism="kng").fit(X)
+    write_report(tmp_path / "r.html", estimator.location_, estimator.certificate_)
+    page = (tmp_path / "r.html").read_text()
+    assert "not certified" in page
+    assert page.count("<svg") == 2
 
 
 def test_text_is_escaped(tmp_path):
@@ -71,3 +88,6 @@ def test_a_browser_draws_it(tmp_path):
             part = image[top : top + 500, left : left + 550].reshape(-1, 3)
             assert (np.ptp(part, axis=0) > 0.5).all()
     assert (np.abs(image - np.array([0x0B, 0x6E, 0x99]) / 255).max(axis=2) < 0.02).sum() > 500
+    dark = subprocess.run([*command, "--blink-settings=preferredColorScheme=0"], capture_output=True, timeout=120)
+    assert dark.returncode == 0
+    assert imread(picture)[..., :3].mean() < 0.3 < image.mean()

@@ -219,7 +219,7 @@ class NewtonMechanism:
             slack.append(draw.tau)
             return np.asarray(draw.value)[None]
 
-        value, stages = self._walk(inside, 1, noisy)
+        value, stages, noise = self._walk(inside, 1, noisy)
         tau = sum(slack)
         certificate = Certificate(
             mechanism=self.name,
@@ -233,6 +233,7 @@ class NewtonMechanism:
             statistic={
                 **({"name": "Fréchet mean by noisy Newton steps", "n": self.n} if statistic is None else statistic),
                 "stages": [stage._asdict() for stage in stages],
+                "noise_left": float(noise[0, 0]),
             },
         )
         return Release(value[0], certificate)
@@ -243,8 +244,9 @@ class NewtonMechanism:
             records, size, lambda values, scales: values + scales[:, None] * rng.standard_normal(values.shape)
         )[0]
 
-    def _walk(self, records: np.ndarray, size: int, noisy: Noise) -> tuple[np.ndarray, list[Stage]]:
-        """`size` independent walks from the centre, and the noise of the first one's steps."""
+    def _walk(self, records: np.ndarray, size: int, noisy: Noise) -> tuple[np.ndarray, list[Stage], np.ndarray]:
+        """`size` independent walks from the centre, the noise of the first one's steps, and what is left of it in each
+        coordinate (about: from the private H)."""
         M, stages = self.manifold, []
         w = np.broadcast_to(self.center, (size, *M.point_shape))
         bend = np.zeros((size, 2))
@@ -270,7 +272,9 @@ class NewtonMechanism:
             move *= _TRUSTED / np.maximum(length * sqrt(abs(self.curvature)), _TRUSTED)
             w = project_to_ball(M, self.center, self.radius, M.exp(w, M.from_coordinates(w, move)))
         noise = scales[:, None] * np.sqrt((along**-2 + (M.dim - 1) * across**-2) / M.dim)
-        return james_stein(M, self.center, np.asarray(w), noise), stages
+        if self._schedule.averaged:
+            noise *= sqrt(shares[-1] / sum(shares))
+        return james_stein(M, self.center, np.asarray(w), noise), stages, noise
 
     def _means(self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None) -> np.ndarray:
         """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given."""

@@ -31,12 +31,17 @@ from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_
 from curvedp.privacy import PureDP, certified_mu, meets
 from curvedp.regression.bounds import Domain, endpoint_sensitivity, joint_sensitivity
 
-__all__ = ["Check", "rebuild_mechanism", "verify_certificate"]
+__all__ = ["SINGLE_DRAWS", "Check", "rebuild_mechanism", "verify_certificate"]
 
 _WIDTH = 1e-6  # relative width of the certified enclosures
 _ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ by
 _LARGEST_TAU = 2.0**-100  # of one draw
 _EXACT = "exact-then-round"
+
+
+SINGLE_DRAWS: dict[str, Any] = {
+    kind.name: kind for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism)
+}
 
 
 class Check(NamedTuple):
@@ -63,7 +68,9 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     A certificate comes from outside: whatever its fields hold, the worst answer is "not confirmed".
     """
     try:
-        return [*_VERIFIERS.get(certificate.mechanism, _verify_statistic)(certificate), *_check_release(certificate)]
+        if certificate.mechanism not in (known := {**dict.fromkeys(SINGLE_DRAWS, _verify_statistic), **_VERIFIERS}):
+            raise ParameterError(f"unknown mechanism {certificate.mechanism!r}; known: {', '.join(known)}")
+        return [*known[certificate.mechanism](certificate), *_check_release(certificate)]
     except VerificationFailed:
         raise
     except KeyError as error:
@@ -79,15 +86,12 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     """The mechanism that the certificate describes, validated anew."""
     manifold, sensitivity = parse_manifold(certificate.manifold), certificate.sensitivity
     parameters = dict(certificate.parameters)
-    kinds = {
-        kind.name: kind for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism)
-    }
-    if certificate.mechanism not in kinds:
-        raise ParameterError(f"unknown mechanism {certificate.mechanism!r}; known: {', '.join([*kinds, *_VERIFIERS])}")
+    if certificate.mechanism not in SINGLE_DRAWS:
+        raise ParameterError(f"{certificate.mechanism!r} is not one draw about a statistic: {', '.join(SINGLE_DRAWS)}")
     if "base" in parameters:
         parameters["base"] = np.asarray(parameters["base"], dtype=np.float64)
     try:
-        mechanism: Mechanism = kinds[certificate.mechanism](manifold, sensitivity, **parameters)
+        mechanism: Mechanism = SINGLE_DRAWS[certificate.mechanism](manifold, sensitivity, **parameters)
     except TypeError as error:
         raise ParameterError(f"the parameters do not fit {certificate.mechanism}: {error}") from None
     return mechanism

@@ -7,14 +7,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse
 
-from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere, project_to_ball
+from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere, parse_manifold, project_to_ball
 from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
-from curvedp.mechanisms.base import Mechanism
-from curvedp.privacy import GDP, Guarantee
+from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.choose import finished
+from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.verify import SINGLE_DRAWS, rebuild_mechanism
+from curvedp.privacy import GDP, Guarantee, PureDP
 
 __all__ = [
     "Cloud",
     "budget_figure",
+    "curve_of",
     "error_figure",
     "noise_figure",
     "profile_figure",
@@ -23,6 +28,8 @@ __all__ = [
 ]
 
 INK, ACCENT, SOFT, WARM = "#1d2b3a", "#0b6e99", "#9ec9d9", "#d1603d"
+PANEL, LINES, TRACK = "#f3f7f9", "#c4d3db", "#e8eef2"
+_DRAWS, _SHOWN = 2000, 800
 _SPD = (SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein)
 
 
@@ -30,44 +37,65 @@ _SPD = (SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein
 class Cloud:
     """Simulated releases of a statistic that sits where the released value is, and their distances to it."""
 
+    manifold: Manifold
     points: np.ndarray
     distances: np.ndarray
 
 
-def simulate_cloud(mechanism: Mechanism, value: np.ndarray, ball: tuple[np.ndarray, float] | None) -> Cloud:
-    """What the mechanism would have released had the statistic been the released value (public seed: post-processing)."""
-    manifold = mechanism.manifold
-    points = mechanism.simulate(np.random.default_rng(7), value, 2000)
-    if ball is not None:
-        points = project_to_ball(manifold, *ball, points)
-    return Cloud(points, np.asarray(manifold.dist(value, points)))
+def curve_of(certificate: Certificate) -> Guarantee:
+    """The release's whole privacy profile, as far as its certificate gives it."""
+    if certificate.mechanism in SINGLE_DRAWS:
+        return rebuild_mechanism(certificate).profile
+    if certificate.claims.pure is not None:
+        return PureDP(certificate.claims.pure)
+    assert certificate.claims.gdp is not None  # several Gaussian releases
+    return GDP(certificate.claims.gdp)
 
 
-def profile_figure(mechanism: Mechanism) -> Figure:
+def simulate_cloud(certificate: Certificate, value: np.ndarray) -> Cloud | None:
+    """What would have been released had the statistic been the released value (public seed: post-processing). None where
+    the noise depends on more than the certificate says."""
+    statistic, rng = certificate.statistic, np.random.default_rng(7)
+    manifold = parse_manifold(certificate.manifold)
+    ball = Ball(np.asarray(statistic["center"]), float(statistic["radius"])) if "center" in statistic else None
+    if certificate.mechanism == NewtonMechanism.name:
+        z = statistic["noise_left"] * rng.standard_normal((_DRAWS, manifold.dim))
+        points = np.asarray(manifold.exp(value, manifold.from_coordinates(value, z)))
+        if ball is not None:
+            points = np.asarray(project_to_ball(manifold, *ball, points))
+    elif certificate.mechanism in SINGLE_DRAWS and value.shape == manifold.point_shape:
+        mechanism = rebuild_mechanism(certificate)
+        points = mechanism.simulate(rng, value, _DRAWS)
+        if ball is not None and statistic["name"] == "Fréchet mean":
+            points = finished(mechanism, ball, points)
+    else:
+        return None
+    return Cloud(manifold, points, np.asarray(manifold.dist(value, points)))
+
+
+def profile_figure(curve: Guarantee, mu: float) -> Figure:
     """δ(ε) of this release, beside the Euclidean Gaussian mechanism of the same μ."""
-    figure, axes = _figure("How likely is a loss above ε?", "ε", "δ(ε)")
-    profile = mechanism.profile
-    mu = float(profile.mu)
+    figure, axes = _figure("How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)")
     eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
-    delta = np.asarray(profile.delta(eps))
+    delta = np.asarray(curve.delta(eps))
     axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=ACCENT, lw=3, label="this release")
     axes.semilogy(eps, GDP(mu).delta(eps), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
     axes.set_ylim(1e-12, 1.5)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, labelcolor=INK)
     return figure
 
 
-def tradeoff_figure(mechanism: Mechanism) -> Figure:
+def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
     """The best an attacker can do: type II against type I error."""
     figure, axes = _figure("Can an attacker tell one person's record?", "false alarms", "misses")
     alpha = np.linspace(0, 1, 201)
-    mu = float(mechanism.profile.mu)
+    least = np.asarray(curve.tradeoff(alpha))
     axes.plot(alpha, 1 - alpha, color=INK, lw=1, ls=":", label="guessing")
-    axes.plot(alpha, mechanism.profile.tradeoff(alpha), color=ACCENT, lw=3, label="this release")
+    axes.plot(alpha, least, color=ACCENT, lw=3, label="this release")
     axes.plot(alpha, GDP(mu).tradeoff(alpha), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
-    axes.fill_between(alpha, mechanism.profile.tradeoff(alpha), 1 - alpha, color=SOFT, alpha=0.35, lw=0)
+    axes.fill_between(alpha, least, 1 - alpha, color=SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, labelcolor=INK)
     return figure
 
 
@@ -77,16 +105,18 @@ def error_figure(cloud: Cloud) -> Figure:
     axes.hist(cloud.distances, bins=60, color=SOFT, edgecolor="white", lw=0.4)
     mean = float(cloud.distances.mean())
     axes.axvline(mean, color=ACCENT, lw=2)
-    axes.annotate(f"mean {mean:.3g}", (mean, axes.get_ylim()[1] * 0.92), xytext=(6, 0), textcoords="offset points")
+    axes.annotate(
+        f"mean {mean:.3g}", (mean, axes.get_ylim()[1] * 0.92), xytext=(6, 0), textcoords="offset points", color=INK
+    )
     axes.set_yticks([])
     return figure
 
 
 def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str]) -> Figure:
     """How much of the ledger's budget is gone, as a share of the additive cost."""
-    figure, axes = _figure(f"Budget {budget}", "", "", size=(6.4, 1.6))
+    figure, axes = _figure(f"Budget {budget}", "", "", size=(11.2, 1.1))
     share = 0.0 if spent is None else _share(spent, budget)
-    axes.barh([0], [1.0], color="#e8eef2", height=0.5)
+    axes.barh([0], [1.0], color=TRACK, height=0.5)
     axes.barh([0], [share], color=ACCENT, height=0.5)
     releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
     inside = share > 0.5
@@ -104,18 +134,19 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
     return figure
 
 
-def noise_figure(manifold: Manifold, value: np.ndarray, cloud: Cloud) -> Figure:
+def noise_figure(value: np.ndarray, cloud: Cloud) -> Figure:
     """The noise drawn where it lives: on the sphere, in the Poincaré disc, as tensor ellipsoids, or by distance."""
+    manifold, points = cloud.manifold, cloud.points[:_SHOWN]
     if isinstance(manifold, Sphere) and manifold.dim == 2:
-        return _on_sphere(value, cloud.points)
+        return _on_sphere(value, points)
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
         if isinstance(manifold, Lorentz):
-            return _in_disc(_to_disc(value), _to_disc(cloud.points))
-        return _in_disc(value, cloud.points)
+            return _in_disc(_to_disc(value), _to_disc(points))
+        return _in_disc(value, points)
     if isinstance(manifold, _SPD) and manifold.m >= 2:
-        return _ellipses(value, cloud.points)
+        return _ellipses(value, points)
     figure, axes = _figure(f"Noise about the release on {manifold}", "first coordinate at the release", "second")
-    coordinates = np.asarray(manifold.to_coordinates(value, manifold.log(value, cloud.points)))
+    coordinates = np.asarray(manifold.to_coordinates(value, manifold.log(value, points)))
     second = coordinates[:, 1] if coordinates.shape[1] > 1 else np.zeros(len(coordinates))
     axes.scatter(coordinates[:, 0], second, s=4, color=ACCENT, alpha=0.35, lw=0)
     axes.plot(0, 0, "o", color=WARM, ms=4)
@@ -127,7 +158,7 @@ def _on_sphere(value: np.ndarray, points: np.ndarray) -> Figure:
     frame = _frame(value)
     seen = points @ frame.T
     front = seen[:, 2] > 0
-    axes.add_patch(Circle((0, 0), 1, facecolor="#f3f7f9", edgecolor=INK, lw=1))
+    axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     for latitude in np.radians(np.arange(-75, 90, 15)):
         t = np.linspace(0, 2 * np.pi, 361)
         ring = np.stack(
@@ -145,7 +176,7 @@ def _on_sphere(value: np.ndarray, points: np.ndarray) -> Figure:
 
 def _hidden_line(axes: Axes, curve: np.ndarray) -> None:
     visible = np.where(curve[:, 2:] > 0, curve[:, :2], np.nan)
-    axes.plot(*visible.T, color="#c4d3db", lw=0.6)
+    axes.plot(*visible.T, color=LINES, lw=0.6)
 
 
 def _to_disc(x: np.ndarray) -> np.ndarray:
@@ -156,9 +187,9 @@ def _to_disc(x: np.ndarray) -> np.ndarray:
 
 def _in_disc(value: np.ndarray, points: np.ndarray) -> Figure:
     figure, axes = _figure("Noise in the Poincaré disc", "", "", size=(5.2, 5.2))
-    axes.add_patch(Circle((0, 0), 1, facecolor="#f3f7f9", edgecolor=INK, lw=1))
+    axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     for distance in range(1, 6):  # circles of hyperbolic radius 1, 2, …
-        axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor="#c4d3db", lw=0.6))
+        axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor=LINES, lw=0.6))
     axes.scatter(points[:, 0], points[:, 1], s=5, color=ACCENT, alpha=0.4, lw=0)
     axes.plot(*value, "o", color=WARM, ms=4)
     return _square(figure, axes, 1.05)
@@ -171,7 +202,7 @@ def _ellipses(value: np.ndarray, points: np.ndarray) -> Figure:
     axes.add_patch(_ellipse(value, edgecolor=WARM, lw=2.5))
     reach = 1.15 * np.sqrt(np.max(np.linalg.eigvalsh(np.concatenate([points[:60], value[None]])[:, :2, :2])))
     if len(value) > 2:
-        axes.set_xlabel("section by the first two axes")
+        axes.set_xlabel("section by the first two axes", color=INK)
     return _square(figure, axes, float(reach))
 
 
@@ -199,11 +230,14 @@ def _frame(axis: np.ndarray) -> np.ndarray:
 
 
 def _figure(title: str, x: str, y: str, size: tuple[float, float] = (5.6, 4.2)) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
     axes = figure.add_subplot()
     axes.set_title(title, loc="left", color=INK, fontsize=11)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_facecolor("none")
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
+    axes.tick_params(which="both", color=INK, labelcolor=INK)
+    axes.spines[:].set_color(INK)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
 

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from html import escape
+from math import floor
 from pathlib import Path
 from string import Template
 
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import rebuild_mechanism
+from curvedp.privacy import Guarantee
 from curvedp.report import figures
 
 __all__ = ["write_report"]
@@ -20,21 +21,39 @@ _PAGE = Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
 <style>
-body { font: 16px/1.55 system-ui, sans-serif; color: #1d2b3a; margin: 0 auto; max-width: 64rem; padding: 2rem 1.2rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .3rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
-.lead { font-size: 1.05rem; max-width: 46rem } .grid { display: grid; gap: 1.2rem;
-grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } figure { margin: 0 } svg { width: 100%; height: auto }
-figcaption { font-size: .88rem; color: #51606e } table { border-collapse: collapse; font-size: .92rem }
-td, th { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #e3e9ed }
-pre { background: #f3f7f9; padding: .8rem; overflow-x: auto; font-size: .82rem }
-.number { font-variant-numeric: tabular-nums }
-.badge { background: #0b6e99; color: #fff; border-radius: .3rem; padding: .1rem .5rem }
+:root { color-scheme: light dark; --ink: #1d2b3a; --soft-ink: #51606e; --page: #fbfcfd; --card: #fff; --line: #e3e9ed;
+--panel: #f3f7f9; --grid: #c4d3db; --track: #e8eef2; --accent: #0b6e99; --warm: #d1603d; --haze: #9ec9d9; --warn: #fff4e0 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf2; --soft-ink: #a4b3bf; --page: #11181f; --card: #18222b;
+--line: #2a3843; --panel: #1d2933; --grid: #3c4f5d; --track: #2a3843; --accent: #4db3db; --warm: #f08a63; --haze: #2f6079;
+--warn: #3a2c12 } }
+* { box-sizing: border-box }
+body { font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 0 auto; max-width: 68rem;
+padding: 2.2rem 1.2rem 4rem }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .7rem } h2 { font-size: 1.2rem; margin: 2.6rem 0 .7rem }
+.lead { font-size: 1.07rem; max-width: 48rem; margin: 1.1rem 0 } .soft { color: var(--soft-ink) }
+.badge { background: var(--accent); color: var(--page); border-radius: 1rem; padding: .2rem .8rem; font-weight: 600 }
+.keys { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(min(11rem, 100%), 1fr)); margin: 1.4rem 0 }
+.key, figure { background: var(--card); border: 1px solid var(--line); border-radius: .7rem; padding: .9rem 1rem }
+.key b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums } .key { font-size: .88rem }
+.grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)) }
+figure { margin: 0; display: flex; flex-direction: column } figure.wide { grid-column: 1 / -1 }
+svg { width: 100%; height: auto; max-height: 27rem } figcaption { font-size: .9rem; color: var(--soft-ink); margin-top: auto }
+.scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums }
+td, th { padding: .35rem 1.2rem .35rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
+th { color: var(--soft-ink); font-weight: 600 }
+pre { background: var(--panel); padding: .9rem 1rem; border-radius: .5rem; overflow-x: auto; font-size: .84rem }
+code { background: var(--panel); border-radius: .25rem; padding: .05rem .3rem }
+.warn { background: var(--warn); border-radius: .5rem; padding: .7rem 1rem }
+summary { cursor: pointer }
 </style></head><body>
 <h1>$title</h1><p><span class="badge">$guarantee</span></p>
+$warning
 <p class="lead">$explanation</p>
+<div class="keys">$keys</div>
 <div class="grid">$pictures</div>
 <h2>The released value</h2><pre>$value</pre>
 $extra
+$budget
 <h2>What is promised</h2>$claims
 <h2>What it rests on</h2>$facts
 <p>Anyone can recompute all of this from the certificate alone: <code>curvedp verify certificate.json</code>. The certificate
@@ -42,6 +61,17 @@ contains no data and no hash of data.</p>
 <details><summary>The certificate</summary><pre>$certificate</pre></details>
 </body></html>
 """)
+
+# What the pictures are drawn with, and the page's variables that replace it, so that they follow the reader's light or dark.
+_COLOURS = {
+    figures.INK: "--ink",
+    figures.ACCENT: "--accent",
+    figures.WARM: "--warm",
+    figures.SOFT: "--haze",
+    figures.PANEL: "--panel",
+    figures.LINES: "--grid",
+    figures.TRACK: "--track",
+}
 
 
 def write_report(
@@ -52,38 +82,53 @@ def write_report(
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
 ) -> None:
     """Write the page. `tables` are further (title, header, rows) to show, such as a comparison made for a demonstration."""
-    mechanism = rebuild_mechanism(certificate)
     statistic = certificate.statistic
-    ball = (
-        (np.asarray(statistic["center"]), float(statistic["radius"]))
-        if statistic.get("name") == "Fréchet mean"
-        else None
-    )
-    cloud = figures.simulate_cloud(mechanism, value, ball)
-    pictures = [
-        (
-            figures.noise_figure(mechanism.manifold, value, cloud),
-            "Orange: the release. Blue: what else could have come out.",
-        ),
-        (figures.error_figure(cloud), "Simulated from public parameters; the data are not used."),
-        (
-            figures.profile_figure(mechanism),
-            "The probability budget δ left over at each privacy loss ε; lower is better.",
-        ),
-        (figures.tradeoff_figure(mechanism), "The best attacker's errors; nearer to the dotted line is better."),
-    ]
+    cloud, curve = figures.simulate_cloud(certificate, value), figures.curve_of(certificate)
+    mu = certificate.claims.gdp
+    pictures: list[tuple[Figure, str, str]] = []
+    if cloud is not None:
+        pictures += [
+            (
+                figures.noise_figure(value, cloud),
+                "Orange: the release. Blue: what else could have come out, had the true value been there.",
+                "",
+            ),
+            (figures.error_figure(cloud), "Simulated from public parameters; the data are not used.", ""),
+        ]
+    if mu is not None:
+        pictures += [
+            (
+                figures.profile_figure(curve, mu),
+                "The probability δ that the privacy loss is above ε; lower is better.",
+                "",
+            ),
+            (
+                figures.tradeoff_figure(curve, mu),
+                "The errors of the best possible attacker; nearer to the dotted line is better.",
+                "",
+            ),
+        ]
     if ledger is not None:
         labels = [entry.label for entry in ledger.entries]
-        pictures.append((figures.budget_figure(ledger.spent, ledger.budget, labels), "The ledger of this data set."))
+        picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
+        pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
+    error = None if cloud is None else float(cloud.distances.mean())
+    name = str(statistic.get("name", "statistic")).split(" by ")[0]
     page = _PAGE.substitute(
-        title=f"Private {escape(str(statistic.get('name', 'statistic')))} on {escape(certificate.manifold)}",
+        title=f"Private {escape(name)} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
-        explanation=escape(_explanation(certificate, float(cloud.distances.mean()))),
+        warning=_warning(certificate),
+        explanation=_explanation(certificate, error),
+        keys="".join(
+            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in _keys(certificate, error, ledger)
+        ),
         pictures="".join(
-            f"<figure>{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>" for figure, text in pictures
+            f'<figure class="{kind}">{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>'
+            for figure, text, kind in pictures
         ),
         value=escape(np.array2string(value, precision=8, threshold=400)),
         extra="".join(f"<h2>{escape(title)}</h2>{_table(header, rows)}" for title, header, rows in tables),
+        budget="" if ledger is None else _budget(ledger),
         claims=_table(("definition", "value"), _claims(certificate)),
         facts=_table(("what", "value"), _facts(certificate)),
         certificate=escape(certificate.to_json()),
@@ -91,16 +136,57 @@ def write_report(
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _explanation(certificate: Certificate, error: float) -> str:
+def _warning(certificate: Certificate) -> str:
+    warnings = []
+    if not certificate.entropy["cryptographic"]:
+        warnings.append("The random numbers were simulated: this is NOT a private release.")
+    if certificate.numerics.get("tau") is None:
+        warnings.append(
+            "The noise was drawn in ordinary floating point. The promise below is that of the ideal noise; how far the drawn "
+            "noise is from it is not certified."
+        )
+    return "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
+
+
+def _explanation(certificate: Certificate, error: float | None) -> str:
     n = certificate.statistic.get("n")
     people = f"{n} records" if n else "the data"
+    (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
+    except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
+    moved = "" if error is None else f" The noise moves the result by about {error:.3g} (distance on the manifold)."
     return (
-        f"This is a statistic of {people} with random noise added. Replacing any one record by any other changes the "
-        f"probability of every possible outcome by a factor of at most e^{eps:g}, except for events of probability "
-        f"{delta:.2g}; the curves below say the same for every other factor. The noise moves the result by {error:.3g} on "
-        f"average (Riemannian distance)."
+        f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
+        f"suppose an attacker knows every other record and must guess which of two records the last one is: a coin is right "
+        f"50% of the time, the best possible attack on this page at most <b>{50 * (1 + advantage):.1f}%</b>. That is, "
+        f"replacing one record changes the probability of every outcome by a factor of at most e<sup>{eps:g}</sup>"
+        f"{except_for}.{moved}"
     )
+
+
+def _keys(certificate: Certificate, error: float | None, ledger: Ledger | None) -> list[tuple[str, str]]:
+    claims, statistic = certificate.claims, certificate.statistic
+    keys = [("records, a public number", str(statistic["n"]))] if "n" in statistic else []
+    if claims.gdp is not None:
+        keys.append(("μ: as hard to see as a shift of a normal by so many standard deviations", f"{claims.gdp:.3g}"))
+    if error is not None:
+        keys.append(("expected distance from the true value", f"{error:.3g}"))
+    if ledger is not None:
+        keys.append((f"left of the budget {ledger.budget}", _short(ledger.remaining)))
+    return keys
+
+
+def _short(guarantee: Guarantee | None) -> str:
+    """A guarantee with its numbers cut, not rounded, to three decimals: never more than is there."""
+    if guarantee is None:
+        return "nothing"
+    numbers = [f"{floor(1000 * v) / 1000:g}" for v in guarantee.to_dict().values() if isinstance(v, float)]
+    return f"{type(guarantee).__name__}({', '.join(numbers)})"
+
+
+def _budget(ledger: Ledger) -> str:
+    rows = [(str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee)) for e in ledger.entries]
+    return f"<h2>What was spent so far</h2>{_table(('', 'when (UTC)', 'what', 'guarantee'), rows)}"
 
 
 def _claims(certificate: Certificate) -> list[tuple[str, str]]:
@@ -120,6 +206,7 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     return [
         ("mechanism", certificate.mechanism),
         ("why this one", str(statistic.get("choice", "asked for by name"))),
+        ("afterwards", ", ".join(statistic.get("post_processing", ["nothing"]))),
         ("records", str(statistic.get("n", "not stated"))),
         ("public ball", f"radius {statistic['radius']:g}" if "radius" in statistic else "none"),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
@@ -133,14 +220,15 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="number">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
-    return text[text.index("<svg") :]  # without the XML prologue, as HTML wants it
+    text = text[text.index("<svg") :]  # without the XML prologue, as HTML wants it
+    for colour, name in _COLOURS.items():
+        text = text.replace(colour, f"var({name})")
+    return text

@@ -17,7 +17,7 @@ __all__ = ["plot_geodesic"]
 
 _INK, _LINE, _PAPER = "#1d2b3a", "#c4d3db", "#f3f7f9"
 _COLORS = ("#1d2b3a", "#d1603d", "#2e8b57", "#8e5ea2")  # of the geodesics, in the order given
-_AGES = LinearSegmentedColormap.from_list("ages", ["#cfe3ea", "#0b6e99"])  # of the data, by predictor
+_AGES = LinearSegmentedColormap.from_list("ages", ["#a9d3e2", "#064a68"])  # of the data, by predictor
 _STRIP = 6  # shapes in a strip
 
 
@@ -123,7 +123,7 @@ def _strips(manifold: Any, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
-            if axes_row is grid[0]:
+            if name == next(iter(rows)):
                 axes.set_title(f"{time:.4g}", fontsize=9, color=_INK)
         axes_row[0].set_ylabel(name, color=_INK)
     return figure
