@@ -69,7 +69,7 @@ class Doctests(Extension):
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = fenced(obj.docstring.value)
+            obj.docstring.value = on_page_markdown(fenced(obj.docstring.value))
 
 
 def fenced(text: str) -> str:
