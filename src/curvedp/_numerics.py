@@ -24,7 +24,8 @@ def up(x: Any, relative: float = 0.0) -> Any:
     True
     """
     value = np.asarray(x, dtype=np.float64)
-    out = np.nextafter(value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf)
+    with np.errstate(over="ignore"):  # above the largest double the next one is inf, which is not below the truth
+        out = np.nextafter(value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf)
     return out if out.ndim else float(out)
 
 

@@ -5,7 +5,7 @@ proof, by the first variation over caps about η₂, is in docs/exact-profiles.m
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy._floor import FloorTails
-from curvedp.privacy._loss_table import LossTails
+from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy._space_form import Kind, SpaceFormLaw
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
@@ -25,7 +25,7 @@ __all__ = ["ConstantCurvatureProfile", "FloorProfile", "gaussian_floor", "gaussi
 Array = NDArray[np.float64]
 
 
-_SCALES, _RATIOS = (1e-20, 1e6), (1e-15, 1e7)
+_SCALES, _RATIOS, _FARTHEST = (1e-20, 1e6), (1e-15, 1e7), 300.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class ConstantCurvatureProfile(PrivacyProfile):
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
             _validate.within("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
             _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
+        if self.dim > 1 and self.curvature < 0:
+            _validate.within("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
         if self.curvature > 0:
             diameter = math.pi / root
             if self.sensitivity > diameter * (1 + 4e-16):
@@ -89,6 +91,17 @@ class ConstantCurvatureProfile(PrivacyProfile):
         if self.kind == "laplace":
             return LineLaplace(s, distance)
         return SpaceFormLaw("gaussian", 0, 2, s, distance)  # the loss has the same law on every flat space
+
+    @cached_property
+    def _table(self) -> LossTable:
+        law = self.tails
+        while True:
+            try:
+                return LossTable(law)
+            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
+                if not isinstance(law, SpaceFormLaw) or law.order > 2048:
+                    raise
+                law = replace(law, order=2 * law.order)
 
     @cached_property
     def rao(self) -> float:
