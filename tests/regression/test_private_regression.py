@@ -25,6 +25,7 @@ from curvedp.geometry import (
 from curvedp.mechanisms import Certificate
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
+    DEVIATION,
     Domain,
     endpoint_norm,
     endpoint_sensitivity,
@@ -32,7 +33,7 @@ from curvedp.regression.bounds import (
     joint_sensitivity,
     lipschitz_constants,
 )
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import clipped_direction, clipped_gradient
 
 ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
 
@@ -286,6 +287,61 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
         else:
             assert mu * mu / 2 <= guarantee.rho
         assert Certificate.from_json(c.to_json()) == c
+
+
+@pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2), Euclidean(3)], ids=repr)
+def test_several_predictors_one_record_moves_the_released_direction_by_at_most_its_sensitivity(M):
+    """Whatever the records, the curvature and the number of predictors: 2τ/n, and bad records come that far."""
+    rng = np.random.default_rng(13)
+    n, clip, worst = 4, 0.2, 0.0
+    for _ in range(40):
+        V = M.from_coordinates(M.origin, 0.5 * rng.standard_normal((2, M.dim)))
+        t = rng.uniform(-1.7, 1.7, (n, 2))
+        Y = M.exp(M.origin, M.from_coordinates(M.origin, 0.7 * rng.standard_normal((n, M.dim))))
+        other_t, other_Y = t.copy(), Y.copy()
+        other_t[0] = rng.choice([-1.7, 1.7], 2)
+        other_Y[0] = M.exp(M.origin, M.from_coordinates(M.origin, 1.2 * rng.standard_normal(M.dim) / math.sqrt(M.dim)))
+        sides = [clipped_direction(M, a, DEVIATION, b, clip, M.origin, V) for a, b in ((t, Y), (other_t, other_Y))]
+        worst = max(worst, float(np.linalg.norm(sides[0] - sides[1])))
+    assert 0.7 * 2 * clip / n < worst <= 2 * clip / n * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2), Euclidean(2)], ids=repr)
+def test_several_predictors_come_near(M):
+    rng = np.random.default_rng(14)
+    x = np.column_stack([rng.random(1500), rng.uniform(10, 20, 1500)])
+    V = M.from_coordinates(M.origin, np.array([[0.4] + [0.0] * (M.dim - 1), [0.0, -0.3] + [0.0] * (M.dim - 2)]))
+    clean = M.exp(M.origin, np.tensordot(np.column_stack([x[:, 0] - 0.5, x[:, 1] / 10 - 1.5]), V, axes=1))
+    Y = M.exp(clean, M.from_coordinates(clean, 0.05 * rng.standard_normal((1500, M.dim))))
+    arguments = {"radius": 0.3, "speed": 0.6, "clip": 0.3, "guarantee": GDP(1.0), "x_range": [(0, 1), (10, 20)]}
+    model = PrivateGeodesicRegression(M, source=source(15), **arguments).fit(x, Y)
+    assert model.velocity_.shape == (2, *M.point_shape)
+    assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.03
+    assert np.mean(M.dist(model.predict(x), clean)) < 0.03
+    assert model.certificate_.parameters["predictors"] == 2
+    with pytest.raises(ParameterError):
+        model.predict(x[:, :1])
+    for bad in (
+        {"guarantee": PureDP(1.0)},
+        {"method": "kng"},
+        {"x_range": [(0, 1)] * 3},
+        {"x_range": [(0, 1), (2, 2)]},
+    ):
+        with pytest.raises((ParameterError, UnattainableGuarantee)):
+            PrivateGeodesicRegression(M, **{**arguments, **bad}).fit(x, Y)
+
+
+def test_public_refusals_come_before_the_ledger_is_charged(tmp_path):
+    """Domains that exact sampling cannot hold are refused by public numbers, whatever the data, and cost nothing."""
+    ledger = Ledger(tmp_path / "budget", budget=PureDP(3.0))
+    x, Y = data(Lorentz(2), 40)
+    for bad in ({"clip": 1e-12}, {"radius": 50.0}, {"speed": 20.0}, {"radius": 400.0}, {"speed": 2000.0}):
+        arguments = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": PureDP(2.0), "ledger": ledger, **bad}
+        with pytest.raises((ParameterError, UnattainableGuarantee)):
+            PrivateGeodesicRegression(Lorentz(2), **arguments).fit(x, Y)
+    assert ledger.spent is None
+    with pytest.raises(ParameterError):
+        PrivateGeodesicRegression(Lorentz(2), radius=0.5, speed=1.0, clip=0.3).fit(x, Y.astype(complex))
 
 
 def test_auto_takes_what_the_guarantee_allows():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.entropy import Source, exact_gaussian
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
@@ -18,7 +19,7 @@ from curvedp.geometry.names import manifold_name
 from curvedp.laws import TangentBundleBall
 from curvedp.mechanisms.base import GRID, Ball
 from curvedp.mechanisms.certificate import Certificate, Claims
-from curvedp.mechanisms.kng import kng_draw, kng_numerics, pure_claims, pure_epsilon
+from curvedp.mechanisms.kng import check_width, kng_draw, kng_numerics, pure_claims, pure_epsilon
 from curvedp.privacy import Guarantee, gaussian_profile, smallest_scale
 from curvedp.regression.bounds import (
     DEVIATION,
@@ -39,6 +40,8 @@ METHODS = ("auto", "kng", "dp-rgd")
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
 _WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
 _MOST_BUNDLE_DIMENSIONS = 4
+_FARTHEST = 100.0  # radii of curvature: distances grow like logarithms of coordinates there
+_WIDEST_BUNDLE = 5.0  # radii of curvature: beyond, the cells of a draw are too many, and most of the volume is far away
 
 
 class Plan(NamedTuple):
@@ -60,6 +63,7 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
     geodesic that starts in the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on
     the radius; in negative curvature volume does, so the ball grows only while it is small against the curvature.
     """
+    check_symmetric(manifold)
     arm = predictors * speed * HALF  # from the middle to the farthest prediction
     room = _MARGIN * manifold.injectivity_radius - arm
     if not room >= 2 * radius:
@@ -69,6 +73,11 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
             f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
         )
     low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
+    if not sqrt(max(0.0, -low)) * (radius + arm + clip) <= _FARTHEST:
+        raise ParameterError(
+            f"radius={radius!r}, speed={speed!r} and clip={clip!r} reach too far on {manifold!r}: their sum must be at most "
+            f"{_FARTHEST / sqrt(-low):g}"
+        )
     wide = _WIDE / sqrt(-low) if low < 0 else inf
     middle = min(max(radius, min(radius + arm, wide)), room / 2) if predictors == 1 else radius
     return Domain(middle, speed, clip, n, min(middle + arm + clip, room - middle), predictors)
@@ -76,9 +85,7 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
 
 def plan_regression(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, method: str) -> Plan:
     """The named method, or with "auto" the one of smaller predicted error, calibrated to the guarantee."""
-    if method not in METHODS:
-        raise ParameterError(f"method={method!r} must be one of {list(METHODS)}")
-    check_symmetric(manifold)
+    _validate.choice("method", method, tuple(METHODS))
     if method == "kng":
         return _plan_kng(manifold, center, domain, guarantee, "asked for by name")
     if method == "dp-rgd":
@@ -143,9 +150,17 @@ def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee:
             f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
             f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd' with GDP or ApproxDP"
         )
-    TangentBundleBall(manifold, center, domain.radius, domain.speed)  # refuses what it cannot hold
+    low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
+    if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
+        raise UnattainableGuarantee(
+            f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
+            f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most {_WIDEST_BUNDLE / sqrt(-low):g}; "
+            "use a smaller domain, or method='dp-rgd' with GDP or ApproxDP"
+        )
+    bundle = TangentBundleBall(manifold, center, domain.radius, domain.speed)  # refuses what it cannot hold
     sensitivity = _rounded(endpoint_sensitivity(manifold, domain), domain.n)
     scale = nextafter(2 * sensitivity / pure_epsilon(guarantee), inf)
+    check_width(bundle, scale)
     return Plan("kng", domain, guarantee, sensitivity, scale, 1, reason)
 
 

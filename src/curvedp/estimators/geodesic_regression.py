@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
-from curvedp.estimators._mean import public_ball
+from curvedp.estimators._mean import check_ledger, public_ball
 from curvedp.estimators._regression import plan_regression, public_domain, release_regression
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
@@ -89,11 +89,11 @@ class PrivateGeodesicRegression(BaseEstimator):
         check_guarantee(self.guarantee)
         x, Y = _records(M, x, Y)
         low, high = _range(self.x_range, x.shape[1])
-        speed, clip = _validate.positive("speed", self.speed), _validate.positive("clip", self.clip)
+        speed, clip = _validate.length("speed", self.speed), _validate.length("clip", self.clip)
         domain = public_domain(M, ball.radius, speed, clip, *x.shape)
         plan = plan_regression(M, ball.center, domain, self.guarantee, self.method)
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, self.label)
+            check_ledger(self.ledger).spend(self.guarantee, self.label)
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             x = np.where(np.isfinite(x), (x - low) / (high - low), HALF)
             x = np.clip(x, 0.0, 1.0) - HALF
@@ -137,8 +137,8 @@ class PrivateGeodesicRegression(BaseEstimator):
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, one for each predictor; one pair serves all."""
     try:
-        pairs = np.broadcast_to(np.asarray(ends, dtype=np.float64), (predictors, 2))
-    except (TypeError, ValueError):
+        pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
+    except ValueError:
         what = "a pair of numbers (low, high)" + (f", or {predictors} of them" if predictors > 1 else "")
         raise ParameterError(f"x_range={ends!r} must be {what}") from None
     low, high = pairs.T
@@ -149,10 +149,7 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
-    try:
-        x, Y = np.asarray(x, dtype=np.float64), np.asarray(Y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError("x and Y must be arrays of numbers") from None
+    x, Y = _validate.array("x", x), _validate.array("Y", Y)
     if Y.ndim != 1 + len(M.point_shape) or Y.shape[1:] != M.point_shape:
         raise ParameterError(f"Y has shape {Y.shape}; {M!r} needs (n, {', '.join(map(str, M.point_shape))})")
     if x.ndim not in (1, 2) or len(x) != len(Y) or x.size == 0:

@@ -26,7 +26,7 @@ from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, convert
 
-__all__ = ["KNGMechanism", "kng_draw", "kng_numerics", "pure_claims", "pure_epsilon"]
+__all__ = ["KNGMechanism", "check_width", "kng_draw", "kng_numerics", "pure_claims", "pure_epsilon"]
 
 _CURVE = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
 _WIDEST = 1e8
@@ -143,12 +143,17 @@ def kng_draw(
     domain: Domain, scale: float, g: Callable[..., Any], lipschitz: tuple[float, ...], source: Source
 ) -> tuple[np.ndarray, ...]:
     """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing)."""
-    widest = max(domain.radii) / scale
-    if not widest <= _WIDEST:  # of public quantities: the density's width would be lost in the coordinates' rounding
-        raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
+    check_width(domain, scale)
     z = CellSampler(domain, scale, g, lipschitz, _Bulk(source)).draw(1)
     rounded = np.round(z * 2.0**GRID) / 2.0**GRID
     return tuple(np.asarray(x[0]) for x in domain.points(rounded))
+
+
+def check_width(domain: Domain, scale: float) -> None:
+    """Refuse, by public quantities, where the density's width would be lost in the coordinates' rounding."""
+    widest = max(domain.radii) / scale
+    if not widest <= _WIDEST:
+        raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
 
 
 class _Bulk(np.random.Generator):
