@@ -25,7 +25,7 @@ ARROWS = {
     "mechanisms": {"geometry", "laws", "privacy", "entropy", "regression"},  # regression's bounds, to verify certificates
     "ledger": {"privacy"},
     "regression": {"geometry"},
-    "optim": {"geometry", "privacy", "laws", "entropy"},
+    "optim": {"geometry", "privacy", "laws", "entropy", "distributed"},
     "estimators": {
         "geometry",
         "laws",

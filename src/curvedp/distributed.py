@@ -81,6 +81,10 @@ class ChunkedRecords:
             raise ParameterError(f"the chunks of X hold {total[-1]} records; their sizes say {len(self)}")
         return total[:-1]
 
+    def map(self, function: Callable[[np.ndarray], np.ndarray]) -> Any:
+        """The dask array of function(chunk), which keeps shapes."""
+        return self._array.map_blocks(function, dtype=np.float64, meta=np.empty((0,) * self._array.ndim))
+
     def mean(self, domain: Domain) -> tuple[np.ndarray, float]:
         """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball."""
         import dask
@@ -178,8 +182,10 @@ def _check_scheduler() -> None:
         client = distributed.default_client()
     except ValueError:
         return
+    if client.scheduler is None:
+        raise ParameterError("the dask client is closed; connect a new one. Nothing was spent")
     try:
         client.sync(client.scheduler.identity, callback_timeout=_PATIENCE)
     except Exception as error:  # closed, lost, timed out: as many types as ways
-        address = getattr(client.scheduler, "address", "?")
-        raise ParameterError(f"the dask scheduler at {address} does not answer ({error}). Nothing was spent") from None
+        line = f"the dask scheduler at {client.scheduler.address} does not answer ({error}). Nothing was spent"
+        raise ParameterError(line) from None

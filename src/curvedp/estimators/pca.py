@@ -1,5 +1,6 @@
 """Private principal directions: a point of the sphere (one component) or of the Grassmann manifold (a subspace)."""
 
+from functools import partial
 from math import sqrt
 from typing import Any, Literal, Self
 
@@ -8,10 +9,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from curvedp import _validate
+from curvedp.distributed import ChunkedRecords, is_chunked
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import charge
 from curvedp.geometry import Euclidean
+from curvedp.geometry.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.geometry.names import manifold_name
 from curvedp.ledger import Ledger
 from curvedp.mechanisms import GaussianMechanism
@@ -37,6 +40,8 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     float path, which its certificate says). "auto" takes the better by prediction: to first order the direction is off by
     the noise across it over the spectral gap, which is r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot,
     as long as its d(d+1)/2 noisy entries are affordable.
+
+    X may be a dask array, which is streamed; its components do not depend on the chunks.
 
     After `fit`: `components_` (n_components, features), orthonormal rows; `method_` which was taken; `certificate_`.
 
@@ -74,8 +79,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
             raise ParameterError("radius= is missing: a public bound on the length of a record, not read off the data")
         radius = _validate.length("radius", self.radius)
         check_guarantee(self.guarantee)
-        # Shapes and types only: a value that is not finite is data, and is mapped below.
-        records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
+        records = self._records(X)
         features = records.shape[1]
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
@@ -84,26 +88,40 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         one_shot = self.method == "one-shot" or (self.method == "auto" and features <= _ONE_SHOT_FEATURES)
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         fit = self._one_shot if one_shot else self._descend
-        fit(_clip_rows(records, radius), radius, count)
+        fit(records, radius, count)
         return self
 
-    def _one_shot(self, records: np.ndarray, radius: float, count: int) -> None:
+    def _records(self, X: Any) -> Any:
+        """NumPy or chunked. Shapes and types only: a value that is not finite is data, and is mapped later."""
+        if not is_chunked(X):
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
+        if X.ndim != 2 or not X.shape[1] >= 1:
+            raise ParameterError(f"X has shape {X.shape}; it must be (n, features)")
+        records = ChunkedRecords(X, (int(X.shape[1]),))
+        if len(records) < 2:
+            raise ParameterError(f"X has {len(records)} records; at least 2 are needed")
+        self.n_features_in_ = int(X.shape[1])
+        return records
+
+    def _one_shot(self, records: Any, radius: float, count: int) -> None:
         n, features = records.shape
         space = Euclidean(features * (features + 1) // 2)
-        # Round-off of the moment's entries, each a sum of n products below r² in modulus (Higham 2002, §3.1), twice.
-        rounding = 2 * np.finfo(float).eps * (n + 2) * radius**2 * features
-        mechanism = GaussianMechanism.calibrated(space, sqrt(2) * radius**2 / n + rounding, self.guarantee)
+        # The sum is exact; what is charged is the rounding of the records' entries, and of the mean's own, at both ends.
+        rounding = 2 * np.finfo(float).eps * radius**2 * features
+        moved = sqrt(2) * gram_radius(radius, features) ** 2 / n + rounding
+        mechanism = GaussianMechanism.calibrated(space, moved, self.guarantee)
+        sums = partial(_gram, radius)
+        total = records.sums(sums) if isinstance(records, ChunkedRecords) else sums(records)
+        moment = gram_mean(total.reshape(6, features, features), n, radius)
         if self.ledger is not None:
             charge(self.ledger, self.guarantee, mechanism, self.label)
         statistic = {"name": "second moment", "n": n, "features": features, "radius": radius}
-        release = mechanism.release(
-            _pack(records.T @ records / n), source=self.source, guarantee=self.guarantee, statistic=statistic
-        )
+        release = mechanism.release(_pack(moment), source=self.source, guarantee=self.guarantee, statistic=statistic)
         vectors = np.linalg.eigh(_unpack(release.value, features))[1]
         self.components_ = vectors[:, ::-1][:, :count].T
         self.certificate_ = release.certificate
 
-    def _descend(self, records: np.ndarray, radius: float, count: int) -> None:
+    def _descend(self, records: Any, radius: float, count: int) -> None:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
         from curvedp.optim.accounting import rgd_noise
 
@@ -116,9 +134,9 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         mechanism = GaussianMechanism(Euclidean(problem.manifold.dim), sqrt(_STEPS) * 2 * clip / n, noise)
         if self.ledger is not None:
             charge(self.ledger, self.guarantee, mechanism, self.label)
-        result = dp_rgd(
-            problem, records, start, _STEPS, clip, 0.5 / radius**2, guarantee=self.guarantee, rng=self.source
-        )
+        clipped = partial(_clip_rows, radius=radius)
+        rows = records.map(clipped) if isinstance(records, ChunkedRecords) else clipped(records)
+        result = dp_rgd(problem, rows, start, _STEPS, clip, 0.5 / radius**2, guarantee=self.guarantee, rng=self.source)
         self.components_ = np.atleast_2d(result.point.T)
         self.certificate_ = Certificate(
             mechanism="dp-rgd",
@@ -137,6 +155,11 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
         return np.asarray(records @ self.components_.T)
+
+
+def _gram(radius: float, rows: np.ndarray) -> np.ndarray:
+    rows = np.asarray(rows, dtype=np.float64)
+    return gram_sums(_clip_rows(rows, radius), radius).ravel()
 
 
 def _clip_rows(records: np.ndarray, radius: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from inspect import signature
 from math import exp, sqrt
 from typing import Any
 
@@ -37,7 +38,7 @@ def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
 
     (And 3×3 matrices that are to be moved into the ball: those are moved on the host, once.)
     """
-    with _doubles(X):
+    with _doubles(X), np.errstate(all="ignore"):  # a data-dependent warning is a release
         xp = namespace(X)
         X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
         n, shape = X.shape[0], domain.manifold.point_shape
@@ -84,18 +85,23 @@ def _short(domain: Domain) -> bool:
 def _tensors(domain: Domain, X: Array) -> list[Pass]:
     """3×3 matrices: those that the ball leaves alone, and the others after the host has moved them."""
     xp = namespace(X)
-    _, stay = surely_inside(domain, X)
+    home = Factor.of(domain.center)
+    stays, kernel = (_jitted(_stays), _jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
+    stay = stays(_like(X, np.asarray(home.inverse)), home.condition, domain.radius, X)
     moved = project_to_ball(*domain, to_host(X[~stay])) if not bool(xp.all(stay)) else np.empty((0, 3, 3))
-    kernel = _jitted(_tensor_pass) if is_jax_namespace(xp) else _tensor_pass
 
     def over(block: Array, counted: Array) -> Pass:
-        return lambda x: to_host(kernel(domain.grid, _like(X, Factor.of(x).inverse), block, counted))
+        return lambda x: to_host(kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted))
 
     passes = [over(X, stay)]
     if len(moved):
         block = _like(X, moved)
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
+
+
+def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:
+    return surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
 
 
 def _tensor_pass(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> Array:
@@ -119,7 +125,7 @@ def _doubles(X: Array) -> AbstractContextManager[Any]:
 
 @cache
 def _jitted(kernel: Callable[..., Any]) -> Any:
-    """Compiled once per shape; what is not an array (manifold, grid) comes first and is static."""
+    """Compiled once per shape; manifold and grid are static."""
     import jax
 
-    return jax.jit(kernel, static_argnums=(0, 1) if kernel is inside_sums else (0,))
+    return jax.jit(kernel, static_argnames=[name for name in ("M", "grid") if name in signature(kernel).parameters])

@@ -122,18 +122,18 @@ def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
 
 def _tensor_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     """3×3 SPD matrices: those surely in the ball, which stay as they are, by the short way; the rest by the long."""
-    entries, sure = surely_inside(domain, X)
+    entries, skew = lower_entries(X)
+    sure = surely_inside(Factor.of(domain.center), domain.radius, entries, skew)
     here = whitened_logs(Factor.of(x), entries)
     sure = sure & here.sure
     total, rest = np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
     return total + _any_sums(domain, x, rest) if len(rest) else total
 
 
-def surely_inside(domain: Domain, X: Array) -> tuple[Any, Array]:
-    """Entries of 3×3 SPD matrices, and which of them `project_to_ball` leaves as they are (up to their symmetric parts)."""
-    entries, skew = lower_entries(X)
-    home = whitened_logs(Factor.of(domain.center), entries)
-    return entries, home.sure & (home.square <= (domain.radius * (1 - 1e-9)) ** 2) & (skew <= _SKEW)
+def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> Array:
+    """Which 3×3 SPD matrices `project_to_ball` leaves as they are (up to their symmetric parts)."""
+    home = whitened_logs(center, entries)
+    return home.sure & (home.square <= (radius * (1 - 1e-9)) ** 2) & (skew <= _SKEW)
 
 
 def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:

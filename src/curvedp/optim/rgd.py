@@ -8,6 +8,9 @@ import jax
 import numpy as np
 
 from curvedp import _validate
+from curvedp.distributed import is_chunked
+from curvedp.errors import ParameterError
+from curvedp.optim._chunked import chunked_rgd
 from curvedp.optim._loop import (
     Randomness,
     chunks,
@@ -44,7 +47,8 @@ def dp_rgd(
 
     Ask by `guarantee` (the noise is derived) or by `noise` (the guarantee is derived). `rng` is None for the operating
     system's entropy; a NumPy generator or a JAX key is for simulation. The public start `init` sets the precision.
-    `record_history` is True for the objective after every step, or a number for every so many: it is NOT private.
+    `record_history` is True for the objective after every step, or a number for every so many: it is NOT private. `data`
+    may be a dask array: then its chunks are streamed once a step, and the result does not depend on them.
 
     Guarantees
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates included, for any data: a record whose
@@ -63,6 +67,10 @@ def dp_rgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
+    if is_chunked(data):
+        if marks.any():
+            raise ParameterError("record_history: the objective is not recorded for dask arrays")
+        return chunked_rgd(problem, data, init, schedule, clip, guarantee, noise, rng)
     with full_precision():
         w, records = prepare(problem, data, init)
         n = len(records)
