@@ -67,6 +67,7 @@ class LossTable:
     def __init__(self, tails: LossTails) -> None:
         self._tails, self.T = tails, tails.max_loss
         self._resolution = float(getattr(tails, "resolution", _RESOLVED))
+        self.kinks: tuple[float, ...] = tuple(getattr(tails, "kinks", ()))  # a panel ends at each
         self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of log P
         scale = tails.loss_scale
         centre = scale * scale / 2  # the mean of L where it is nearly normal
@@ -78,8 +79,10 @@ class LossTable:
             last = edges[-1]
             far = [] if last == 0 else list(last * 2.0 ** np.arange(1.0, 60.0))
             edges = np.concatenate([edges, [x for x in far if x < 0.45 * self.T]])
-            w = np.concatenate([self._w(edges, self.T - edges), [1.5, 4.0, 9.0, 16.0]])
-            self._edges, self._coefficients = self._build(w)
+            cuts = np.array(self.kinks)
+            last = 16.0 if self._resolution == _RESOLVED else 12.0  # how close to T rounding lets one look
+            w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
+            self._edges, self._coefficients = self._build(np.unique(w[w <= last]))
         else:
             self._edges, self._coefficients = self._build(edges)
             while self.log_upper(np.array([self.end]))[0] > _DEEPEST:
@@ -119,10 +122,12 @@ class LossTable:
             ulp = np.exp(highs) if math.isfinite(self.T) else highs
             allowed = self._resolution * size + 2.0**-50 * ulp[:, None] * steepness
             fine = np.all(np.abs(c[:, :, -3:]).max(axis=2) <= allowed, axis=1)
+            if self._resolution > _RESOLVED:  # where a bounded loss and a narrow one end, P falls off a cliff
+                fine |= values[:, 0].max(axis=1) < 2 * _DEEPEST
             done += list(zip(lows[fine].tolist(), highs[fine].tolist(), c[fine], strict=True))
             if np.all(fine):
                 break
-            if self._resolution > _RESOLVED and level >= 7:  # a sum of losses that ends in a power law has kinks
+            if self._resolution > _RESOLVED and level >= 20:  # noise of the density of a summand
                 rest = np.abs(c[~fine, :, -3:]).max(axis=(1, 2))
                 seen = values[~fine, 0].max(axis=1) > _DEEPEST
                 self.unresolved = max(self.unresolved, float(np.max(rest[seen], initial=0.0)))

@@ -51,7 +51,8 @@ class SpaceFormLaw:
         while law.order < 4096:
             finer = replace(law, order=2 * law.order)
             t = law.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
-            t = np.append(t[t < 0.9 * law.max_loss], [0.9 * law.max_loss] if law.max_loss < math.inf else [])
+            if law.max_loss < math.inf:  # near its cap a loss varies on the scale of what is left
+                t = np.append(t[t < 0.9 * law.max_loss], law.max_loss * np.array([0.9, 0.97, 0.995]))
             a, b = law.log_tails(t)[0], finer.log_tails(t)[0]
             if abs(law.log_mass - finer.log_mass) < 1e-12 and np.all(np.abs(a - b) <= 1e-11 + 1e-13 * np.abs(a)):
                 return law

@@ -77,6 +77,8 @@ def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target:
     >>> round(calibrate("gaussian", 1.0, 2, 0.3, GDP(0.5)), 6)
     0.567763
     """
+    if not isinstance(target, Guarantee):
+        raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
     return smallest_scale(
         lambda scale: ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency),
         target,

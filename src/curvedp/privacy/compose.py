@@ -193,7 +193,10 @@ def _compose_rao(parts: list[RaoDP], adjacency: str) -> RaoDP:
 
 def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:
     if len(guarantees) == 1 and not isinstance(guarantees[0], Guarantee):
-        guarantees = tuple(guarantees[0])
+        try:
+            guarantees = tuple(guarantees[0])
+        except TypeError:
+            raise ParameterError(f"{_validate.shown(guarantees[0])} must be guarantees, such as GDP(1.0)") from None
     if not guarantees:
         raise ParameterError("nothing to compose: give at least one guarantee")
     for item in guarantees:

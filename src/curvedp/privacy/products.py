@@ -3,101 +3,32 @@
 
 On a product d² = Σdᵢ², so the Gaussian is the product of the factors' Gaussians and the loss is the sum of
 independent losses. A change of length Δ may fall on the factors in any way with ΣΔᵢ² = Δ². δ(ε) grows with each Δᵢ
-(docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that sphere; it is found by a grid of
-splits and a local search. Flat factors count as one.
+(docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that sphere (`_split_search`).
+Flat factors count as one.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr
+from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy._loss_table import LossTable, LossTails, log_sum
+from curvedp.privacy._loss_sum import MARGIN, LossSum, NormalLoss
+from curvedp.privacy._loss_table import LossTable, LossTails
+from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
+from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 __all__ = ["ProductProfile", "product_profile", "spd2_gaussian_profile"]
 
 Array = NDArray[np.float64]
-
-_MARGIN = 2e-8  # what δ of two or more curved factors at once is rounded up by, beyond the usual
-
-_Z, _W = np.polynomial.legendre.leggauss(64)
-_OFFSET, _LOG_WEIGHT = (_Z + 1) / 2, np.log(_W / 2)
-
-
-class _Normal:
-    """The loss of a flat factor, N(μ²/2, μ²), with the interface of a table."""
-
-    def __init__(self, mu: float) -> None:
-        self.mu, self.T, self.scale = mu, math.inf, mu
-
-    def cover(self, t: float) -> None:
-        """Closed form everywhere."""
-
-    def log_upper_on_line(self, t: Array) -> Array:
-        return np.asarray(log_ndtr(self.mu / 2 - t / self.mu))
-
-    def log_lower_on_line(self, t: Array) -> Array:
-        return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
-
-    def log_density_on_line(self, t: Array) -> Array:
-        z = t / self.mu - self.mu / 2
-        return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
-
-
-class _Sum:
-    """Tails of A + B, independent: P(A+B > t) = ∫f_B(b)·P(A > t−b) db, B the one that varies less."""
-
-    def __init__(self, wide: Any, narrow: Any, wide_scale: float, narrow_scale: float) -> None:
-        self.wide, self.narrow, self.step = wide, narrow, narrow_scale
-        self.loss_scale = math.hypot(wide_scale, narrow_scale)
-        self.max_loss = wide.T + narrow.T
-        # a density that is the derivative of a table loses digits
-        self.resolution = 2e-10 if isinstance(narrow, _Normal) else _MARGIN / 4
-
-    def log_tails(self, t: Array) -> tuple[Array, Array]:
-        for part in (self.wide, self.narrow):
-            part.cover(2 * float(t.max()) + 20 * self.loss_scale)
-        log_s = self._mix(t, self.wide.log_upper_on_line)
-        log_f = self._mix(t, self.wide.log_lower_on_line)
-        right = log_s < log_f
-        with np.errstate(divide="ignore"):
-            return (
-                np.where(right, log_s, np.log1p(-np.exp(np.minimum(log_f, -0.5)))),
-                np.where(right, np.log1p(-np.exp(np.minimum(log_s, -0.5))), log_f),
-            )
-
-    def _mix(self, t: Array, log_tail: Callable[[Array], Array]) -> Array:
-        t = t[:, None]
-        if math.isfinite(self.narrow.T):  # its density ends in a power law, which the panel coordinate resolves
-            b, mass = self.narrow.atoms
-            return log_sum(log_tail(t - b) + mass, axis=1)
-
-        def h(b: Array) -> Array:
-            return np.asarray(self.narrow.log_density_on_line(b) + log_tail(t - b))
-
-        centre = self.step**2 / 2
-        rungs = self.step * np.concatenate([-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)])
-        b = np.broadcast_to(np.clip(centre + rungs, -self.narrow.T, self.narrow.T), (len(t), len(rungs)))
-        for _ in range(3):  # the integrand is unimodal: close in on it
-            keep = (values := h(b)) >= values.max(axis=1, keepdims=True) - 42
-            first = np.maximum(np.argmax(keep, axis=1) - 1, 0)
-            last = np.minimum(keep.shape[1] - np.argmax(keep[:, ::-1], axis=1), keep.shape[1] - 1)
-            left, right = np.take_along_axis(b, first[:, None], 1), np.take_along_axis(b, last[:, None], 1)
-            b = left + (right - left) * np.linspace(0.0, 1.0, 25)
-        left, right = b[:, :1], b[:, -1:]
-        with np.errstate(divide="ignore"):
-            return log_sum(h(left + (right - left) * _OFFSET) + _LOG_WEIGHT + np.log(right - left), axis=1)
 
 
 @dataclass(frozen=True)
@@ -117,7 +48,7 @@ class _Split(PrivacyProfile):
         """What the table of this split is rounded up by."""
         if self._table.unresolved > 1e-6:
             raise ArithmeticError("the sum of the losses of the factors could not be resolved")
-        return (_MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.unresolved
+        return (MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.unresolved
 
     @cached_property
     def parts(self) -> tuple[ConstantCurvatureProfile, ...]:
@@ -128,18 +59,21 @@ class _Split(PrivacyProfile):
     def tails(self) -> LossTails:
         terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
         if self.flat > 0:
-            terms.append((self.flat / self.scale, _Normal(self.flat / self.scale)))
-        terms.sort(key=lambda term: (math.isinf(term[1].T), term[0]))  # bounded losses are summed by their own rule
+            terms.append((self.flat / self.scale, NormalLoss(self.flat / self.scale)))
+        terms.sort(key=lambda term: term[0])  # the narrow one is integrated over
         (scale, table), rest = terms[0], terms[1:]
         while rest:
             wide_scale, wide = rest.pop(0)
-            tails = _Sum(wide, table, wide_scale, scale)
+            tails = LossSum(wide, table, wide_scale, scale)
             scale, table = tails.loss_scale, LossTable(tails) if rest else None
         return tails
 
     @cached_property
     def mu(self) -> float:
-        return up(PrivacyProfile.mu.func(self), self._margin)  # type: ignore[attr-defined]
+        return up(PrivacyProfile.mu.func(self), 2 * self._margin)  # type: ignore[attr-defined]
+
+    def mu_at(self, eps: Array) -> Array:
+        return super().mu_at(eps) * (1 + 40 * self._table.unresolved)
 
     @property
     def rao(self) -> float:
@@ -200,8 +134,8 @@ def _split(
 class ProductProfile(PrivacyProfile):
     """The Gaussian of one scale on a product of space forms: at every ε, the worst split of the sensitivity.
 
-    *Guarantees*: those of `PrivacyProfile` at each split; the supremum over splits is the largest of a grid and a
-    local search.
+    *Guarantees*: those of `PrivacyProfile` at each split, and at most 1e-8 above the truth; the supremum over splits is
+    that of a polynomial fit, raised by the fit's measured error (`_split_search`).
     """
 
     factors: tuple[tuple[float, int], ...]
@@ -220,8 +154,8 @@ class ProductProfile(PrivacyProfile):
             (_validate.within("curvature", k, -1e300, 1e300), _validate.integer("dim", d, 1)) for k, d in pairs
         )
         object.__setattr__(self, "factors", checked)
-        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
-        object.__setattr__(self, "sensitivity", _validate.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
         if all(k > 0 for k, _ in checked):
             diameter = math.hypot(*(math.pi / math.sqrt(k) for k, _ in checked))
             if self.sensitivity > diameter * (1 + 4e-16):
@@ -235,88 +169,99 @@ class ProductProfile(PrivacyProfile):
     def _has_flat(self) -> bool:
         return len(self._curved) < len(self.factors)
 
-    def _at(self, weights: Sequence[float]) -> PrivacyProfile:
-        """The profile with the squared sensitivity shared out by weights: first the flat part, if any, then the rest."""
-        lengths = [self.sensitivity * math.sqrt(max(w, 0.0) / sum(weights)) for w in weights]
-        flat = lengths.pop(0) if self._has_flat else 0.0
+    @property
+    def _caps(self) -> list[float]:
+        """How far each direction can be moved: the flat part, if any, then the curved factors."""
         caps = [math.pi / math.sqrt(k) if k > 0 else math.inf for k, _ in self._curved]
-        return _split(self._curved, self.scale, flat, tuple(map(min, lengths, caps)))
+        return [math.inf, *caps] if self._has_flat else caps
 
-    @cached_property
-    def _grid(self) -> list[tuple[float, ...]]:
-        n = len(self._curved) + self._has_flat
-        steps = {1: 1, 2: 8, 3: 4}.get(n, 2)
-        return [w for w in product(range(steps + 1), repeat=n) if sum(w) == steps]
+    def _at(self, lengths: Sequence[float]) -> PrivacyProfile:
+        """The profile with these lengths on the flat part, if any, and on the curved factors."""
+        capped = [min(x, cap) for x, cap in zip(lengths, self._caps, strict=True)]
+        flat = capped.pop(0) if self._has_flat else 0.0
+        # equal factors are interchangeable: one table serves every order
+        pairs = sorted(zip(self._curved, capped, strict=True))
+        return _split(tuple(f for f, _ in pairs), self.scale, flat, tuple(x for _, x in pairs))
 
-    def _worst(self, cost: Callable[[PrivacyProfile], float]) -> float:
-        """The largest cost over splits."""
-        values = {w: cost(self._at(w)) for w in self._grid}
-        best = max(values, key=values.__getitem__)
-        top, n = values[best], len(best)
-        if n == 1 or (sum(x > 0 for x in best) == 1 and self._is_corner_peak(cost, best, top)):
-            return top
-        point = [float(x) for x in best]
-        for i, j in combinations(range(n), 2):
-            total = point[i] + point[j]
-            if total == 0:
-                continue
+    def _worst(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
+        """The supremum of each entry over the splits of the sensitivity.
 
-            def along(theta: float, i: int = i, j: int = j, total: float = total) -> float:
-                trial = list(point)
-                trial[i], trial[j] = total * math.cos(theta) ** 2, total * math.sin(theta) ** 2
-                return -cost(self._at(trial))
+        Where one of three or more factors is a sphere that ends before Δ, it is given its whole diameter, and the others
+        share all of Δ² as if it had nothing: an upper bound.
+        """
+        caps, D = self._caps, self.sensitivity
+        if len(caps) <= 2:
+            start = math.acos(min(caps[0] / D, 1.0))
+            stop = math.asin(min(caps[-1] / D, 1.0)) if len(caps) == 2 else math.pi / 2
+            if len(self._curved) == 2 and self._curved[0] == self._curved[1]:  # the other half is its mirror image
+                stop = min(stop, math.pi / 4)
+            return largest_over_splits(lambda u: cost(self._at((D * u).tolist())), len(caps), start, max(start, stop))
+        free = [i for i, cap in enumerate(caps) if cap >= D]
+        if not free:
+            return cost(self._at(caps))
 
-            found = minimize_scalar(along, bounds=(0.0, math.pi / 2), method="bounded", options={"xatol": 1e-5})
-            if -found.fun > top:
-                top = -float(found.fun)
-                point[i], point[j] = total * math.cos(found.x) ** 2, total * math.sin(found.x) ** 2
-        return top
+        def value(u: Array) -> Array:
+            lengths = np.array(caps)
+            lengths[free] = D * u
+            return cost(self._at(lengths.tolist()))
 
-    def _is_corner_peak(self, cost: Callable[[PrivacyProfile], float], best: tuple[float, ...], top: float) -> bool:
-        """Whether everything on one factor is worse than shifting 1/64 of the squared length to any other."""
-        corner = best.index(max(best))
-        for j in range(len(best)):
-            if j != corner:
-                trial = [0.0] * len(best)
-                trial[corner], trial[j] = 63.0, 1.0
-                if cost(self._at(trial)) > top:
-                    return False
-        return True
+        return largest_over_splits(value, len(free))
 
     @property
     def tails(self) -> LossTails:
         raise NotImplementedError("a product has no single worst pair; ask for delta, mu, renyi, tradeoff")
 
     def _delta(self, eps: Array) -> Array:
+        """In terms of μ_ε², the square of the μ with δ_μ(ε) = δ(ε), which is nearly linear in the squared lengths."""
+        if len(self._caps) == 1:
+            return self._at([self.sensitivity])._delta(eps)
         flat = np.asarray(eps, np.float64).ravel()
-        out = [self._worst(lambda split, e=e: float(split.delta(e))) for e in flat]  # type: ignore[misc]
-        return np.array(out).reshape(np.shape(eps))
+        inside = (flat < self.pure_epsilon) & (flat < 1e300)
+        out = np.zeros_like(flat)
+        if np.any(inside):
+            square = self._worst(lambda split: np.maximum(split.mu_at(flat[inside]) ** 2, 1e-300))
+            out[inside] = gdp_delta(np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)), flat[inside])
+        return out.reshape(np.shape(eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
+        """Likewise: β = Φ(−Φ⁻¹(α) − μ_α)."""
+        if len(self._caps) == 1:
+            return self._at([self.sensitivity])._tradeoff(alpha)
         flat = np.asarray(alpha, np.float64).ravel()
-        out = [-self._worst(lambda split, a=a: -float(split.tradeoff(a))) for a in flat]  # type: ignore[misc]
-        return np.array(out).reshape(np.shape(alpha))
+        inside = (flat > 0) & (flat < 1)
+        z, out = ndtri(flat[inside]), np.where(flat > 0, 0.0, 1.0)
+        if np.any(inside):
+            square = self._worst(lambda split: (-z - ndtri(split.tradeoff(flat[inside]))) ** 2)
+            out[inside] = ndtr(-z - np.sqrt(square) * (1 + 2 * RELATIVE_ERROR))
+        return out.reshape(np.shape(alpha))
 
     @cached_property
     def mu(self) -> float:
-        return self._worst(lambda split: split.mu)
+        if len(self._caps) == 1:
+            return self._at([self.sensitivity]).mu
+        return up(math.sqrt(self._worst(lambda split: np.array([split.mu**2]))[0]), 1e-15)
 
     @cached_property
     def rho(self) -> float:
-        return self._worst(lambda split: split.rho)
+        return up(float(self._worst(lambda split: np.array([split.rho]))[0]))
 
     @cached_property
     def hellinger_angle(self) -> float:
-        return self._worst(lambda split: split.hellinger_angle)
+        square = self._worst(lambda split: np.array([split.hellinger_angle**2]))[0]
+        return min(up(math.sqrt(square)), math.pi)
 
     @cached_property
     def pure_epsilon(self) -> float:
+        """ΣDᵢ(2cᵢ − Dᵢ)/2σ² over ΣDᵢ² = Δ² is largest at D ∝ c, the factors' diameters: Δ(2|c| − Δ)/2σ²."""
         if self._has_flat or any(k < 0 for k, _ in self._curved):
             return math.inf
-        return self._worst(lambda split: split.pure_epsilon)
+        diameter, D = math.hypot(*self._caps), self.sensitivity
+        return up(D * (2 * diameter - min(D, diameter)) / (2 * self.scale**2), 1e-15)
 
     def _renyi(self, order: float) -> float:
-        return self._worst(lambda split: split._renyi(order))
+        if math.isinf(order):
+            return self.pure_epsilon
+        return up(float(self._worst(lambda split: np.array([split._renyi(order)]))[0]))
 
     @cached_property
     def rao(self) -> float:
@@ -346,11 +291,7 @@ def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitiv
     >>> round(product_profile([(0.0, 2), (0.0, 3)], 2.0, 1.0).mu, 8)
     0.5
     """
-    profile = ProductProfile(tuple(factors), sigma, sensitivity)
-    if sum(curvature > 0 for curvature, _ in profile.factors) > 1:
-        # Two bounded losses with kinks at their ends: their convolution is not resolved in any reasonable time yet.
-        raise ParameterError("no profile of a product with two or more spheres is available; use LogGaussianMechanism")
-    return profile
+    return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]  # made a tuple of pairs there
 
 
 def spd2_gaussian_profile(sigma: float, sensitivity: float) -> ProductProfile:

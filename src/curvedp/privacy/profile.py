@@ -117,6 +117,12 @@ class PrivacyProfile(Guarantee):
                 break
         return best
 
+    def mu_at(self, eps: Array) -> Array:
+        """The μ with δ_μ(ε) = δ(ε), 0 where δ is; beyond the end of the table of an unbounded loss, where δ underflows,
+        the smallest float's."""
+        last = self._table.T if math.isfinite(self._table.T) else self._table.end
+        return np.where(eps < self._table.T, self._mu_at(np.minimum(eps, last)), 0.0)
+
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
         """μ_ε, from whichever of log δ and log(1 − δ) has the digits."""
         log_delta = self._table.log_delta(eps)
