@@ -125,3 +125,5 @@ def test_expectations_can_fail():
     assert holds(1.0, at_least=1.5) == [False]
     assert holds(1.0, at_most=0.5) == [False]
     assert holds(1.0, at_most=0.5, form="full") == []
+    for missing in ("b", "a/7", "a/0/c", "a/x"):
+        assert holds(1.0, at_least=0, figure=missing) == [False], "a figure that was not made is a failure, not a crash"
