@@ -68,11 +68,12 @@ def _numbers(path: Path, key: str | None) -> np.ndarray:
 
 
 def _npy(path: Path, key: str | None) -> Any:
-    return np.load(path, allow_pickle=False)
+    with path.open("rb") as file:  # closed here: NumPy leaves a file that it cannot read open
+        return np.load(file, allow_pickle=False)
 
 
 def _npz(path: Path, key: str | None) -> Any:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         if key is None and len(archive.files) == 1:
             key = archive.files[0]
         if key not in archive.files:

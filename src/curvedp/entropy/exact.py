@@ -32,6 +32,7 @@ from curvedp.geometry import (
     SPDLogEuclidean,
     Sphere,
 )
+from curvedp.geometry.base import check_manifold
 
 __all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
 
@@ -153,7 +154,7 @@ def exact_log_gaussian(
     ((2,), (3,))
     """
     sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), _source(source)
-    base = _finite("base", base, manifold.point_shape)
+    base = _finite("base", base, check_manifold(manifold).point_shape)
     start = _finite("coordinates", coordinates, (manifold.dim,))
     before = source.switching_distance
     integers = _flat_gaussian(start, sigma, source, grid)
@@ -238,10 +239,7 @@ def _tau(source: Source, before: float) -> float:
 
 
 def _finite(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a real array of shape {shape}") from None
+    array = _validate.array(name, value)
     if array.shape != shape:
         raise ParameterError(f"{name} has shape {array.shape}; it must have shape {shape}")
     if not np.all(np.isfinite(array)):

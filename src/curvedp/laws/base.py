@@ -129,7 +129,7 @@ def check_rng(rng: Any) -> np.random.Generator:
 
 def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
     """The centre as an array and the shape of the draw without the point's own axes."""
-    points = np.asarray(center, dtype=np.float64)
+    points = _validate.array("center", center)
     axes = points.ndim - len(point_shape)
     if axes < 0 or points.shape[axes:] != point_shape:
         raise ParameterError(f"center has shape {points.shape}; it must end with the point shape {point_shape}")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from curvedp._validate import positive
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -32,7 +32,7 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
 
 __all__ = ["Domain", "GeodesicBall", "TangentBundleBall"]
 
@@ -90,12 +90,12 @@ class GeodesicBall(Domain):
     radius: float = math.nan
 
     def __post_init__(self) -> None:
-        M = self.manifold
+        M = check_manifold(self.manifold)
         roots, _ = _roots(M)
-        radius = positive("radius", self.radius)
+        radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:
             raise ParameterError(f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}")
-        center = np.asarray(M.origin if self.center is None else self.center, dtype=np.float64)
+        center = _validate.array("center", M.origin if self.center is None else self.center)
         if center.shape != M.point_shape or not M.residual(center) <= OFF_MANIFOLD_TOLERANCE:
             raise ParameterError(f"center={center!r} must be one point of {M!r}")
         if self.dim > _MOST_DIMENSIONS:
@@ -178,7 +178,7 @@ class TangentBundleBall(Domain):
         object.__setattr__(self, "ball", ball)
         object.__setattr__(self, "center", ball.center)
         object.__setattr__(self, "radius", ball.radius)
-        object.__setattr__(self, "speed", positive("speed", self.speed))
+        object.__setattr__(self, "speed", _validate.length("speed", self.speed))
 
     @property
     def dim(self) -> int:

@@ -29,6 +29,8 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     >>> meets(gaussian_profile(0.0, 3, 2.0, 1.0), GDP(0.6))
     True
     """
+    if profile.label != "exact":  # a confidence bound vouches for itself and nothing else
+        return profile == target
     spent, allowed = _cost(profile, target)
     return profile.adjacency == target.adjacency and spent <= allowed
 
@@ -88,6 +90,8 @@ def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target:
 
 def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
     """(what the profile spends, what the target allows), in the target's own definition."""
+    if profile.label != "exact":
+        raise ParameterError(f"nothing is calibrated to a {profile.label}; use LogGaussianMechanism")
     if isinstance(target, GDP):
         return profile.mu, target.mu
     if isinstance(target, PureDP):
