@@ -36,6 +36,7 @@ bench: $(STAMP)  ## every speed table: against peers, floors and the machine's l
 
 bench-peers: $(STAMP)  ## the table against peers alone; makes their environments in .peers/ the first time
 	$(BIN)/python -m benchmarks.peers
+	-$(BIN)/python -m benchmarks.regression_peers --repeats 3
 
 audit: $(STAMP)  ## claimed against audited privacy, every mechanism on every space
 	$(BIN)/python -m benchmarks.audit

@@ -1,13 +1,13 @@
 """Linear regression on Wine Quality: ours beside IBM diffprivlib and Opacus, at the same ε, on the same data, in one run.
 
-    python -m benchmarks.regression_peers --wine winequality-red.csv [--repeats 20]
+    python -m benchmarks.regression_peers [--wine winequality-red.csv] [--repeats 20]
 
 Alcohol -> (fixed acidity, density, pH, residual sugar), first 100 rows, as in the geodesic regression paper (Table 1).
 Everybody gets the same public numbers: where the responses are about and how far they spread (wine trade), and that a
 vinho verde has 8.5 to 11.5 % alcohol. Errors are in units of the data's standard deviations: 1 is the non-private mean.
 
-diffprivlib 0.6.6 does not import beside today's scikit-learn, so the peers live in an environment of their own, `.peers/`,
-which this script makes the first time (torch alone is 200 MB) and runs itself in. That half imports nothing of curvedp.
+diffprivlib 0.6.6 does not import beside today's scikit-learn, so the peers live in an environment of their own
+(`benchmarks.peers`: torch alone is 200 MB), in which this script runs itself. That half imports nothing of curvedp.
 """
 
 import argparse
@@ -16,13 +16,10 @@ import json
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 import numpy as np
 
-FOLDER = Path(__file__).resolve().parents[1] / ".peers"
-REQUIRED = ("diffprivlib==0.6.6", "scikit-learn<1.6", "numpy<2.4", "opacus==1.6.0", "torch==2.13.0")
 EPSILON, DELTA = 2.0, 1e-5
 MIDDLE, UNIT = np.array([8.0, 0.997, 3.3, 2.2]), np.array([1.5, 0.0015, 0.18, 1.2])  # public, from the trade
 ALCOHOL = (8.5, 11.5)  # public: what a vinho verde has
@@ -141,32 +138,37 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     return found
 
 
-def environment() -> Path:
-    """Python of the peers' environment, made if it is not there."""
-    python = FOLDER / "bin" / "python"
-    done = FOLDER / "complete"
-    if not done.exists():
-        print(f"making the peers' environment in {FOLDER.name}/ …", flush=True)
-        venv.create(FOLDER, with_pip=True)
-        (FOLDER / ".gitignore").write_text("*\n", encoding="utf-8")
-        subprocess.run([python, "-m", "pip", "install", "-q", *REQUIRED], check=True)
-        done.touch()
-    return python
+def wine_file() -> str:
+    """Where the loader finds it, or a line that says where it is had."""
+    from curvedp.datasets import DATASETS, find_file
+    from curvedp.errors import MissingData
+
+    wine = DATASETS["wine"]
+    try:
+        return str(find_file(wine.file, wine.title, wine.source))
+    except MissingData as missing:
+        raise SystemExit(
+            str(missing).replace("give its folder with --data-dir or", "name it with --wine or its folder with")
+        ) from None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wine", required=True, help="path of winequality-red.csv (UCI)")
+    parser.add_argument("--wine", help="path of winequality-red.csv (UCI); otherwise in CURVEDP_DATA")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--peers-to", default=None, help=argparse.SUPPRESS)  # inside the peers' environment
     arguments = parser.parse_args()
+    if arguments.wine is None:
+        arguments.wine = wine_file()
     x, Y = load(arguments.wine)
     if arguments.peers_to:
         Path(arguments.peers_to).write_text(json.dumps(peers(x, Y, arguments.repeats)), encoding="utf-8")
         return
+    from benchmarks.peers import environment  # this file also runs where curvedp is not installed
+
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "peers.json"
-        command = [environment(), __file__, "--wine", arguments.wine, "--repeats", str(arguments.repeats)]
+        command = [environment("regression"), __file__, "--wine", arguments.wine, "--repeats", str(arguments.repeats)]
         subprocess.run([*command, "--peers-to", answer], check=True)
         rows = {**ours(x, Y, arguments.repeats), **json.loads(answer.read_text(encoding="utf-8"))}
     design = np.column_stack([np.ones(len(x)), x])
