@@ -30,6 +30,7 @@ from curvedp.laws import RiemannianGaussian, TangentGaussian
 from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
 from curvedp.laws.spaceform import space_form
+from curvedp.privacy import GDP, ApproxDP, meets, smallest_scale
 
 SPACES = {Euclidean: (mpmath.mpf, mpmath.inf), Sphere: (mpmath.sin, mpmath.pi), Lorentz: (mpmath.sinh, mpmath.inf)}
 
@@ -303,7 +304,7 @@ class TestPrivacy:
             assert seen.mean() <= worst + 4 * seen.std() / math.sqrt(seen.size)
 
     def test_no_profile_is_guessed(self):
-        for manifold in (SPDAffineInvariant(3), Product(Sphere(2), SPDAffineInvariant(3))):
+        for manifold in (Product(Sphere(2), SPDAffineInvariant(3)),):
             with pytest.raises(ParameterError, match="LogGaussianMechanism"):
                 RiemannianGaussian(manifold, 1.0).profile(0.1)
         with pytest.raises(ParameterError, match="no certified profile"):
@@ -320,3 +321,18 @@ class TestPrivacy:
             lower, upper = law.certified_delta(0.5, eps)
             assert lower <= law.profile(0.5).delta(eps) <= upper
             assert goodness.accepts(goodness.moment(np.maximum(-np.expm1(eps - loss), 0.0), (lower + upper) / 2))
+
+
+def test_larger_spd_matrices_have_a_labelled_confidence_bound():
+    """Above the truth of the flat direction, reproducible, and refused by calibration."""
+    law, eps = RiemannianGaussian(SPDAffineInvariant(3), 1.0), np.array([0.0, 0.5, 1.0, 3.0])
+    profile = law.profile(0.4)
+    assert "confidence bound" in profile.label
+    assert "1e-06" in profile.label
+    assert np.all(profile.delta(eps) >= GDP(0.4).delta(eps))  # multiples of the identity are a line
+    assert profile.delta(0.0) < 0.5
+    assert profile.mu == profile.renyi(2.0) == profile.rao == math.inf
+    assert RiemannianGaussian(SPDAffineInvariant(3), 1.0).profile(0.4) == profile
+    assert not meets(profile, ApproxDP(5.0, 0.5))
+    with pytest.raises(ParameterError, match="confidence bound"):
+        smallest_scale(lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4), GDP(1.0), 0.4)

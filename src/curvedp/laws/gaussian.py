@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Product, SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.spaceform import curvature_of, space_form, space_form_factors
+from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.products import product_profile
@@ -49,9 +51,12 @@ class RiemannianGaussian(IsotropicLaw):
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
 
-        On spaces of constant curvature, their products, and SPDAffineInvariant(2), which is ℝ × H². Elsewhere it raises.
+        On spaces of constant curvature, their products, and SPDAffineInvariant(2), which is ℝ × H². On larger
+        SPDAffineInvariant(m) it is a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
         factors = space_form_factors(self.manifold)
+        if factors is None and isinstance(self.manifold, SPDAffineInvariant):
+            return spd_confidence(self.manifold.m, self.scale, _validate.positive("sensitivity", sensitivity))
         if factors is None:
             raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
         if len(factors) > 1:

@@ -117,7 +117,7 @@ class Mechanism(ABC):
             sensitivity=self.sensitivity,
             claims=Claims.of(self.profile, draw.tau),
             guarantee=self.guarantee if guarantee is None else guarantee,
-            numerics={"path": "exact-then-round", "grid": draw.grid, "tau": draw.tau},
+            numerics={"path": "exact-then-round", "grid": draw.grid, "tau": draw.tau, "profile": self.profile.label},
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             statistic={} if statistic is None else statistic,
         )

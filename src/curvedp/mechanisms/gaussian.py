@@ -65,8 +65,8 @@ class GaussianMechanism(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
+        """μ-GDP; on SPDAffineInvariant(m >= 3) the profile itself, a labelled confidence bound."""
+        return GDP(self.profile.mu) if self.profile.label == "exact" else self.profile
 
     @property
     def parameters(self) -> Mapping[str, Any]:

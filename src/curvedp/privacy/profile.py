@@ -211,6 +211,11 @@ class PrivacyProfile(Guarantee):
         return None
 
     @property
+    def label(self) -> str:
+        """ "exact", or how a profile that is not was come by."""
+        return "exact"
+
+    @property
     def space(self) -> str:
         """Where the law lives, in words."""
         return "this space"

@@ -9,7 +9,7 @@ Geometry and sampling stay with the caller: this module takes distances.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.estimates import _positive_parts
 from curvedp.privacy.guarantees import Guarantee
+from curvedp.privacy.profile import PrivacyProfile, up
 
 __all__ = ["ConfidenceProfile", "spd_confidence_profile", "weyl_net"]
 
@@ -28,19 +30,63 @@ Array = NDArray[np.float64]
 _GRID = 400
 
 
-@dataclass(frozen=True)
-class ConfidenceProfile(Guarantee):
-    """δ(ε) that holds with probability 1 − `failure_probability` over the samples it was estimated from.
+@dataclass(frozen=True, repr=False)
+class ConfidenceProfile(PrivacyProfile):
+    """δ(ε) that holds with probability 1 − `failure_probability` over the samples it was estimated from (`label`).
 
     *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below
-    `resolution`, so no μ follows from it: `mu` is infinite.
+    `resolution`, so nothing follows from it for μ, ρ, Rényi orders or the Rao distance: they are infinite. Calibration
+    refuses it; a mechanism that uses it has to say so.
     """
 
     eps: tuple[float, ...]
     bounds: tuple[float, ...]
     failure_probability: float
     samples: int
-    mu: float = field(default=math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "eps", tuple(self.eps))
+        object.__setattr__(self, "bounds", tuple(self.bounds))
+
+    def __repr__(self) -> str:
+        return f"ConfidenceProfile({self.label})"
+
+    @property
+    def label(self) -> str:
+        chance = f"{self.failure_probability:.3g}"
+        return f"confidence bound from {self.samples} samples, wrong with probability at most {chance}"
+
+    @property
+    def tails(self) -> LossTails:
+        raise NotImplementedError("a confidence bound has no loss distribution; ask for delta or epsilon")
+
+    @property
+    def mu(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        return math.inf
+
+    @property
+    def rao(self) -> float:
+        return math.inf
+
+    @property
+    def hellinger_angle(self) -> float:
+        """From TV = δ(0) alone: 1 − ∫√(p₁p₂) <= TV (Le Cam)."""
+        return up(2 * math.acos(1 - self.bounds[0]), 1e-15)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf
+
+    def _renyi(self, order: float) -> float:
+        return math.inf
+
+    def _tradeoff(self, alpha: Array) -> Array:
+        return np.asarray(Guarantee._tradeoff(self, alpha))
 
     @property
     def resolution(self) -> float:
