@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup demo test lint bench bench-peers audit reproduce gallery docs clean
+.PHONY: help setup demo test lint bench bench-peers audit mutation reproduce gallery docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -40,6 +40,9 @@ bench-peers: $(STAMP)  ## the table against peers alone; makes their environment
 
 audit: $(STAMP)  ## claimed against audited privacy, every mechanism on every space
 	$(BIN)/python -m benchmarks.audit
+
+mutation: $(STAMP)  ## which seeded faults of samplers, accounting and ledger the tests catch
+	$(BIN)/python -m benchmarks.mutation
 
 reproduce: $(STAMP)  ## every figure and table of the papers, reduced form, in out/ (data sets: CURVEDP_DATA)
 	$(BIN)/curvedp reproduce all
