@@ -20,6 +20,7 @@ from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
     Domain,
+    endpoint_clips,
     endpoint_norm,
     endpoint_sensitivity,
     gradient_sensitivities,
@@ -57,7 +58,8 @@ def change(M: Manifold, which: str, z, speed: float, clip: float, span: tuple[fl
         if which == "joint":  # the whole contribution is clipped, in the units of descent
             shoot = shoot / DEVIATION
             length = np.hypot(np.linalg.norm(foot, axis=1), np.linalg.norm(shoot, axis=1))
-        share = np.minimum(1.0, clip / length)[:, None]
+        most = endpoint_clips(clip, x) if which == "endpoint" else clip
+        share = np.minimum(1.0, most / length)[:, None]
         sides.append((share * foot, share * shoot))
     foot, shoot = (a - b for a, b in zip(*sides, strict=True))
     if which == "endpoint":

@@ -27,6 +27,7 @@ from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
     Domain,
+    endpoint_clips,
     endpoint_norm,
     endpoint_sensitivity,
     gradient_sensitivities,
@@ -147,7 +148,7 @@ def test_lipschitz_constants_of_the_endpoint_norm(M, clip, spread):
     Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
     domain = Domain(radius, speed, clip, n, 1.0)
     along, fibre = lipschitz_constants(M, domain, x, np.full(n, spread))
-    gradient = clipped_gradient(M, x, Y, clip, 2.0)
+    gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
     m, h = 4000, 1e-5
     p = M.exp(M.origin, M.from_coordinates(M.origin, radius * _in_disc(rng, m)))
     v = M.from_coordinates(p, speed * _in_disc(rng, m))
@@ -160,7 +161,7 @@ def test_lipschitz_constants_of_the_endpoint_norm(M, clip, spread):
     assert slopes.max() <= along * (1 + 1e-6)
     assert fibres.max() <= fibre * (1 + 1e-6)
     if spread == 0 and clip == 0.6:
-        assert slopes.max() > 0.5 * along
+        assert slopes.max() > 0.4 * along
         assert fibres.max() > 0.3 * fibre
 
 
@@ -175,8 +176,9 @@ def line_density(x, y, plan, cells=300):
     p = (np.arange(cells) + 0.5) / cells * 2 * d.radius - d.radius
     v = (np.arange(cells) + 0.5) / cells * 2 * d.speed - d.speed
     pp, vv = np.meshgrid(p, v, indexing="ij")
-    residual = np.clip(y - pp[..., None] - vv[..., None] * (x - 0.5), -d.clip, d.clip)
-    P, Q = residual.mean(axis=-1), 2 * (residual * (x - 0.5)).mean(axis=-1)
+    clip = d.clip / np.maximum(1, math.sqrt(12) * np.abs(x - 0.5))
+    residual = np.clip(y - pp[..., None] - vv[..., None] * (x - 0.5), -clip, clip)
+    P, Q = residual.mean(axis=-1), math.sqrt(12) * (residual * (x - 0.5)).mean(axis=-1)
     log = -np.maximum(np.abs(P), np.abs(Q)) / plan.scale
     return p, v, log - np.log(np.sum(np.exp(log)))
 

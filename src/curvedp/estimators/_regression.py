@@ -25,6 +25,7 @@ from curvedp.regression.bounds import (
     DEVIATION,
     HALF,
     Domain,
+    endpoint_clips,
     endpoint_norm,
     endpoint_sensitivity,
     joint_sensitivity,
@@ -118,7 +119,7 @@ def release_regression(
         p, V = _draw(manifold, ball, x[:, 0], Y, plan, source)
         claims, numerics = pure_claims(pure_epsilon(plan.guarantee)), kng_numerics()
         mechanism = "k-norm-gradient-regression"
-        more: dict[str, Any] = {"scale": plan.scale, "norm": "endpoint"}
+        more: dict[str, Any] = {"scale": plan.scale, "norm": "endpoint", "unit": DEVIATION}
     else:
         p, V, tau = _descend(manifold, ball, x, Y, plan, source)
         claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
@@ -175,10 +176,10 @@ def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reas
 
 
 def _predicted(manifold: Manifold, plan: Plan) -> float:
-    """Root mean square noise on (∇_p, ∇_v/X): a K-norm law in D dimensions has E r² = D(D+1)s²; steps are averaged."""
+    """Root mean square noise on (∇_p, ∇_v/unit): a K-norm law in D dimensions has E r² = D(D+1)s²; steps are averaged."""
+    size = (1 + plan.domain.predictors) * manifold.dim
     if plan.method == "kng":
-        return sqrt(2 * manifold.dim * (2 * manifold.dim + 1)) * plan.scale
-    size = manifold.dim * (1 + plan.domain.predictors * (DEVIATION / HALF) ** 2)
+        return sqrt(size * (size + 1)) * plan.scale
     return sqrt(size / (plan.steps * 2 / 3)) * plan.scale
 
 
@@ -207,7 +208,8 @@ def _draw(
     mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
     d = plan.domain
     scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
-    gradient = clipped_gradient(model, x, np.asarray(mapped), scaled.clip, scaled.data_radius)
+    clips = endpoint_clips(scaled.clip, x)
+    gradient = clipped_gradient(model, x, np.asarray(mapped), clips, scaled.data_radius)
     bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
 
     def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Predictors are centred, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. O
 negative curvature spreads geodesics, so d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
 """
 
-from math import cosh, inf, nextafter, pi, sinh, sqrt, tanh
+from math import cos, cosh, inf, nextafter, pi, sinh, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "DEVIATION",
     "HALF",
     "Domain",
+    "endpoint_clips",
     "endpoint_norm",
     "endpoint_sensitivity",
     "gradient_sensitivities",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 HALF = 0.5  # X: predictors lie in [0, 1] and are centred at ½
-DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of descent
+DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of v
 
 
 class Domain(NamedTuple):
@@ -65,17 +66,29 @@ def joint_sensitivity(domain: Domain) -> float:
 
 
 def endpoint_norm(foot: np.ndarray, shoot: np.ndarray) -> np.ndarray:
-    """½(|P + Q| + |P − Q|) with P = ∇_p E, Q = ∇_v E/X: the K-norm whose unit ball is the convex hull of {(e, ξe): |e| ≤ 1,
-    |ξ| ≤ 1}, which is what one record can do to (P, Q) in flat space. No norm of the same sensitivity is larger."""
-    scaled = shoot / HALF
+    """½(|P + Q| + |P − Q|), P = ∇_p E, Q = ∇_v E/unit: the K-norm whose unit ball is the convex hull of {(e, ξe): |e| ≤ 1,
+    |ξ| ≤ 1}, what one record with a predictor within one unit of the middle can do to (P, Q) in flat space."""
+    scaled = shoot / DEVIATION
     plus, minus = np.linalg.norm(foot + scaled, axis=-1), np.linalg.norm(foot - scaled, axis=-1)
     return np.asarray((plus + minus) / 2)
 
 
+def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
+    """Each record's clip: τ within one unit of the middle, beyond it τ over the distance, so that none counts for more."""
+    return np.asarray(clip / np.maximum(1.0, np.abs(x) / DEVIATION))
+
+
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
-    """Of `endpoint_norm` on a space of constant curvature: 2τ/n in flat space."""
-    factor = float(_spread_of_ends(_curvature(manifold), domain.speed, np.array([HALF]))[0])
-    return nextafter(2 * domain.clip * factor / domain.n, inf)
+    """Of `endpoint_norm` with `endpoint_clips` on a space of constant curvature: 2τ/n in flat space."""
+    curvature, V = _curvature(manifold), domain.speed
+    ends = np.array([DEVIATION, HALF])
+    if curvature <= 0:  # the supremum is at one of the two
+        factor = float(np.max(_spread_of_ends(curvature, V, ends) / np.maximum(1.0, ends / DEVIATION)))
+    else:  # bounds (1 − cos a)/t by its value at the end of the range, sinc a by that at one unit
+        _spread_of_ends(curvature, V, ends)  # refuses speeds beyond half a great circle
+        a = sqrt(curvature) * V * ends
+        factor = (1 + (1 - cos(a[1])) * DEVIATION / HALF + float(np.sinc(a[0] / pi))) / 2
+    return nextafter(2 * domain.clip * max(1.0, factor) / domain.n, inf)
 
 
 def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray) -> tuple[float, float]:
@@ -84,9 +97,9 @@ def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, dista
     They follow the records (predictors x, responses at `distance` from the center): that steers the sampler's work, not its
     law (docs/knorm.md).
     """
-    curvature, V, clip = _curvature(manifold), domain.speed, domain.clip
+    curvature, V, clip = _curvature(manifold), domain.speed, endpoint_clips(domain.clip, x)
     root, x = sqrt(abs(curvature)), np.abs(x)
-    a, t = root * V * x, x / HALF
+    a, t = root * V * x, x / DEVIATION
     if curvature > 0:
         c, s, sn = np.ones_like(a), np.ones_like(a), np.sin(a)
         sinc = np.sinc(a / pi)
@@ -98,7 +111,7 @@ def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, dista
     safe = np.where(a > 1e-4, a, 1.0)  # each quotient below is O(a) near 0; a bounds it there
     turned, slope, rest = (np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest))
     ends = _spread_of_ends(curvature, V, x)
-    bend = _residual_bound(curvature, domain, domain.radius + V * x + distance)
+    bend = _residual_bound(curvature, clip, domain.radius + V * x + distance)
     foot = ends * (bend * c + clip * root * sn)
     of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
     shoot = x * (ends * (bend * s + clip * root * turned) + clip * root * (of_cos + t * of_sinc))
@@ -113,25 +126,28 @@ def _curvature(manifold: Manifold) -> float:
 
 
 def _spread_of_ends(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
-    """sup ½(‖cos ± (x/X)·sinc‖ summed over both signs) over speeds up to V: what one record's e does to `endpoint_norm`."""
-    a = sqrt(abs(curvature)) * speed * x
-    if curvature <= 0:
-        return np.cosh(a)
-    if not sqrt(curvature) * speed * HALF <= pi / 2:
+    """sup over speeds up to V of ½(‖C + tS‖ + ‖C − tS‖), t = x/unit: what one record's e does to `endpoint_norm`.
+
+    C and S are 1 along v and cos a, sinc a (cosh, sinhc) across; every term grows with the speed.
+    """
+    a, t = sqrt(abs(curvature)) * speed * x, x / DEVIATION
+    if curvature > 0 and not sqrt(curvature) * speed * HALF <= pi / 2:
         raise ParameterError(
             f"speed={speed!r} must be at most {pi / sqrt(curvature):.6g} in curvature {curvature:g}: the geodesic may "
             "span half a great circle"
         )
-    t = x / HALF
-    return (1 + t + np.maximum(1 - t, t * np.sinc(a / pi) - np.cos(a))) / 2
+    if curvature > 0:
+        return np.asarray((1 + t + np.maximum(np.abs(1 - t), t * np.sinc(a / pi) - np.cos(a))) / 2)
+    c = np.cosh(a)
+    s = np.where(a > 1e-6, np.sinh(a) / np.where(a > 1e-6, a, 1.0), 1 + a * a)
+    return np.asarray(np.maximum(np.maximum(c, t * s), (c + t * s + t - 1) / 2))
 
 
-def _residual_bound(curvature: float, domain: Domain, reach: np.ndarray) -> np.ndarray:
+def _residual_bound(curvature: float, clip: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """Lipschitz constant in q of a clipped residual of length up to `reach`: max(1, min(d, τ)·|ct(d)|) over d ≤ reach."""
-    one = np.ones_like(reach)
-    root, clip = sqrt(abs(curvature)), domain.clip
+    root = sqrt(abs(curvature))
     if curvature < 0:
         s = root * clip
-        return one * (s / tanh(s) if s > 1e-6 else 1 + s)
+        return np.asarray(np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)), 1 + s))
     angle = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
-    return np.maximum(one, -root * clip / np.tan(angle)) if curvature > 0 else one
+    return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)) if curvature > 0 else np.ones_like(reach))

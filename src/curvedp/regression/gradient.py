@@ -23,8 +23,10 @@ _FAST_REACH = 4.0
 _WORK = 1 << 15  # records times parameters held at once: arrays stay in the cache
 
 
-def clipped_gradient(manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, reach: float) -> Gradient:
-    """The mean clipped descent direction of the records, as a function of (p, v).
+def clipped_gradient(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float | np.ndarray, reach: float
+) -> Gradient:
+    """The mean clipped descent direction of the records, as a function of (p, v); one clip for all, or one for each.
 
     `reach` bounds how far records and predictions are from the manifold's origin; far out on the hyperboloid the ambient
     products of the fast path would cancel, e^(2·reach) times the float spacing.
@@ -32,6 +34,7 @@ def clipped_gradient(manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: flo
     fast = isinstance(manifold, Sphere) or (isinstance(manifold, Lorentz) and reach <= _FAST_REACH)
     each = _on_quadric if fast and manifold.dim > 1 else _flat if isinstance(manifold, Euclidean) else _anywhere
     rows = max(1, _WORK // len(x))
+    clip = np.broadcast_to(clip, x.shape)
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = [each(manifold, x, Y, clip, p[i : i + rows], v[i : i + rows]) for i in range(0, len(p), rows)]
@@ -70,11 +73,11 @@ def residuals_at(manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.nda
 
 
 def _anywhere(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     axes = (1,) * len(manifold.point_shape)
     h = residuals_at(manifold, p[:, None], x.reshape(-1, *axes) * v[:, None], Y)  # (N, n, dim)
-    h = _clipped(h, clip)
+    h = _clipped(h, clip[:, None])
     values, frame = jacobi_frame(manifold, p, v)
     h = h @ frame
     cos, sinc = cos_and_sinc(values[:, None, :] * (x * x)[:, None])
@@ -83,20 +86,20 @@ def _anywhere(
 
 
 def _flat(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Linear regression: the Jacobi fields are 1 and x."""
-    h = _clipped(Y - p[:, None] - x[:, None] * v[:, None], clip)
+    h = _clipped(Y - p[:, None] - x[:, None] * v[:, None], clip[:, None])
     return np.mean(h, axis=1), np.einsum("n,mnd->md", x, h) / len(x)
 
 
-def _clipped(h: np.ndarray, clip: float) -> np.ndarray:
+def _clipped(h: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
     length = np.sqrt(np.sum(h * h, axis=-1, keepdims=True))
     return np.asarray(h * np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0))
 
 
 def _on_quadric(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float, p: np.ndarray, v: np.ndarray
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sphere and hyperboloid: with e = v/|v| only ⟨p,y⟩ and ⟨e,y⟩ are needed, and matrix products do the rest.
 
