@@ -34,7 +34,7 @@ class Law(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
             raise ParameterError(f"manifold={self.manifold!r} must be a curvedp manifold")
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:

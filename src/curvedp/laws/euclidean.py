@@ -30,7 +30,7 @@ class _SphericalLaw(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @property
     @abstractmethod
@@ -168,7 +168,7 @@ class GeneralizedGaussian:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
         object.__setattr__(self, "power", _validate.positive("power", self.power))
 
     def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
