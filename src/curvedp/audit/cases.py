@@ -1,7 +1,7 @@
 """Every mechanism on every manifold it is offered for, with its claim and the outputs at its worst neighbours known."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from math import sqrt
 from typing import NamedTuple
 
@@ -116,10 +116,10 @@ def optimiser_cases() -> Iterator[OptimiserCase]:
 
 
 def _about_a_statistic(mechanism: Mechanism) -> Case:
-    pair = neighbours(mechanism)
+    pair = cache(lambda: neighbours(mechanism))  # found when first needed: a list of all cases costs nothing
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        return scores(mechanism, pair, mechanism.simulate(rng, pair[side], size))
+        return scores(mechanism, pair(), mechanism.simulate(rng, pair()[side], size))
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
@@ -152,12 +152,16 @@ def _kng(mechanism: KNGMechanism) -> Case:
 
 def _newton(mechanism: NewtonMechanism) -> Case:
     data = _two_data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
-    pair = tuple(np.median(mechanism.simulate(np.random.default_rng(0), records, 999), axis=0) for records in data)
-    ends = tuple(np.asarray(mechanism.manifold.project(point)) for point in pair)
+
+    @cache
+    def ends() -> list[np.ndarray]:
+        """Where the releases of either data set gather."""
+        drawn = (mechanism.simulate(np.random.default_rng(0), records, 999) for records in data)
+        return [np.asarray(mechanism.manifold.project(np.median(points, axis=0))) for points in drawn]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         points = mechanism.simulate(rng, data[side], size)
-        one, two = (np.asarray(mechanism.manifold.dist(end, points)) for end in ends)
+        one, two = (np.asarray(mechanism.manifold.dist(end, points)) for end in ends())
         return [rounded(two - one), rounded(two**2 - one**2)]
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
