@@ -9,7 +9,7 @@ p = q they all do.
 from collections.abc import Callable
 from typing import Any
 
-from array_api_compat import is_jax_array, is_torch_array
+from array_api_compat import device, is_jax_array, is_torch_array
 
 from curvedp.geometry._namespace import namespace
 from curvedp.geometry.base import Array
@@ -201,7 +201,7 @@ def reflect(p: Array, x: Array) -> Array:
     xp = namespace(p, x)
     m, r = p.shape[-2:]
     W, _, _ = polar(p[..., :r, :])
-    E = xp.eye(m, r, dtype=p.dtype)
+    E = xp.eye(m, r, dtype=p.dtype, device=device(p))
     Y = p @ W.mT + E
     top = Y[..., :r, :]
     return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
@@ -215,15 +215,15 @@ def skew_from_vector(z: Array, n: int) -> Array:
     """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
     xp = namespace(z)
     if n == 1:
-        return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype)
+        return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype, device=device(z))
     place = [[0] * n for _ in range(n)]
     sign = [[0.0] * n for _ in range(n)]
     for index, (i, j) in enumerate(_triangle(n)):
         place[i][j] = place[j][i] = index
         sign[i][j], sign[j][i] = 1.0, -1.0
-    flat = xp.asarray([index for row in place for index in row])
+    flat = xp.asarray([index for row in place for index in row], device=device(z))
     full = xp.reshape(xp.take(z, flat, axis=-1), (*z.shape[:-1], n, n))
-    return full * xp.asarray(sign, dtype=z.dtype)
+    return full * xp.asarray(sign, dtype=z.dtype, device=device(z))
 
 
 def skew_to_vector(A: Array) -> Array:
@@ -231,6 +231,6 @@ def skew_to_vector(A: Array) -> Array:
     xp = namespace(A)
     n = A.shape[-1]
     if n == 1:
-        return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype)
-    flat = xp.asarray([i * n + j for i, j in _triangle(n)])
+        return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype, device=device(A))
+    flat = xp.asarray([i * n + j for i, j in _triangle(n)], device=device(A))
     return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)

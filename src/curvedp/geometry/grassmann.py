@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
@@ -145,7 +146,7 @@ class Grassmann(Manifold):
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
-        one = xp.eye(self.r, dtype=P.dtype)
+        one = xp.eye(self.r, dtype=P.dtype, device=device(P))
         return (v - (p + aligned) @ xp.linalg.solve(one + P, aligned.mT @ v)) @ W
 
     def project(self, x: Array) -> Array:
@@ -159,13 +160,13 @@ class Grassmann(Manifold):
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I."""
         xp = namespace(p)
-        gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype)
+        gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype, device=device(p))
         return xp.sqrt(frobenius(xp, gap, gap))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         xp = namespace(p, z)
         block = xp.reshape(z, (*z.shape[:-1], self.m - self.r, self.r))
-        top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype)
+        top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype, device=device(z))
         return reflect(p, xp.concat([top, block], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:

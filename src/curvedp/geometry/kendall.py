@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp._validate import integer
 from curvedp.geometry._matrix import embedded_inner, embedded_norm
@@ -49,7 +50,7 @@ def _phase(a: Array) -> Array:
     xp = namespace(a)
     size = _modulus(a)
     safe = xp.where(size > 0, size, xp.ones_like(size))
-    one = xp.asarray([1.0, 0.0], dtype=a.dtype)
+    one = xp.asarray([1.0, 0.0], dtype=a.dtype, device=device(a))
     return xp.where(size > 0, a / safe, one)
 
 
@@ -148,7 +149,7 @@ class KendallShapes(Manifold):
         centred = moved - xp.mean(moved, axis=-2, keepdims=True)
         square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
         unit = centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square))
-        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype), unit)
+        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), unit)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)

@@ -88,13 +88,16 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 
     The last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone.
     """
-    X = np.asarray(X, dtype=np.float64)
-    small = isinstance(domain.manifold, SPDAffineInvariant) and domain.manifold.m == 3
-    total = np.zeros((2, domain.manifold.dim + 1), dtype=np.int64)
+    X, M = np.asarray(X, dtype=np.float64), domain.manifold
+    total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        if isinstance(M, SPDAffineInvariant) and M.m == 3:
+            factors = Factor.of(domain.center), Factor.of(x)
+            parts = [_tensor_sums(domain, *factors, X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)]
+            total += sum(part for part, _ in parts)
+            X = np.concatenate([X[:0], *(rest for _, rest in parts)])
         for i in range(0, len(X), _BLOCK):
-            block = X[i : i + _BLOCK]
-            total += _tensor_sums(domain, x, block) if small else _any_sums(domain, x, block)
+            total += _any_sums(domain, x, X[i : i + _BLOCK])
     return total
 
 
@@ -120,14 +123,13 @@ def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
     return M.to_coordinates(x, M.log(x, X))
 
 
-def _tensor_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """3×3 SPD matrices: those surely in the ball, which stay as they are, by the short way; the rest by the long."""
+def _tensor_sums(domain: Domain, center: Factor, x: Factor, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """3×3 SPD matrices: the sums over those that are surely in the ball, and so stay as they are; and the rest."""
     entries, skew = lower_entries(X)
-    sure = surely_inside(Factor.of(domain.center), domain.radius, entries, skew)
-    here = whitened_logs(Factor.of(x), entries)
+    sure = surely_inside(center, domain.radius, entries, skew)
+    here = whitened_logs(x, entries)
     sure = sure & here.sure
-    total, rest = np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
-    return total + _any_sums(domain, x, rest) if len(rest) else total
+    return np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
 
 
 def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> Array:

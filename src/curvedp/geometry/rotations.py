@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp._validate import integer
 from curvedp.geometry._matrix import (
@@ -117,7 +118,7 @@ class Rotations(Manifold):
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
         xp = namespace(p)
-        gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype)
+        gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype, device=device(p))
         return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
@@ -172,7 +173,7 @@ def _log3(D: Array) -> Array:
         axis=-2,
     )
     diagonal = xp.stack([columns[..., i, i] for i in range(4)], axis=-1)
-    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(4)
+    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(4, device=device(diagonal))
     column = xp.sum(xp.where(pick[..., None], columns, xp.zeros_like(columns)), axis=-2)
     column = xp.where(column[..., :1] < 0, -column, column)
     vector = column[..., 1:]
@@ -195,14 +196,14 @@ def _log_n(D: Array) -> Array:
     xp = namespace(D)
     base = constant(D)
     n = D.shape[-1]
-    one = xp.eye(n, dtype=D.dtype)
+    one = xp.eye(n, dtype=D.dtype, device=device(D))
     _, c, Vh = svd(one + base / 2)
     V = Vh.mT
     K = bmm(Vh, skew(base), V)
     total = c[..., :, None] + c[..., None, :]
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    quarter = _pairs(xp, n, D.dtype)
+    quarter = _pairs(xp, n, D)
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
     B = xp.where(flat, quarter, K / xp.where(flat, xp.ones_like(total), total))
     left, s, Wh = svd(skew(B))
@@ -212,12 +213,12 @@ def _log_n(D: Array) -> Array:
     return omega + _log_change(xp, omega, D - base) if differentiable(D) else omega
 
 
-def _pairs(xp: Any, n: int, dtype: Any) -> Array:
+def _pairs(xp: Any, n: int, like: Array) -> Array:
     """Quarter turns in the planes of (last, last but one), and so on: the first axis is left alone for odd n."""
     rows = [[0.0] * n for _ in range(n)]
     for j in range(n - 1, 0, -2):
         rows[j][j - 1], rows[j - 1][j] = 1.0, -1.0
-    return xp.asarray(rows, dtype=dtype)
+    return xp.asarray(rows, dtype=like.dtype, device=device(like))
 
 
 def _log_change(xp: Any, omega: Array, change: Array) -> Array:

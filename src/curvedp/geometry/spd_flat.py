@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from array_api_compat import is_jax_namespace
+from array_api_compat import device, is_jax_namespace
 
 from ._namespace import namespace
 from .base import Array
@@ -182,7 +182,7 @@ class SPDLogCholesky(SPD):
 def _mask(L: Array) -> tuple[Array, Array]:
     """Boolean masks of the diagonal and of the strict lower triangle."""
     xp = namespace(L)
-    index = xp.arange(L.shape[-1])
+    index = xp.arange(L.shape[-1], device=device(L))
     return index[:, None] == index[None, :], index[:, None] > index[None, :]
 
 

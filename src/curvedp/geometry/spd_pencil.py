@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_jax_namespace, is_numpy_array
+from array_api_compat import device, is_jax_namespace, is_numpy_array
 
 from ._namespace import compiled, namespace
 from .base import Array
@@ -68,7 +68,7 @@ def _sqrt(xp: Any, x: Pair) -> Pair:
 def _cholesky(xp: Any, A: Array) -> Pair:
     """Lower L with LLᵀ = A, in pairs."""
     m = A.shape[-1]
-    index = xp.arange(m)
+    index = xp.arange(m, device=device(A))
     rest: Pair = (A, xp.zeros_like(A))
     highs, lows = [], []
     for j in range(m):
@@ -113,7 +113,7 @@ def _congruence(xp: Any, L: Pair, S: Array) -> Pair:
 def _pivoted_cholesky(xp: Any, A: Pair) -> Array:
     """G, rounded, with GGᵀ = A and columns of falling size: the pivot is the largest diagonal entry left."""
     m = A[0].shape[-1]
-    index = xp.arange(m)
+    index = xp.arange(m, device=device(A[0]))
     left = xp.ones_like(A[0][..., 0])  # 1 where the row has not been a pivot
     columns = []
     for _ in range(m):
@@ -143,8 +143,8 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         G = xp.concat([G, xp.zeros_like(G[..., :1])], axis=-1)
     k = G.shape[-1] // 2
     order = np.concatenate([[0], [2 * k - 1], np.arange(1, 2 * k - 1)])  # all but the first move on by one place
-    turn = xp.asarray(order)
-    flip = xp.asarray(np.arange(k)[::-1].copy())
+    turn = xp.asarray(order, device=device(G))
+    flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
     u = float(xp.finfo(G.dtype).eps)
 
     def round_(G: Array) -> tuple[Array, Array]:
@@ -210,7 +210,7 @@ def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, to
 def _condition(L: Array) -> Array:
     """An upper bound of cond(LLᵀ) that is 1 at multiples of I: ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same of L⁻¹."""
     xp = namespace(L)
-    inverse = lower_solve(L, xp.eye(L.shape[-1], dtype=L.dtype))
+    inverse = lower_solve(L, xp.eye(L.shape[-1], dtype=L.dtype, device=device(L)))
     sums = [xp.sum(xp.abs(A), axis=axis) for A in (L, inverse) for axis in (-2, -1)]
     one, two, three, four = (xp.max(total, axis=-1) for total in sums)
     return one * two * three * four

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
@@ -171,7 +172,7 @@ class Stiefel(Manifold):
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I."""
         xp = namespace(p)
-        gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype)
+        gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype, device=device(p))
         return xp.sqrt(frobenius(xp, gap, gap))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
@@ -179,7 +180,7 @@ class Stiefel(Manifold):
         xp = namespace(p, z)
         block = xp.reshape(z[..., self._turns :], (*z.shape[:-1], self.m - self.r, self.r))
         inside = p @ (skew_from_vector(z[..., : self._turns], self.r) * math.sqrt(0.5))
-        top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype)
+        top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype, device=device(z))
         return inside + reflect(p, xp.concat([top, block], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
@@ -218,11 +219,11 @@ class Stiefel(Manifold):
         Q = xp.where(used, U[..., :k], xp.zeros_like(U[..., :k]))
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
-            outside = xp.eye(self.m, 2 * self.r, dtype=p.dtype)[:, self.r :]
+            outside = xp.eye(self.m, 2 * self.r, dtype=p.dtype, device=device(p))[:, self.r :]
             spare = reflect(constant(left), outside)
             spare = spare - Q @ (Q.mT @ spare)
             # Half the weight: the k largest singular directions are all of Q, in their order, then of the spare ones.
-            weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype) / k
+            weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k
             Q = svd(xp.concat([Q * weights, spare / 2], axis=-1))[0][..., :k]
         Q = self._normal(p, Q)  # Q is a constant but for what keeps it orthogonal to p
         return xp.concat([left, Q], axis=-1), Q.mT @ N

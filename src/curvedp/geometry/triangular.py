@@ -6,7 +6,7 @@ others raise, and which compile in one piece.
 
 from typing import Any
 
-from array_api_compat import is_jax_namespace
+from array_api_compat import device, is_jax_namespace
 
 from ._namespace import namespace
 from .base import Array
@@ -20,7 +20,7 @@ def cholesky(A: Array) -> Array:
     if is_jax_namespace(xp):
         return xp.linalg.cholesky(A)
     m = A.shape[-1]
-    index = xp.arange(m)
+    index = xp.arange(m, device=device(A))
     columns = []
     for j in range(m):
         pivot = A[..., j, j]
@@ -79,7 +79,7 @@ def cholesky_minus_identity(E: Array) -> Array:
     """F lower triangular with (I+F)(I+F)ᵀ = I+E, never adding the identity: small E keeps its digits."""
     xp = namespace(E)
     m = E.shape[-1]
-    index = xp.arange(m)
+    index = xp.arange(m, device=device(E))
     columns = []
     for j in range(m):
         s = E[..., j, j]
