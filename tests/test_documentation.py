@@ -57,3 +57,14 @@ def test_the_readme_points_to_what_exists():
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
     assert len(targets) > 15
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_powers_and_indices_are_raised_outside_code_only():
+    site = runpy.run_path(str(ROOT / "docs" / "site.py"))
+    shown = site["on_page_markdown"]
+    assert shown("e^{−x²} on H^d, 2^-30, log_p q, ∏_{i<j}") == (
+        "e<sup>−x²</sup> on H<sup>d</sup>, 2<sup>-30</sup>, log<sub>p</sub> q, ∏<sub>i&lt;j</sub>"
+    )
+    for untouched in ("`x^2` and `a_b`", "```\nx^{2}\n```", "    e^{x}", "from_coordinates, n_components, location_"):
+        assert shown(untouched) == untouched
+    assert site["fenced"]("Text.\n\n>>> 1 + 1\n2\n\nMore.").count("```") == 2
