@@ -335,7 +335,7 @@ class LossTable:
         for _ in range(60):
             h = self._log_density(log_integrand, np.concatenate([low, high]))
             top = np.maximum(h[: len(low)], h[len(low) :])
-            keep = top > top.max() - 50
+            keep = (top > top.max() - 50) & (high > low)
             low, high, h = low[keep], high[keep], h[np.concatenate([keep, keep])]
             steep = np.abs(h[: len(low)] - h[len(low) :]) > 8
             if not np.any(steep & (high - low > 1e-12 * high)) and len(low) >= 8:

@@ -23,7 +23,7 @@ __all__ = ["largest_over_splits"]
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]  # a vector of lengths -> a row of positive numbers, increasing in each length
 
-_GOOD = 2e-8  # a relative error that needs no finer lattice
+_GOOD = 1e-7  # a relative error that needs no finer lattice
 _ENOUGH = 1e-6  # the same among three or more factors
 _POOR = 1e-5
 _ARCS = (9, 17, 33, 65)  # directions between two factors

@@ -1,6 +1,6 @@
 """The smallest noise that provably meets a target, in any definition of privacy.
 
-The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two). What is returned is a lattice point
+The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-22 on products). What is returned is a lattice point
 at which the profile, rounded to the private side, was seen to meet the target and whose predecessor was seen to miss
 it: so the answer does not depend on how the search went, and a stricter target never gets less noise.
 """
@@ -19,6 +19,7 @@ from curvedp.privacy.profile import PrivacyProfile
 __all__ = ["calibrate", "meets", "smallest_scale"]
 
 _BITS = 40
+_BITS_OF_PRODUCTS = 22
 _POWERS: dict[type, float] = {GDP: 1.0, RaoDP: 1.0, PureDP: 1.0, ApproxDP: 1.0, ZCDP: 2.0, RenyiDP: 2.0}
 
 
@@ -36,7 +37,7 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
 
 
 def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, sensitivity: float) -> float:
-    """The smallest scale s (to one part in 10¹²) at which `profile_at(s)` meets the target.
+    """The smallest scale s (to one part in 10¹², 10⁶ on products) at which `profile_at(s)` meets the target.
 
     *Guarantees*: `meets(profile_at(s), target)` was true as evaluated; growing in the strictness of the target. Raises
     `UnattainableGuarantee` where no scale does, with the floor.
@@ -58,11 +59,19 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
             seen[scale] = _excess(target, spent, allowed)
         return seen[scale]
 
+    def rough(scale: float) -> float:
+        """The same over a few pairs of neighbours, which are cheap."""
+        costs = [_cost(profile, target) for profile in profile_at(scale).corners]
+        return max(_excess(target, *cost) for cost in costs)
+
     start = _inside(profile_at, target, sensitivity)
-    guess = _newton(excess, start, _POWERS.get(type(target), 1.0))
+    bits, power = _BITS, _POWERS.get(type(target), 1.0)
+    if len(profile_at(start).corners) > 1:  # a supremum over splits takes seconds, and is known to 1e-7
+        bits, start = _BITS_OF_PRODUCTS, _newton(rough, start, power, _BITS) or start
+    guess = _newton(excess, start, power, bits)
     if guess is None:
         guess = _bisect(excess, start, profile_at, target)
-    step = math.ldexp(1.0, math.frexp(guess)[1] - _BITS)
+    step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
     scale = math.ceil(guess / step) * step
     while excess(scale) > 0:
         scale += step
@@ -132,7 +141,7 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
             start /= 2
 
 
-def _newton(excess: Callable[[float], float], start: float, power: float) -> float | None:
+def _newton(excess: Callable[[float], float], start: float, power: float, bits: int) -> float | None:
     """The secant method on log cost against log scale, which is nearly a line of slope −power. None if it wanders off."""
     x, y, slope, good = math.log(start), excess(start), -power, math.nan
     for _ in range(24):
@@ -143,7 +152,7 @@ def _newton(excess: Callable[[float], float], start: float, power: float) -> flo
             y = excess(math.exp(x))
             continue
         step = min(max(-y / slope, -3.0), 3.0)
-        if abs(step) < 2.0**-32:
+        if abs(step) < 2.0 ** (8 - bits):
             return math.exp(x + step)
         value = excess(math.exp(x + step))
         if -600 < value < math.inf and (value - y) * step < 0:

@@ -136,7 +136,7 @@ class ConstantCurvatureProfile(PrivacyProfile):
     @cached_property
     def hellinger_angle(self) -> float:
         if self._flat_gaussian:  # ∫√(p₁p₂) = e^{−μ²/8}
-            return up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu**2) / 8) / 2)), 1e-15)
+            return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu**2) / 8) / 2)), 1e-15), math.pi)
         return PrivacyProfile.hellinger_angle.func(self)  # type: ignore[attr-defined,no-any-return]
 
     @cached_property

@@ -70,7 +70,7 @@ class _Split(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        return up(PrivacyProfile.mu.func(self), 2 * self._margin)  # type: ignore[attr-defined]
+        return up(PrivacyProfile.mu.func(self), 40 * self._table.unresolved)  # type: ignore[attr-defined]
 
     def mu_at(self, eps: Array) -> Array:
         return super().mu_at(eps) * (1 + 40 * self._table.unresolved)
@@ -183,6 +183,11 @@ class ProductProfile(PrivacyProfile):
         pairs = sorted(zip(self._curved, capped, strict=True))
         return _split(tuple(f for f, _ in pairs), self.scale, flat, tuple(x for _, x in pairs))
 
+    @property
+    def corners(self) -> list[PrivacyProfile]:
+        """Everything on one factor."""
+        return [self._at((self.sensitivity * row).tolist()) for row in np.eye(len(self._caps))]
+
     def _worst(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
         """The supremum of each entry over the splits of the sensitivity.
 
@@ -232,23 +237,23 @@ class ProductProfile(PrivacyProfile):
         z, out = ndtri(flat[inside]), np.where(flat > 0, 0.0, 1.0)
         if np.any(inside):
             square = self._worst(lambda split: (-z - ndtri(split.tradeoff(flat[inside]))) ** 2)
-            out[inside] = ndtr(-z - np.sqrt(square) * (1 + 2 * RELATIVE_ERROR))
+            out[inside] = ndtr(-z - np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)))
         return out.reshape(np.shape(alpha))
 
     @cached_property
     def mu(self) -> float:
         if len(self._caps) == 1:
             return self._at([self.sensitivity]).mu
-        return up(math.sqrt(self._worst(lambda split: np.array([split.mu**2]))[0]), 1e-15)
+        return up(math.sqrt(self._worst(lambda split: np.array([split.mu**2]))[0]), 2 * MARGIN)
 
     @cached_property
     def rho(self) -> float:
-        return up(float(self._worst(lambda split: np.array([split.rho]))[0]))
+        return up(float(self._worst(lambda split: np.array([split.rho]))[0]), MARGIN)
 
     @cached_property
     def hellinger_angle(self) -> float:
         square = self._worst(lambda split: np.array([split.hellinger_angle**2]))[0]
-        return min(up(math.sqrt(square)), math.pi)
+        return min(up(math.sqrt(square), MARGIN), math.pi)
 
     @cached_property
     def pure_epsilon(self) -> float:
@@ -261,7 +266,7 @@ class ProductProfile(PrivacyProfile):
     def _renyi(self, order: float) -> float:
         if math.isinf(order):
             return self.pure_epsilon
-        return up(float(self._worst(lambda split: np.array([split._renyi(order)]))[0]))
+        return up(float(self._worst(lambda split: np.array([split._renyi(order)]))[0]), MARGIN)
 
     @cached_property
     def rao(self) -> float:
