@@ -1,6 +1,6 @@
 """Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
 
-`python -m benchmarks.mutation [N] [seed]`. A mutant changes one thing in one line of code that runs: a comparison, an
+`python -m benchmarks.mutation [N] [seed] [part of a file's name]`. A mutant changes one thing in one line of code that runs: a comparison, an
 operator, a number, a boolean, a condition, a returned value. It is killed if a test fails (or the mutant hangs). The sample
 is uniform over all mutants of all files below; the table gives the share killed with its Clopper–Pearson interval and lists
 the survivors with the line they change.
@@ -125,13 +125,13 @@ def survives(file: str, source: str, seconds: float) -> bool:
         return run.returncode == 0
 
 
-def main(count: int = 150, seed: int = 0) -> int:
-    sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS}
+def main(count: int = 150, seed: int = 0, only: str = "") -> int:
+    sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if only in file}
     pool = [(file, site) for file, text in sources.items() for site, _ in enumerate(_sites(ast.parse(text)))]
     order = np.random.default_rng(seed).permutation(len(pool))[:count]
     limits: dict[str, float] = {}
     killed, survivors = 0, []
-    print(f"{len(pool)} mutants in {len(TESTS)} files; a sample of {len(order)}", flush=True)
+    print(f"{len(pool)} mutants in {len(sources)} files; a sample of {len(order)}", flush=True)
     for number, index in enumerate(order, 1):
         file, site = pool[index]
         line, change, source = mutant(sources[file], site)
@@ -156,4 +156,4 @@ def main(count: int = 150, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(int(a) for a in sys.argv[1:3])))
+    sys.exit(main(*(int(a) for a in sys.argv[1:3]), *sys.argv[3:4]))

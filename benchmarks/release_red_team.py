@@ -1,12 +1,16 @@
-"""Last-bit attacks on releases, N = 10⁵ a side: naive float64 controls beside exact-then-round, on S², H² and SPD(3).
+"""The red team: attacks on what `release()` hands out, each beside a naive float64 release that it must break.
 
-`python -m benchmarks.release_red_team [N]`. Each number is a lower bound on ε that holds with confidence 99.99%.
+`python -m benchmarks.release_red_team [N]`. Last bits, norm, symmetry and orthonormality residuals, the grid (precision) on
+S², H², SPD(3), St(3,2) and SO(3): each number is a lower bound on ε that holds with confidence 99.99%. Then timing: Welch's t
+of interleaved releases at two footpoints, in CPU time. Exit code 1 if an attack beats a claim
+or a control survives all of them.
 """
 
 import sys
+import time
+from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 
 from curvedp.audit.release_attacks import (
     distinguish,
@@ -15,65 +19,103 @@ from curvedp.audit.release_attacks import (
     naive_spd_gaussian,
     naive_sphere_laplace,
     norm_residual,
+    orthonormality_residual,
     symmetry_residual,
+    welch_t,
 )
-from curvedp.entropy import SecureSource, exact_gaussian, exact_laplace
-from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
-from curvedp.laws import RiemannianGaussian
+from curvedp.entropy import SecureSource
+from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, Sphere, Stiefel
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms import LaplaceMechanism, LogGaussianMechanism
 
 EPS, DISTANCE, DELTA = 2.0, 0.5, 1e-4
 SCALE = DISTANCE / EPS
-SHIFT = np.array([0.2, -0.1, 0.12])
-CENTERS = {
-    "S2": (np.array([1.0, 0.0, 0.0]), np.array([np.cos(DISTANCE), np.sin(DISTANCE), 0.0])),
-    "H2": (np.array([1.0, 0.0, 0.0]), np.array([np.cosh(DISTANCE), np.sinh(DISTANCE), 0.0])),
-    "SPD(3)": (np.eye(3), np.diag(np.exp(SHIFT))),
-}
+GRID = 2.0**30
 
 
-def spd_epsilon() -> float:
-    """A valid ε at δ = 1e-4: L ≤ (2d₁Δ + Δ²)/2σ² by the triangle inequality, and the exact tail of d₁; σ = 1."""
-    law, distance = RiemannianGaussian(SPDAffineInvariant(3), 1.0), float(np.linalg.norm(SHIFT))
-    edge = brentq(lambda r: float(law.radial_cdf(r)) - (1 - DELTA), 1, 20)
-    return (2 * edge * distance + distance**2) / 2
+def pair(manifold: Manifold) -> tuple[np.ndarray, np.ndarray]:
+    step = np.zeros(manifold.dim)
+    step[0] = DISTANCE
+    origin = np.asarray(manifold.origin)
+    return origin, np.asarray(manifold.exp(origin, manifold.from_coordinates(origin, step)))
 
 
-def features(space: str, x: np.ndarray) -> dict[str, np.ndarray]:
-    if space == "SPD(3)":
-        found = {f"lowest bit of x[{i},2]": lowest_bit(x[:, i, 2]) for i in range(3)}
-        return found | {"symmetry residual": symmetry_residual(x)}
-    found = {f"lowest bit of x[{i}]": lowest_bit(x[:, i]) for i in range(3)}
-    return found | {"norm residual": norm_residual(x, [1, 1, 1] if space == "S2" else [-1, 1, 1])}
+def attacks(x: np.ndarray, manifold: Manifold) -> dict[str, np.ndarray]:
+    """What the attacker looks at, as small integers."""
+    flat = x.reshape(len(x), -1)
+    found = {"last bits": lowest_bit(flat[:, 1]), "precision": np.asarray(flat[:, -1] * GRID % 1 == 0, dtype=int)}
+    if isinstance(manifold, Sphere):
+        found["norm"] = norm_residual(x, np.ones(x.shape[1]))
+    elif isinstance(manifold, Lorentz):
+        found["norm"] = norm_residual(x, [-1, 1, 1])
+    elif isinstance(manifold, SPDAffineInvariant):
+        found["symmetry"] = symmetry_residual(x)
+    else:
+        found["orthonormality"] = orthonormality_residual(x)
+    return found
 
 
-def main(n: int = 100_000) -> None:
-    rng, source = np.random.default_rng(0), SecureSource()
-    naive = {
-        "S2": lambda p: naive_sphere_laplace(p, SCALE, n, rng),
-        "H2": lambda p: naive_lorentz_laplace(p, SCALE, n, rng),
-        "SPD(3)": lambda p: naive_spd_gaussian(p, 1.0, n, rng),
-    }
-    exact = {
-        "S2": lambda p: exact_laplace(Sphere(2), SCALE, p, source=source),
-        "H2": lambda p: exact_laplace(Lorentz(2), SCALE, p, source=source),
-        "SPD(3)": lambda p: exact_gaussian(SPDAffineInvariant(3), 1.0, p, source=source),
-    }
-    project = {"S2": Sphere(2), "H2": Lorentz(2), "SPD(3)": SPDAffineInvariant(3)}
-    print(f"N = {n} a side")
-    print(f"{'space':8s} {'attack':24s} {'claimed':>8s} {'float64':>8s} {'exact':>8s} {'exact, projected':>17s}")
-    for space, centers in CENTERS.items():
-        delta, claimed = (DELTA, spd_epsilon()) if space == "SPD(3)" else (0.0, EPS)
-        control = [features(space, naive[space](p)) for p in centers]
-        values = [np.stack([exact[space](p).value for _ in range(n)]) for p in centers]
-        ours = [features(space, x) for x in values]
-        after = [features(space, np.asarray(project[space].project(x))) for x in values]
+def naive_chart(manifold: Manifold, sigma: float) -> Callable[[np.ndarray, int, np.random.Generator], np.ndarray]:
+    """exp at the STATISTIC of a tangent Gaussian there, in float64: right up to curvature, with all of its last bits."""
+
+    def draw(p: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+        noise = manifold.from_coordinates(p, sigma * rng.standard_normal((n, manifold.dim)))
+        return np.asarray(manifold.exp(p, noise))
+
+    return draw
+
+
+def cases():
+    """(manifold, mechanism, naive control, δ)."""
+    for space, naive in ((Sphere(2), naive_sphere_laplace), (Lorentz(2), naive_lorentz_laplace)):
+        yield space, LaplaceMechanism(space, DISTANCE, SCALE), (lambda p, n, rng, f=naive: f(p, SCALE, n, rng)), 0.0
+    space = SPDAffineInvariant(3)
+    yield space, LogGaussianMechanism(space, DISTANCE, 1.0, np.eye(3)), (
+        lambda p, n, rng: naive_spd_gaussian(p, 1.0, n, rng)), DELTA  # fmt: skip
+    for space in (Stiefel(3, 2), Rotations(3)):
+        mechanism = LogGaussianMechanism(space, DISTANCE, 0.25, space.origin, 0.7)
+        yield space, mechanism, naive_chart(space, 0.25), DELTA
+
+
+def main(n: int = 20_000) -> int:
+    rng, source, bad, count = (
+        np.random.default_rng(0),
+        SecureSource(),
+        0,
+        0,
+    )  # `draw` is `release` without its certificate
+    print(f"N = {n} a side\n{'space':24s} {'attack':16s} {'claimed':>8s} {'float64':>8s} {'release':>8s}")
+    for space, mechanism, naive, delta in cases():
+        ends = pair(space)
+        claimed = float(mechanism.profile.epsilon(delta)) if delta else mechanism.guarantee.eps
+        control = [attacks(naive(p, n, rng), space) for p in ends]
+        ours = [attacks(np.stack([mechanism.draw(p, source)[0] for _ in range(n)]), space) for p in ends]
+        broken = 0
         for name in control[0]:
-            bounds = [
-                distinguish(s[0][name], s[1][name], delta=delta, confidence=0.9999) for s in (control, ours, after)
-            ]
-            verdict = "" if max(bounds[1:]) <= claimed else "  BROKEN"
-            print(f"{space:8s} {name:24s} {claimed:8.2f} {bounds[0]:8.2f} {bounds[1]:8.2f} {bounds[2]:17.2f}{verdict}")
+            float64, release = (
+                distinguish(s[0][name], s[1][name], delta=delta, confidence=0.9999) for s in (control, ours)
+            )
+            broken += float64 > claimed
+            bad += release > claimed
+            count += 1
+            print(f"{space!s:24s} {name:16s} {claimed:8.2f} {float64:8.2f} {release:8.2f}"
+                  f"{'  BROKEN' if release > claimed else ''}", flush=True)  # fmt: skip
+        bad += not broken
+    print(f"{count} attacks × manifolds\n\ntiming, CPU time of {n // 4} interleaved releases at two footpoints")
+    for space, mechanism, _, _ in cases():
+        ends, times = pair(space), np.empty((2, n // 4))
+        for k in range(n // 4):
+            for side in rng.permutation(2):
+                started = time.process_time_ns()
+                mechanism.draw(ends[side], source)
+                times[side, k] = time.process_time_ns() - started
+        t = welch_t(*times)
+        print(
+            f"{space!s:24s} mean {times.mean() / 1e6:6.2f} ms   Welch t = {t:6.2f}  {'' if abs(t) < 4.5 else 'LEAKS'}",
+            flush=True,
+        )
+    return int(bool(bad))
 
 
 if __name__ == "__main__":
-    main(*(int(a) for a in sys.argv[1:2]))
+    sys.exit(main(*(int(a) for a in sys.argv[1:2])))

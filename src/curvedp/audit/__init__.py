@@ -9,7 +9,9 @@ from curvedp.audit.release_attacks import (
     naive_spd_gaussian,
     naive_sphere_laplace,
     norm_residual,
+    orthonormality_residual,
     symmetry_residual,
+    welch_t,
 )
 from curvedp.audit.table import Row, audit_all
 
@@ -28,5 +30,7 @@ __all__ = [
     "naive_sphere_laplace",
     "norm_residual",
     "one_run_bound",
+    "orthonormality_residual",
     "symmetry_residual",
+    "welch_t",
 ]
