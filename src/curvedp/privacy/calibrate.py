@@ -1,8 +1,8 @@
 """The smallest noise that provably meets a target, in any definition of privacy.
 
-The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-22 on products). What is returned is a lattice point
-at which the profile, rounded to the private side, was seen to meet the target and whose predecessor was seen to miss
-it: so the answer does not depend on how the search went, and a stricter target never gets less noise.
+The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-22 on products). What is returned is
+a lattice point at which the profile, rounded to the private side, was seen to meet the target and whose predecessor was
+seen to miss it: so the answer does not depend on how the search went, and a stricter target never gets less noise.
 """
 
 import math

@@ -211,6 +211,11 @@ class PrivacyProfile(Guarantee):
         return None
 
     @property
+    def corners(self) -> "list[PrivacyProfile]":
+        """Profiles of pairs of neighbours among which the worst one often is: where a calibration starts its search."""
+        return [self]
+
+    @property
     def label(self) -> str:
         """ "exact", or how a profile that is not was come by."""
         return "exact"
