@@ -160,7 +160,11 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
             parts = [_mapped(manifold, start, records[i : i + BLOCK]) for i in range(0, len(records), BLOCK)]
         return np.concatenate(parts)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
-    return jnp.concatenate([_mapped_jit(manifold, start, records[i : i + size]) for i in range(0, len(records), size)])
+    # One block after the other: see the note in `rsvrg`.
+    blocks = [
+        _mapped_jit(manifold, start, records[i : i + size]).block_until_ready() for i in range(0, len(records), size)
+    ]
+    return jnp.concatenate(blocks)
 
 
 def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:

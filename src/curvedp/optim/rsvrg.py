@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from curvedp import _validate
@@ -146,8 +147,10 @@ def _epoch(
         batch, rate, xi, mark = inputs
 
         def rows(numbers: Any) -> Any:
-            records = data[numbers]
-            return problem.gradients(w, records) - problem.carry(anchor, w, problem.gradients(anchor, records))
+            # Both points in one batch. As two calls they run side by side, and two batched decompositions that share
+            # XLA's threads can wait for each other for ever (seen on two cores).
+            both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), data[numbers])
+            return both[0] - problem.carry(anchor, w, both[1])
 
         total = batch_sum(batch, flat, size, clip[1], rows)
         direction = total / size + problem.carry(anchor, w, released) + xi
