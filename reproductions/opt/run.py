@@ -327,8 +327,10 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
         for axes, level in zip(axes_row, levels, strict=True):
             for method, row in panel[level].items():
                 style, color = STYLES[method]
-                passes = np.array(row["gradients"]) / panel["n"]
-                axes.plot(passes, row["curve"], style, color=color, ms=11 if method == "one-shot" else 3.5, lw=1.2)
+                calls, risks = (row["gradients"], row["curve"]) if method == "one-shot" else (
+                    [0, *row["gradients"]], [panel["start"], *row["curve"]])  # fmt: skip
+                size = 11 if method == "one-shot" else 3.5
+                axes.plot(np.array(calls) / panel["n"], risks, style, color=color, ms=size, lw=1.2)
             axes.axhline(panel["start"], color="#7f8c8d", lw=0.8, ls=":")
             axes.set(title=f"{titles[name]}, {level}", yscale="log")
             axes.grid(alpha=0.25, lw=0.5)
