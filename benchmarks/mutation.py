@@ -1,6 +1,6 @@
 """Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
 
-`python -m benchmarks.mutation [N] [seed] [part of a file's name]`. A mutant changes one thing in one line of code that runs: a comparison, an
+`python -m benchmarks.mutation [N] [seed] [part of a file's name]`. A mutant changes one thing in one line: a comparison, an
 operator, a number, a boolean, a condition, a returned value. It is killed if a test fails (or the mutant hangs). The sample
 is uniform over all mutants of all files below; the table gives the share killed with its Clopper–Pearson interval and lists
 the survivors with the line they change.
@@ -80,6 +80,8 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
                 skipped.update(ast.walk(getattr(node, field)))
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.ImportFrom | ast.Import):
             skipped.update(ast.walk(node))
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            skipped.update(ast.walk(node))  # zip's own check: both sides have one length, so the mutant does the same
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
                 skipped.update(ast.walk(decorator))

@@ -137,3 +137,30 @@ def test_distinguish_refuses_bad_parameters(bad: dict) -> None:
         distinguish(np.arange(10), np.arange(10), **bad)
     with pytest.raises(ParameterError):
         distinguish([1], [2])
+
+
+def test_orthonormality_residual_and_its_control() -> None:
+    """exp in floats at the statistic leaves XᵀX off the identity in a way that depends on the footpoint; one grid not."""
+    from curvedp.audit.release_attacks import orthonormality_residual
+    from curvedp.geometry import Rotations
+
+    M, rng, n = Rotations(3), np.random.default_rng(0), 20_000
+    ends = M.origin, M.exp(M.origin, M.from_coordinates(M.origin, np.array([0.5, 0.0, 0.0])))
+    naive = [M.exp(p, M.from_coordinates(p, 0.25 * rng.standard_normal((n, 3)))) for p in ends]
+    assert distinguish(*(orthonormality_residual(x) for x in naive), delta=1e-4) > 0
+    exact = np.stack([np.eye(3)] * 8)
+    assert len(set(orthonormality_residual(exact))) == 1
+
+
+def test_welch_t_on_made_up_times() -> None:
+    from curvedp.audit.release_attacks import welch_t
+
+    rng = np.random.default_rng(5)
+    same = rng.gamma(4, 1, 4000), rng.gamma(4, 1, 4000)
+    assert abs(welch_t(*same)) < 4.5
+    assert abs(welch_t(same[0], 1.1 * same[1])) > 4.5
+    slow = same[0].copy()
+    slow[::200] *= 1000  # what else the machine does is cut off
+    assert abs(welch_t(slow, same[1])) < 4.5
+    with pytest.raises(ParameterError):
+        welch_t([1.0], [2.0])

@@ -1,0 +1,219 @@
+"""Bad public arguments over the whole public surface: each is refused by name, or gives a sound answer; never a raw error.
+
+Hypothesis draws, derandomised, a call, one of its arguments and a bad value for it. Allowed: an exception of `curvedp.errors`
+with a message, or a result whose guarantee is a guarantee (no NaN, δ in [0, 1], ε ≥ 0). Warnings are errors here.
+"""
+
+import math
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from curvedp.cli import app
+from curvedp.errors import CurvedpError
+from curvedp.mechanisms import Mechanism
+from curvedp.privacy import Guarantee, PrivacyProfile
+from fuzz_targets import TARGETS, X
+
+PER_GROUP = {"guarantees": 450, "accounting": 120, "laws": 250, "geometry": 400, "mechanisms": 250, "estimators": 350,
+             "optim": 150}  # fmt: skip
+
+# What passes for a number, a name, an array or a manifold until it is looked at. Huge counts are left to `integer`'s tests.
+JUNK: list[Any] = [
+    math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, -1, 0, 1e308, -1e308, 5e-324, 1e-300, 2**5000, -(2**70), True, False,
+    None, "", "1", "nan", "abc", b"1", 1j, [], [1.0], {}, (), object(), np.array(math.nan), np.array([]),
+    np.array([math.nan, 1.0]), np.zeros((2, 2, 2)), np.array(["a"]), np.array([None]), np.float32("nan"),
+    np.int64(-3), Fraction(-1, 3),
+    Decimal("nan"), lambda *a: 0, int, "x" * 1000, "sphere:0", "sphere:99999999999999999999", "a\nb\x00",
+    np.full(3, math.nan), np.zeros(3), np.ones((12, 3)) * math.inf, np.ma.masked, range(3), np.datetime64("NaT"),
+    [[1, 2], [3]],
+]  # fmt: skip
+BAD = st.one_of(
+    st.sampled_from(JUNK),
+    st.floats(max_value=0),
+    st.floats(min_value=1e150),
+    st.floats(min_value=0, max_value=1e-150),
+    st.integers(max_value=0),
+    st.text(max_size=8),
+)
+
+
+@contextmanager
+def limit(seconds: int):
+    """A hang is a failure with a name, not a suite that never ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise AssertionError(f"still running after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def sound(result: Any) -> None:
+    """What came back claims nothing that is not a number."""
+    if isinstance(result, PrivacyProfile):
+        return  # checked by its own methods, which are targets too; a curve of each would take minutes
+    if isinstance(result, Guarantee):
+        assert 0 <= result.delta(1.0) <= 1
+        assert result.epsilon(1e-5) >= 0
+    elif isinstance(result, Mechanism):
+        assert all(not math.isnan(v) for v in result.guarantee.to_dict().values() if isinstance(v, float))
+    elif isinstance(result, float):
+        assert not math.isnan(result)
+    elif hasattr(result, "guarantee") and hasattr(result, "point"):
+        sound(result.guarantee)
+    elif hasattr(result, "certificate_"):
+        sound(result.certificate_.guarantee)
+
+
+@pytest.mark.parametrize("group", TARGETS)
+def test_good_arguments_are_accepted(group):
+    """The fuzzer's starting points are valid: otherwise every refusal below would prove nothing."""
+    for function, good in TARGETS[group].values():
+        sound(function(**good))
+
+
+@pytest.mark.parametrize("group", TARGETS)
+def test_one_bad_argument(group):
+    calls = [(name, field) for name, (_, good) in TARGETS[group].items() for field in good]
+
+    @settings(
+        max_examples=PER_GROUP[group], derandomize=True, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.sampled_from(calls), BAD)
+    def check(call: tuple[str, str], bad: Any) -> None:
+        name, field = call
+        function, good = TARGETS[group][name]
+        with limit(60):
+            try:
+                sound(function(**{**good, field: bad}))
+            except CurvedpError as error:
+                message = str(error)
+            except (TypeError, ValueError):
+                if (name, field) != ("PrivatePCA", "X"):  # scikit-learn's own checks of shape and type
+                    raise
+                message = "scikit-learn's"
+            else:
+                return
+            assert message
+
+    check()
+
+
+# ---- data: any value, never an exception
+
+VALUES = st.one_of(st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 1e308, 5e-324, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "field"),
+    [
+        ("estimators", "PrivateFrechetMean", "X"),
+        ("estimators", "PrivateDispersion", "X"),
+        ("estimators", "PrivateMDM", "X"),
+        ("estimators", "PrivatePCA", "X"),
+        ("estimators", "PrivateGeodesicRegression", "Y"),
+        ("estimators", "PrivateGeodesicRegression", "x"),
+        ("mechanisms", "release", "value"),
+        ("mechanisms", "kng.release", "records"),
+        ("optim", "dp_rgd", "data"),
+        ("geometry", "project_to_ball", "X"),
+    ],
+)
+def test_bad_data_never_raises(group, name, field):
+    function, good = TARGETS[group][name]
+    shape = np.shape(good[field])
+
+    @settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(VALUES, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    def check(values: list[float]) -> None:
+        sound(function(**{**good, field: np.array(values).reshape(shape)}))
+
+    check()
+
+
+# ---- the command line: one line and exit code 1 or 2, never a traceback
+
+ARGUMENT = st.one_of(
+    st.sampled_from(
+        ["nan", "inf", "-1", "0", "", "x", "1e999", "sphere:2", "sphere", "sphere:-1", "spd-affine:x", "--", "-m", "/", ".",
+         "/nonexistent/x.npy", "product", "lorentz:2", "\u0000", "🦉", "1,2", "--mu", "--radius", "--json", "gaussian"]
+    ),
+    st.text(max_size=6),
+    st.floats().map(str),
+)  # fmt: skip
+COMMANDS = st.one_of(
+    st.tuples(
+        st.just("release"), ARGUMENT, st.just("-m"), ARGUMENT, st.just("-r"), ARGUMENT, st.just("--mu"), ARGUMENT
+    ),
+    st.tuples(
+        st.just("calibrate"), st.just("-m"), ARGUMENT, st.just("--mu"), ARGUMENT, st.just("--sensitivity"), ARGUMENT
+    ),
+    st.tuples(st.just("verify"), ARGUMENT),
+    st.tuples(st.just("ledger"), st.just("show"), ARGUMENT),
+    st.tuples(st.just("reproduce"), ARGUMENT),
+    st.tuples(st.just("audit"), st.just("--samples"), ARGUMENT, st.just("--only"), st.just("no such mechanism")),
+    st.tuples(ARGUMENT, ARGUMENT),
+)
+
+
+@settings(max_examples=250, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(COMMANDS)
+def test_the_command_line_answers_in_one_line(arguments):
+    with limit(60):
+        result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code in (0, 1, 2), (arguments, result.output)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (arguments, result.exception)
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"1,0,0\n", b"\xff\xfe", b"a,b\n", b"1;0;0\n", b"1,2\n3\n", b"PK\x03\x04", b'{"schema": 3}'],
+)
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.parquet", "x.json", "x"])
+def test_broken_files(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    path = str(tmp_path / name)
+    for arguments in (
+        ["release", path, "-m", "sphere:2", "-r", "0.5", "--mu", "1"],
+        ["verify", path],
+        ["ledger", "show", path],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code in (1, 2), (arguments, result.output)
+        assert isinstance(result.exception, SystemExit), (arguments, result.exception)
+
+
+def test_a_mistake_in_a_shell(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    for arguments in (
+        ["release", "x.npy", "-m", "sphere:2", "-r", "nan", "--mu", "1"],
+        ["verify", "x.npy"],
+        ["nonsense"],
+    ):
+        run = subprocess.run(
+            [sys.executable, "-m", "curvedp.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 2
+        assert "Traceback" not in run.stderr
