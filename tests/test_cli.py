@@ -106,6 +106,74 @@ def test_mistakes_are_one_line_and_exit_2(sphere_file, arguments):
     assert "Traceback" not in result.output
 
 
+def bad_files(folder):
+    """Files that cannot be records on Sphere(2), by their form."""
+    X = np.load(folder / "x.npy")
+    np.save(folder / "one.npy", X[:1])
+    np.save(folder / "none.npy", X[:0])
+    np.save(folder / "complex.npy", X + 0j)
+    np.save(folder / "text.npy", np.array([["a", "b", "c"]] * 3))
+    np.save(folder / "number.npy", 3.0)
+    np.save(folder / "narrow.npy", X[:, :2])
+    (folder / "cut.npy").write_bytes((folder / "x.npy").read_bytes()[:200])
+    (folder / "damaged.npz").write_bytes(b"PK\x03\x04nothing")
+    (folder / "damaged.parquet").write_bytes(b"PAR1nothing")
+    (folder / "header.csv").write_text("x,y,z\n")
+    (folder / "ragged.csv").write_text("1,0,0\n1,0\n")
+    (folder / "latin.csv").write_bytes(b"1,0,0\n\xff,0,0\n")
+    (folder / "x.txt").write_text("1,0,0\n")
+    return ["one.npy", "none.npy", "complex.npy", "text.npy", "number.npy", "narrow.npy", "cut.npy", "damaged.npz",
+            "damaged.parquet", "header.csv", "ragged.csv", "latin.csv", "x.txt", "x.npz", "."]  # fmt: skip
+
+
+def test_unusable_files_are_one_line_and_nothing_is_made(sphere_file):
+    made = [
+        "--ledger",
+        sphere_file / "l",
+        "--budget-mu",
+        2,
+        "--out",
+        sphere_file / "m.npy",
+        "--certificate",
+        sphere_file / "c",
+    ]
+    for name in bad_files(sphere_file):
+        result = run("release", sphere_file / name, "-m", "sphere:2", "-r", 0.5, "--mu", 1, *made)
+        assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1), (name, result.output)
+    center = sphere_file / "center.npy"
+    np.save(center, np.array([2.0, 0, 0]))
+    for more in (["--center", center], ["--mechanism", "magic"], ["--out", sphere_file]):
+        result = run("release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.5, "--mu", 1, *made, *more)
+        assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1), (more, result.output)
+    for given in (["-m", "sphere:2"], ["-r", 0.5]):
+        result = run("release", sphere_file / "x.npy", "--mu", 1, *given, *made)
+        assert (result.exit_code, "is missing" in result.output) == (2, True), result.output
+    assert not [name for name in ("l", "m.npy", "c") if (sphere_file / name).exists()]
+
+
+def test_bad_records_are_mapped(sphere_file):
+    X = np.load(sphere_file / "x.npy")
+    X[:5] = [[np.nan] * 3, [np.inf, 0, 0], [5, 5, 5], [0, 0, 0], [-1, 0, 0]]
+    np.save(sphere_file / "bad.npy", np.asfortranarray(X, dtype=np.float32))
+    center = sphere_file / "center.csv"
+    center.write_text("1,0,0\n")
+    result = run("release", sphere_file / "bad.npy", "-m", "sphere:2", "-r", 0.5, "--mu", 1, "--center", center)
+    assert result.exit_code == 0, result.output
+
+
+def test_float_draws_are_never_plainly_verified(sphere_file):
+    certificate = sphere_file / "c.json"
+    kng = ["--mechanism", "kng", "--epsilon", 1, "--certificate", certificate]
+    assert run("release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.5, *kng).exit_code == 0
+    result = run("verify", certificate)
+    assert result.exit_code == 3
+    assert "sampler not" in result.output
+    forged = json.loads(certificate.read_text())
+    forged["parameters"]["scale"] *= 0.9
+    certificate.write_text(json.dumps(forged))
+    assert run("verify", certificate).exit_code == 1
+
+
 def test_demo(tmp_path):
     result = run("demo", "--output", tmp_path / "demo", "--json")
     assert result.exit_code == 0, result.output

@@ -72,6 +72,12 @@ def test_tight_is_between_flat_and_the_older_bounds(s):
     assert ours <= 2 * s / n * chord * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("s", [0.8, 0.9, 1.0, 1.1])
+def test_beyond_a_quarter_of_pi_the_bound_stays_near_the_tangent(s):
+    unit = 2 * s / 10
+    assert math.tan(s) / s <= frechet_mean_sensitivity(Sphere(2), s, 10) / unit < 1.05 * math.tan(s) / s
+
+
 def test_curvature_scales_lengths():
     # Kendall's planar triangles are a sphere of curvature 4 (radius 1/2).
     assert frechet_mean_sensitivity(KendallShapes(3), 0.2, 50) == pytest.approx(

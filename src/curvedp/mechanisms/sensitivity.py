@@ -111,14 +111,20 @@ def _tight_factor(s: float, in_chart: bool) -> float:
     reach = s + a
     # k = (1 - x·cot x)/x²: how fast the Hessian of ½d² falls with d², so that 1 - k·d² is its chord.
     k = (1 - reach / np.tan(reach)) / reach**2 if s > 1e-3 else np.full_like(a, 0.34)
-    # While reach < π/2 every ½d² is convex on the way to the centre, so the centre's value s² exceeds the minimum by λa².
-    lam = np.where(reach < pi / 2, 1 - s * s * k, 0.0)
-    h = 1 - (s * s - lam * a * a) * k
-    if not h.min() >= _LEAST_HESSIAN:
+    # From the mean, where it is stationary, to the centre F'' ≥ 1 − 2kF; by Sturm's comparison F can have risen to s²/2 only
+    # if the Hessian's bound 1 − 2kF at the mean is at least (1 − ks²)/cos(a√(2k)). It never exceeds 1, so where that would
+    # be more than 1, or the cosine is not positive, no mean is that far out.
+    least, cosine = 1 - k * s * s, np.cos(np.minimum(np.sqrt(2 * k) * a, pi / 2))
+    possible = cosine > least
+    h = least / np.where(possible, cosine, 1.0)
+    if not (least.min() > 0 and h[possible].min() >= _LEAST_HESSIAN):
         raise ParameterError(
             f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
         )
-    ratio = _spread(s, a) / s / h
+    # Half a cell more than the last possible distance: the supremum over what lies between two grid points.
+    possible[1:] |= possible[:-1]
+    h = np.where(cosine > least, h, 1.0)
+    ratio = np.where(possible, _spread(s, a) / s / h, 0.0)
     if in_chart:
         ratio = ratio / np.sinc(a / pi)
         return float(ratio.max()) * (1 + _GRID_MARGIN)
