@@ -244,19 +244,6 @@ class LossTable:
             density = value + np.log(np.maximum(-slope * per_t, 0.0))
         return np.where(np.abs(t) > self._reach, -math.inf, density + np.where(t < 0, t, 0.0))
 
-    @cached_property
-    def atoms(self) -> tuple[Array, Array]:
-        """(b, log mass): a quadrature rule for expectations over a bounded loss, laid in the panel coordinate."""
-        edges = np.append(self._edges, [20.0, 26.0])
-        fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(), edges[-1])
-        width = np.diff(fine)[:, None]
-        w = (fine[:-1, None] + width * _OFFSET16).ravel()
-        value, slope = self._series(w, 0)
-        with np.errstate(divide="ignore"):
-            mass = value + np.log(np.maximum(-slope, 0.0)) + np.log((width * _WEIGHT16).ravel())
-        b = self.t_of(w)
-        return np.concatenate([-b, b]), np.concatenate([mass - b, mass])
-
     def cover(self, t: float) -> None:
         """Extend an unbounded loss to t."""
         while math.isinf(self.T) and self.end < t:

@@ -30,6 +30,8 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     >>> meets(gaussian_profile(0.0, 3, 2.0, 1.0), GDP(0.6))
     True
     """
+    if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
+        raise ParameterError(f"{_validate.shown(profile)} must be a profile and {_validate.shown(target)} a guarantee")
     if profile.label != "exact":  # a confidence bound vouches for itself and nothing else
         return profile == target
     spent, allowed = _cost(profile, target)

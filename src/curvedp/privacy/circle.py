@@ -62,8 +62,8 @@ class CircleGaussian:
 
 
 @dataclass(frozen=True)
-class CircleLaplace:
-    """Tails of the loss of the density ∝ exp(−d/s) on the circle; the loss has atoms at ±D/s."""
+class _Laplace:
+    """A loss with atoms at ±D/s; |d/dη log p| = 1/s almost everywhere."""
 
     s: float
     distance: float
@@ -79,6 +79,11 @@ class CircleLaplace:
     @property
     def loss_scale(self) -> float:
         return self.distance / self.s
+
+
+@dataclass(frozen=True)
+class CircleLaplace(_Laplace):
+    """Tails of the loss of the density ∝ exp(−d/s) on the circle."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """L > t on −(π − (D+st)/2) < y < (D−st)/2."""
@@ -92,23 +97,8 @@ class CircleLaplace:
 
 
 @dataclass(frozen=True)
-class LineLaplace:
-    """Tails of the loss of the density exp(−|y|/s)/2s on the line; the loss has atoms at ±D/s."""
-
-    s: float
-    distance: float
-
-    @property
-    def max_loss(self) -> float:
-        return self.distance / self.s
-
-    @property
-    def fisher(self) -> float:
-        return 1 / self.s
-
-    @property
-    def loss_scale(self) -> float:
-        return self.distance / self.s
+class LineLaplace(_Laplace):
+    """Tails of the loss of the density exp(−|y|/s)/2s on the line."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """L > t on y < (D − st)/2."""

@@ -144,6 +144,7 @@ def _approx(g: Guarantee, eps: float | None, delta: float | None) -> ApproxDP:
 def _renyi(g: Guarantee, order: float | None) -> RenyiDP:
     if order is None:
         raise ParameterError("converting to RenyiDP needs order=…")
+    order = RenyiDP(order, 1.0).order  # validated as a field of it
     near = {"adjacency": g.adjacency}
     if isinstance(g, PureDP):
         return RenyiDP(order, pure_renyi(g.eps, RenyiDP(order, 1.0).order), **near)

@@ -217,7 +217,7 @@ class PrivacyProfile(Guarantee):
 
     @property
     def label(self) -> str:
-        """ "exact", or how a profile that is not was come by."""
+        """How the profile was come by: "exact", or what it is instead."""
         return "exact"
 
     @property

@@ -32,6 +32,9 @@ from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee
 
 __all__ = ["FixedSizeGaussianStep", "PoissonGaussianStep", "subsampled_gaussian", "subsampled_noise_multiplier"]
 
+# Less noise than this protects nothing, more needs none of this accounting; in between every formula below is a number.
+_MULTIPLIERS = (1e-6, 1e100)
+
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-15  # relative error of the ε's below; they are moved down by it
@@ -47,7 +50,9 @@ class _Step(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "noise_multiplier", _validate.positive("noise_multiplier", self.noise_multiplier))
+        object.__setattr__(
+            self, "noise_multiplier", _validate.within("noise_multiplier", self.noise_multiplier, *_MULTIPLIERS)
+        )
         rate = _validate.within("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
         object.__setattr__(self, "sampling_rate", rate)
         if self.adjacency != "replace-one":
