@@ -37,7 +37,7 @@ def sensitivity() -> None:
     axes.plot(radii, [_ratio(sphere, r, n, "tight") for r in radii], color=RED, label="ours, proved")
     published = np.linspace(0.02, 0.78, 60)
     axes.plot(published, [_ratio(sphere, r, n, "reimherr") for r in published], color=BLUE, label="published")
-    axes.plot(radii, np.tan(radii) / radii, "--", color=INK, label="found by attack: tan(r)/r")
+    axes.plot(radii, np.tan(radii) / radii, "--", color=INK, label="what attacks approach: tan(r)/r")
     axes.axvline(math.pi / 4, color=GREY, linewidth=1, linestyle=":")
     axes.set(
         xlabel="radius of the public ball",

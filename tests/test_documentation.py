@@ -41,7 +41,7 @@ def test_tutorials_run_without_data(script, tmp_path, monkeypatch, capsys):
 
 def test_the_site_builds_strictly(tmp_path):
     """A broken link, a page outside the navigation or a name that is not there is an error."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert built.returncode == 0, built.stderr
