@@ -115,15 +115,13 @@ def _tight_factor(s: float, in_chart: bool) -> float:
     # if the Hessian's bound 1 − 2kF at the mean is at least (1 − ks²)/cos(a√(2k)). It never exceeds 1, so where that would
     # be more than 1, or the cosine is not positive, no mean is that far out.
     least, cosine = 1 - k * s * s, np.cos(np.minimum(np.sqrt(2 * k) * a, pi / 2))
-    possible = cosine > least
-    h = least / np.where(possible, cosine, 1.0)
+    possible = cosine >= least
+    h = np.where(possible, least / np.where(possible, cosine, 1.0), 1.0)
     if not (least.min() > 0 and h[possible].min() >= _LEAST_HESSIAN):
         raise ParameterError(
             f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
         )
-    # Half a cell more than the last possible distance: the supremum over what lies between two grid points.
-    possible[1:] |= possible[:-1]
-    h = np.where(cosine > least, h, 1.0)
+    possible[1:] |= possible[:-1]  # a cell more than the last possible distance, for what lies between two grid points
     ratio = np.where(possible, _spread(s, a) / s / h, 0.0)
     if in_chart:
         ratio = ratio / np.sinc(a / pi)
