@@ -66,3 +66,9 @@ def test_odd_paths_are_refused(tmp_path):
     for path in (tmp_path, "a\0b", 3.5, None):
         with pytest.raises((ParameterError, CurvedpError)):
             Ledger(path, GDP(1.0))
+
+
+def test_an_entry_says_its_place(tmp_path):
+    ledger = Ledger(tmp_path / "x", PureDP(1.0))
+    assert [ledger.spend(PureDP(0.25), f"{k}").number for k in range(3)] == [1, 2, 3]
+    assert [entry.number for entry in ledger.entries] == [1, 2, 3]
