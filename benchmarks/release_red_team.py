@@ -34,8 +34,10 @@ GRID = 2.0**30
 
 
 def pair(manifold: Manifold) -> tuple[np.ndarray, np.ndarray]:
-    step = np.zeros(manifold.dim)
-    step[0] = DISTANCE
+    step = np.arange(1.0, manifold.dim + 1) if len(manifold.point_shape) == 2 else np.eye(manifold.dim)[0]
+    step *= DISTANCE / np.linalg.norm(
+        step
+    )  # a generic direction between matrices: a diagonal one rounds like the identity
     origin = np.asarray(manifold.origin)
     return origin, np.asarray(manifold.exp(origin, manifold.from_coordinates(origin, step)))
 
@@ -73,8 +75,8 @@ def cases():
     yield space, LogGaussianMechanism(space, DISTANCE, 1.0, np.eye(3)), (
         lambda p, n, rng: naive_spd_gaussian(p, 1.0, n, rng)), DELTA  # fmt: skip
     for space in (Stiefel(3, 2), Rotations(3)):
-        mechanism = LogGaussianMechanism(space, DISTANCE, 0.25, space.origin, 0.7)
-        yield space, mechanism, naive_chart(space, 0.25), DELTA
+        mechanism = LogGaussianMechanism(space, DISTANCE, 1.0, space.origin, 0.7)
+        yield space, mechanism, naive_chart(space, 1.0), DELTA
 
 
 def main(n: int = 20_000) -> int:
