@@ -1,29 +1,41 @@
 """Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
 
-`python -m benchmarks.mutation [N] [seed] [part of a file's name]`. A mutant changes one thing in one line: a comparison, an
-operator, a number, a boolean, a condition, a returned value. It is killed if a test fails (or the mutant hangs). The sample
-is uniform over all mutants of all files below; the table gives the share killed with its Clopper–Pearson interval and lists
-the survivors with the line they change.
+`python -m benchmarks.mutation [N] [seed] [part of a file's name] [seconds]`. A mutant changes one thing in one line: a
+comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
+left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files below; the
+table gives the share killed with its Clopper–Pearson interval and lists the survivors with the line they change.
 
-The mutated copy lives in a folder of its own, put in front of the package's path: the working tree is never touched.
+One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
+tests that execute the changed line, the quickest first. So a mutant costs one failing test, not an interpreter with its
+imports; the working tree is never touched. What this cannot see counts as survived: tests above `seconds` of CPU time, code
+that another interpreter runs, defaults of dataclass fields.
 """
 
 import ast
+import functools
+import importlib
+import inspect
+import json
 import os
-import shutil
-import subprocess
+import resource
+import select
+import signal
 import sys
-import tempfile
+import threading
 import time
+import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from _pytest.runner import runtestprotocol
 from scipy import stats
 
 ROOT = Path(__file__).parent.parent
-# Which tests look at which file, the cheapest that can be expected to notice.
+# Which tests look at which file, the cheapest that can be expected to notice; its own examples come first.
 TESTS = {
     "ledger.py": ["tests/test_ledger.py"],
     "laws/radial.py": ["tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
@@ -38,6 +50,7 @@ TESTS = {
     "laws/tangent.py": ["tests/laws/test_tangent.py"],
     "laws/euclidean.py": ["tests/laws/test_euclidean_laws.py"],
     "laws/spd_gaussian.py": ["tests/laws/test_spd_gaussian.py"],
+    "laws/spd_chain.py": ["tests/laws/test_spd_gaussian.py"],
     "laws/cells.py": ["tests/laws/test_knorm.py"],
     "entropy/bits.py": ["tests/entropy/test_csprng.py", "tests/entropy/test_exact_release.py"],
     "entropy/balls.py": ["tests/entropy/test_balls.py"],
@@ -45,12 +58,22 @@ TESTS = {
     "entropy/exact.py": ["tests/entropy/test_exact_release.py"],
     "entropy/exact_curved.py": ["tests/entropy/test_exact_curved.py"],
     "entropy/exact_radial.py": ["tests/entropy/test_exact_curved.py", "tests/entropy/test_exact_release.py"],
+    "entropy/exact_spd.py": ["tests/entropy/test_exact_spd.py"],
+    "entropy/exact_spd_chain.py": ["tests/entropy/test_exact_spd.py"],
+    "entropy/exact_spd_near.py": ["tests/entropy/test_exact_spd.py"],
+    "entropy/exact_spd_far.py": ["tests/entropy/test_exact_spd.py"],
+    "entropy/exact_spd_turn.py": ["tests/entropy/test_exact_spd.py"],
     "privacy/guarantees.py": ["tests/privacy/test_guarantees.py"],
     "privacy/gaussian.py": ["tests/privacy/test_guarantees.py", "tests/privacy/test_convert.py"],
     "privacy/circle.py": ["tests/privacy/test_circle.py"],
     "privacy/compose.py": ["tests/privacy/test_compose.py"],
     "privacy/convert.py": ["tests/privacy/test_convert.py"],
     "privacy/discrete.py": ["tests/privacy/test_discrete.py"],
+    "privacy/profile.py": ["tests/privacy/test_profile.py"],
+    "privacy/pld.py": ["tests/privacy/test_compose.py", "tests/privacy/test_subsampled.py"],
+    "privacy/products.py": ["tests/privacy/test_products.py"],
+    "privacy/certify.py": ["tests/privacy/test_certify.py"],
+    "privacy/_space_form.py": ["tests/privacy/test_numerics.py", "tests/privacy/test_constant_curvature.py"],
     "privacy/rao.py": ["tests/privacy/test_rao.py"],
     "privacy/renyi.py": ["tests/privacy/test_guarantees.py", "tests/privacy/test_convert.py"],
     "privacy/subsampled.py": ["tests/privacy/test_subsampled.py"],
@@ -62,13 +85,13 @@ BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mu
           ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult}  # fmt: skip
 
 
-def mutant(source: str, site: int) -> tuple[int, str, str]:
-    """(line, what changed, mutated source) for one of the places that can be changed."""
+def mutant(source: str, site: int) -> tuple[range, str, str]:
+    """(lines, what changed, mutated source) for one of the places that can be changed."""
     tree = ast.parse(source)
     node, change = list(_sites(tree))[site]
-    line, before = node.lineno, ast.unparse(node)
+    lines, before = range(node.lineno, node.end_lineno + 1), ast.unparse(node)
     change()
-    return line, f"{before}  →  {ast.unparse(node)}", ast.unparse(ast.fix_missing_locations(tree))
+    return lines, f"{before}  →  {ast.unparse(node)}", ast.unparse(ast.fix_missing_locations(tree))
 
 
 def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
@@ -82,6 +105,8 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             skipped.update(ast.walk(node))
         if isinstance(node, ast.keyword) and node.arg == "strict":
             skipped.update(ast.walk(node))  # zip's own check: both sides have one length, so the mutant does the same
+        if isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "__str__"):
+            skipped.update(ast.walk(node))
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
                 skipped.update(ast.walk(decorator))
@@ -111,51 +136,162 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             yield node, lambda n=node: setattr(n, "value", ast.Constant(None))
 
 
-def survives(file: str, source: str, seconds: float) -> bool:
-    """Whether the tests of the file pass on a package in which it has this source."""
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(
-            ROOT / "src" / "curvedp", Path(folder) / "curvedp", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        (Path(folder) / "curvedp" / file).write_text(source, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *TESTS[file]]
+def forked(work: Callable[[], Any], cpu: float, wall: float) -> Any:
+    """What `work` returns in a fork of this process, or None if it fails, crashes or takes too long."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
         try:
-            run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=seconds, check=False)
-        except subprocess.TimeoutExpired:
-            return False
-        return run.returncode == 0
+            os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 1))
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(quiet, stream)
+            os.write(write, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    answer = b""
+    end = time.monotonic() + wall
+    while select.select([read], [], [], max(0.0, end - time.monotonic()))[0] and (more := os.read(read, 1 << 16)):
+        answer += more
+    os.close(read)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # and what it may have started
+    os.waitpid(child, 0)
+    return json.loads(answer) if answer else None
 
 
-def main(count: int = 150, seed: int = 0, only: str = "") -> int:
+class Mutants:
+    """A pytest plugin: instead of running the collected tests once, runs them against each mutant of one file."""
+
+    def __init__(self, file: str, source: str, sites: list[int], seconds: float) -> None:
+        self.file, self.source, self.sites, self.seconds = file, source, sites, seconds
+        self.killed, self.survivors = 0, []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        module = importlib.import_module("curvedp." + self.file.removesuffix(".py").replace("/", "."))
+        profile = {}  # test → (CPU seconds, lines of the file it executes)
+        for item in session.items:
+            seen = forked(lambda item=item: _lines_run(item, module.__file__), self.seconds, 60 * self.seconds)
+            if seen is not None and seen[1]:
+                profile[item] = (seen[0], set(seen[1]))
+        same = ast.unparse(ast.parse(self.source))
+        if self._fails(module, same, sorted(profile, key=lambda item: profile[item][0])[:40], 60):
+            raise SystemExit(f"{self.file}: its tests fail on the code as it is")
+        bodies = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(ast.parse(self.source))
+                  if isinstance(n, ast.FunctionDef)]  # fmt: skip
+        print(f"{self.file}: {len(profile)} of {len(session.items)} tests", flush=True)
+        for site in self.sites:
+            lines, change, source = mutant(self.source, site)
+            inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
+            tests = [t for t, (_, run) in profile.items() if not inside or not run.isdisjoint(lines)]
+            tests.sort(key=lambda item: profile[item][0])
+            if self._fails(module, source, tests, 5 + 5 * sum(profile[t][0] for t in tests)):
+                self.killed += 1
+                print(f"  killed   {self.file}:{lines.start}: {change[:150]}", flush=True)
+            else:
+                self.survivors.append((self.file, lines.start, change))
+                print(f"  survived {self.file}:{lines.start} ({len(tests)} tests): {change[:300]}", flush=True)
+        return True
+
+    def _fails(self, module: types.ModuleType, source: str, tests: list[pytest.Item], cpu: float) -> bool:
+        def work() -> bool:
+            exchange(module, source)
+            return any(report.failed for item in tests for report in runtestprotocol(item, log=False))
+
+        return forked(work, cpu, 120 + 20 * cpu) is not False if tests else False
+
+
+def _lines_run(item: pytest.Item, path: str | None) -> tuple[float, list[int]] | None:
+    """(CPU seconds, lines of the file that the test executes); None for a test that does not pass by itself."""
+    lines: set[int] = set()
+
+    def trace(frame: types.FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != path:
+            return None
+        if event == "line":
+            lines.add(frame.f_lineno)
+        return trace
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+    started = time.process_time()
+    passed = all(report.passed for report in runtestprotocol(item, log=False))
+    taken = time.process_time() - started
+    sys.settrace(None)
+    return (taken, sorted(lines)) if passed else None
+
+
+def exchange(module: types.ModuleType, source: str) -> None:
+    """Put the code of another version of a module into the functions that it and all others already hold."""
+    fresh: dict[str, Any] = {
+        "__name__": module.__name__,
+        "__package__": module.__package__,
+        "__file__": module.__file__,
+    }
+    exec(compile(source, str(module.__file__), "exec"), fresh)
+    _into(vars(module), fresh, module.__name__)
+
+
+def _into(old: Any, new: Any, home: str) -> Any:
+    """The old object with the new one's code in it; the new one itself where it is plain data."""
+    for wrapper in ("__wrapped__", "__func__", "fget", "func"):
+        if hasattr(new, wrapper) and hasattr(old, wrapper) and not isinstance(new, functools.partial):
+            if hasattr(old, "cache_clear"):
+                old.cache_clear()
+            _into(getattr(old, wrapper), getattr(new, wrapper), home)
+            return old
+    if inspect.isfunction(new) and inspect.isfunction(old):
+        if new.__module__ == home and len(old.__code__.co_freevars) == len(new.__code__.co_freevars):
+            old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    elif inspect.isclass(new) and inspect.isclass(old):
+        if new.__module__ == home:
+            for name in set(vars(new)) & set(vars(old)) - {"__dict__", "__weakref__", "__doc__", "__slots__"}:
+                value = _into(vars(old)[name], vars(new)[name], home)
+                if value is not vars(old)[name]:
+                    type.__setattr__(old, name, value)
+    elif isinstance(new, dict) and isinstance(old, dict):
+        for key in set(new) & set(old):
+            if not str(key).startswith("__"):
+                old[key] = _into(old[key], new[key], home)
+    elif isinstance(new, tuple) and isinstance(old, tuple) and not _plain(new):
+        for before, after in zip(old, new, strict=False):
+            _into(before, after, home)
+    elif _plain(new):
+        return new
+    return old
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_plain, value))
+    return isinstance(value, int | float | str | complex | np.ndarray | np.number)
+
+
+def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0) -> int:
     sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if only in file}
     pool = [(file, site) for file, text in sources.items() for site, _ in enumerate(_sites(ast.parse(text)))]
     order = np.random.default_rng(seed).permutation(len(pool))[:count]
-    limits: dict[str, float] = {}
-    killed, survivors = 0, []
+    chosen: dict[str, list[int]] = {}
+    for index in order:
+        chosen.setdefault(pool[index][0], []).append(pool[index][1])
     print(f"{len(pool)} mutants in {len(sources)} files; a sample of {len(order)}", flush=True)
-    for number, index in enumerate(order, 1):
-        file, site = pool[index]
-        line, change, source = mutant(sources[file], site)
-        if file not in limits:
-            started = time.perf_counter()
-            if not survives(file, sources[file], 600):
-                raise SystemExit(f"{file}: its tests fail on the code as it is")
-            limits[file] = 30 + 5 * (time.perf_counter() - started)
-        if survives(file, source, limits[file]):
-            survivors.append((file, line, change))
-            print(f"{number:4d} survived {file}:{line}: {change}", flush=True)
-        else:
-            killed += 1
-            print(f"{number:4d} killed   {file}:{line}", flush=True)
-    total = len(order)
+    killed, survivors, total = 0, [], 0
+    for file, sites in sorted(chosen.items()):
+        plugin = Mutants(file, sources[file], sites, seconds)
+        own = str(ROOT / "src/curvedp" / file)
+        pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", own, *TESTS[file]], plugins=[plugin])
+        killed, survivors = killed + plugin.killed, survivors + plugin.survivors
+        total += plugin.killed + len(plugin.survivors)
     low = stats.beta.ppf(0.025, killed, total - killed + 1) if killed else 0.0
     high = stats.beta.ppf(0.975, killed + 1, total - killed) if killed < total else 1.0
-    print(f"killed {killed} of {total}: {killed / total:.1%} (95% interval {low:.1%} to {high:.1%})")
+    print(f"killed {killed} of {total}: {killed / max(total, 1):.1%} (95% interval {low:.1%} to {high:.1%})")
     for file, line, change in survivors:
         print(f"  {file}:{line}: {change}")
     return int(killed < 0.85 * total)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(int(a) for a in sys.argv[1:3]), *sys.argv[3:4]))
+    arguments = sys.argv[1:]
+    sys.exit(main(*(int(a) for a in arguments[:2]), *arguments[2:3], *(float(a) for a in arguments[3:4])))
