@@ -175,3 +175,12 @@ def test_steps_compose_with_other_releases():
     whole = compose(steps, GDP(0.5))
     assert set(whole.parts) == {GDP(0.5), PoissonGaussianStep(2.0, 0.1)}
     assert whole.delta(1.0) > max(steps.delta(1.0), GDP(0.5).delta(1.0))
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
+@pytest.mark.parametrize("multiplier", [1e-300, 1e-13, 9e-7, 1e-6])
+def test_with_next_to_no_noise_only_chance_protects(sampling: str, multiplier: float) -> None:
+    """A record that is drawn in any of 50 batches is seen; no ε helps, and the δ is the chance of that."""
+    guarantee = subsampled_gaussian(multiplier, 0.01, 50, sampling=sampling)
+    assert 1 - 0.99**50 <= guarantee.delta(1e3) * (1 + 1e-15) <= (1 - 0.99**50) * (1 + 1e-12)
+    assert guarantee.epsilon(1e-6) == np.inf

@@ -32,8 +32,9 @@ from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee
 
 __all__ = ["FixedSizeGaussianStep", "PoissonGaussianStep", "subsampled_gaussian", "subsampled_noise_multiplier"]
 
-# Less noise than this protects nothing, more needs none of this accounting; in between every formula below is a number.
-_MULTIPLIERS = (1e-6, 1e100)
+_LARGEST_MULTIPLIER = 1e100  # more noise needs none of this accounting, and its squares overflow
+# With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is taken as q for every ε.
+_LEAST_MULTIPLIER = 1e-6
 
 Array = NDArray[np.float64]
 
@@ -50,13 +51,21 @@ class _Step(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(
-            self, "noise_multiplier", _validate.within("noise_multiplier", self.noise_multiplier, *_MULTIPLIERS)
-        )
+        multiplier = _validate.within("noise_multiplier", self.noise_multiplier, 0, _LARGEST_MULTIPLIER, open_low=True)
+        object.__setattr__(self, "noise_multiplier", multiplier)
         rate = _validate.within("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
         object.__setattr__(self, "sampling_rate", rate)
         if self.adjacency != "replace-one":
             raise ParameterError(f"adjacency={self.adjacency!r}: subsampled steps are for replace-one")
+
+    def _delta(self, eps: Array) -> Any:
+        # The two outputs agree unless the record is drawn, which bounds δ(ε) by q whatever the noise.
+        if self.noise_multiplier < _LEAST_MULTIPLIER:
+            return np.full_like(eps, self.sampling_rate)
+        return self._noisy_delta(eps)
+
+    def _noisy_delta(self, eps: Array) -> Any:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +78,7 @@ class PoissonGaussianStep(_Step):
     True
     """
 
-    def _delta(self, eps: Array) -> Any:
+    def _noisy_delta(self, eps: Array) -> Any:
         q, mu = self.sampling_rate, 1 / self.noise_multiplier
         half = mu * mu / 2
         odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
@@ -98,7 +107,7 @@ class FixedSizeGaussianStep(_Step):
     True
     """
 
-    def _delta(self, eps: Array) -> Any:
+    def _noisy_delta(self, eps: Array) -> Any:
         q = self.sampling_rate
         if q == 1:
             return gdp_delta(2 / self.noise_multiplier, eps)
