@@ -206,6 +206,16 @@ def test_the_head_changes_with_every_entry(path):
     assert len(heads) == 4
 
 
+def test_a_refusal_says_what_remains(path):
+    ledger = Ledger(path, PureDP(1.0))
+    ledger.spend(PureDP(0.25), "one")
+    with pytest.raises(BudgetExceeded, match=r"PureDP\(0\.75\) of PureDP\(1\.0\) remains"):
+        ledger.spend(PureDP(0.875), "two")
+    ledger.spend(PureDP(0.75), "three")
+    with pytest.raises(BudgetExceeded, match="nothing of"):
+        ledger.spend(PureDP(0.125), "four")
+
+
 def test_entries_are_plain_json_without_data(path):
     Ledger(path, GDP(1.0)).spend(GDP(0.1), "mean")
     connection = sqlite3.connect(path)
