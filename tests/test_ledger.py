@@ -177,6 +177,8 @@ def test_a_killed_process_leaves_a_ledger_that_holds(path):
         "UPDATE entries SET number = 9 WHERE number = 2",
         "UPDATE entries SET hash = 'x' WHERE number = 2",
         "DELETE FROM entries WHERE number = 0",
+        "DELETE FROM entries WHERE number = 2",
+        "DELETE FROM entries",
     ],
 )
 def test_tampering_is_detected_and_nothing_is_spent(path, tamper):
