@@ -1,8 +1,9 @@
 """The smallest noise that provably meets a target, in any definition of privacy.
 
-The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-22 on products). What is returned is
-a lattice point at which the profile, rounded to the private side, was seen to meet the target and whose predecessor was
-seen to miss it: so the answer does not depend on how the search went, and a stricter target never gets less noise.
+The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-30 for zCDP, 2^-22 on products). What
+is returned is a lattice point at which the profile, rounded to the private side, was seen to meet the target and whose
+predecessor was seen to miss it: so the answer does not depend on how the search went, and a stricter target never gets
+less noise. The search itself looks at what is cheap (`_least_cost`), which never exceeds what is spent.
 """
 
 import math
@@ -14,12 +15,14 @@ from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP
-from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 __all__ = ["calibrate", "meets", "smallest_scale"]
 
 _BITS = 40
-_BITS_OF_PRODUCTS = 22
+_BITS_OF: dict[type, int] = {ZCDP: 30}  # ρ is a supremum over orders, found to 1e-10
+_BITS_OF_PRODUCTS = 22  # a supremum over splits, found to 1e-7
+_ORDERS = (1.0, 2.0, 8.0, 64.0)  # the largest ρ is mostly at order 1
 _POWERS: dict[type, float] = {GDP: 1.0, RaoDP: 1.0, PureDP: 1.0, ApproxDP: 1.0, ZCDP: 2.0, RenyiDP: 2.0}
 
 
@@ -39,7 +42,7 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
 
 
 def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, sensitivity: float) -> float:
-    """The smallest scale s (to one part in 10¹², 10⁶ on products) at which `profile_at(s)` meets the target.
+    """The smallest scale s (to one part in 10¹², 10⁹ for zCDP, 10⁶ on products) at which `profile_at(s)` meets the target.
 
     *Guarantees*: `meets(profile_at(s), target)` was true as evaluated; growing in the strictness of the target. Raises
     `UnattainableGuarantee` where no scale does, with the floor.
@@ -48,40 +51,57 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0
     """
-    sensitivity = _validate.length("sensitivity", sensitivity)
-    seen: dict[float, float] = {}
+    return _smallest_scale(profile_at, target, _validate.length("sensitivity", sensitivity))
 
-    def excess(scale: float) -> float:
-        """log(spent/allowed): <= 0 exactly where the target is met; +inf where the law does not exist any more."""
-        if scale not in seen:
-            try:
-                spent, allowed = _cost(profile_at(scale), target)
-            except NotIntegrable:
-                return math.inf
-            seen[scale] = _excess(target, spent, allowed)
-        return seen[scale]
 
-    def rough(scale: float) -> float:
-        """The same over a few pairs of neighbours, which are cheap."""
-        costs = [_cost(profile, target) for profile in profile_at(scale).corners]
-        return max(_excess(target, *cost) for cost in costs)
+def _smallest_scale(
+    profile_at: Callable[[float], PrivacyProfile], target: Guarantee, start: float, cap: float = math.inf
+) -> float:
+    """The search from `start`; from the scale `cap` on there is no law."""
+    start = _inside(profile_at, target, start)
+    floor = _floor_cost(profile_at(start), target)
+    bits = _BITS_OF_PRODUCTS if len(profile_at(start).corners) > 1 else _BITS_OF.get(type(target), _BITS)
 
-    start = _inside(profile_at, target, sensitivity)
-    bits, power = _BITS, _POWERS.get(type(target), 1.0)
-    if len(profile_at(start).corners) > 1:  # a supremum over splits takes seconds, and is known to 1e-7
-        bits, start = _BITS_OF_PRODUCTS, _newton(rough, start, power, _BITS) or start
-    guess = _newton(excess, start, power, bits)
+    def memory(cost: Callable[[PrivacyProfile, Guarantee], tuple[float, float]]) -> Callable[[float], float]:
+        seen: dict[float, float] = {}
+
+        def excess(scale: float) -> float:
+            """<= 0 exactly where the target is met; +inf where the law does not exist any more."""
+            if scale not in seen:
+                try:
+                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor)
+                except NotIntegrable:
+                    return math.inf
+            return seen[scale]
+
+        return excess
+
+    excess, power = memory(_cost), _POWERS.get(type(target), 1.0)
+    rough = memory(_least_cost) if bits < _BITS else excess
+
+    def met(scale: float) -> bool:
+        return rough(scale) <= 0 and excess(scale) <= 0
+
+    guess = _secant(rough, start, cap, power, bits)
     if guess is None:
-        guess = _bisect(excess, start, profile_at, target)
+        guess = _bisect(rough, start, profile_at, target)
     step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
-    scale = math.ceil(guess / step) * step
-    while excess(scale) > 0:
-        scale += step
-    for _ in range(64):
-        if excess(scale - step) > 0:
-            break
-        scale -= step
-    return scale
+    high = math.ceil(guess / step)
+    if rough(high * step) <= 0 < excess(high * step):  # the whole cost exceeds the cheap one: search on, with it
+        high = math.ceil((_secant(excess, high * step, cap, power, bits) or guess) / step)
+    # the lattice point that meets the target while its predecessor misses it: away by doubling steps, back by halving
+    low, jump, last = high, 1, math.ceil(cap / step) - 1 if math.isfinite(cap) else math.inf
+    while not met(high * step):
+        if high == last:
+            raise _unattainable(profile_at(low * step), target)
+        low, high, jump = high, int(min(high + jump, last)), 2 * jump
+    jump = 1
+    while low == high or (low > 0 and met(low * step)):
+        low, high, jump = max(low - jump, 0), low, 2 * jump
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if met(middle * step) else (middle, high)
+    return high * step
 
 
 def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target: Guarantee) -> float:
@@ -92,11 +112,50 @@ def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target:
     """
     if not isinstance(target, Guarantee):
         raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
-    return smallest_scale(
-        lambda scale: ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency),
-        target,
-        sensitivity,
-    )
+    if type(target) not in _POWERS:
+        raise ParameterError(f"{target!r} is not a target a scale can be calibrated to")
+
+    def profile_at(scale: float) -> ConstantCurvatureProfile:
+        return ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency)
+
+    length = _validate.length("sensitivity", sensitivity)
+    valid = profile_at(length) if kind != "laplace" else ConstantCurvatureProfile(kind, 0.0, dim, length, length)
+    cap = math.inf
+    if kind == "laplace" and curvature < 0 and valid.dim > 1:
+        cap = 1 / (math.sqrt(-curvature) * (valid.dim - 1))
+    return _smallest_scale(profile_at, target, _first_guess(valid, curvature, target, cap), cap)
+
+
+def _first_guess(profile: ConstantCurvatureProfile, curvature: float, target: Guarantee, cap: float) -> float:
+    """The scale at which the Rao distance is the target's μ, were all the mass at the mode m of the radius.
+
+    For the Gaussian n·ct(m) = m/s² and θ = Δ·m/(√n·s²) give ct(m) = μ/(Δ√n), for Laplace θ = Δ/(s√d).
+    """
+    D, n, mu = profile.sensitivity, profile.dim - 1, _equal_mu(target)
+    if profile.kind == "laplace":
+        return min(D / (mu * math.sqrt(profile.dim)), 0.9 * cap)
+    root = math.sqrt(abs(curvature))
+    contrast = mu / (D * root * math.sqrt(n)) if n and root else math.inf  # ct(m), in units of curvature ±1
+    if curvature == 0 or not 1e-100 < contrast < 1e8:
+        return D / mu
+    if curvature < 0:
+        mode = math.atanh(1 / contrast) if contrast > 1.01 else 3.0
+    else:
+        mode = math.atan(1 / contrast)
+    return math.sqrt(mode / (n * contrast)) / root
+
+
+def _equal_mu(target: Guarantee) -> float:
+    """The μ of GDP that costs about as much in the target's definition."""
+    if isinstance(target, ApproxDP):
+        mu = float(gdp_mu(target.eps, target.delta0))
+    elif isinstance(target, ZCDP):
+        mu = math.sqrt(2 * target.rho)
+    elif isinstance(target, RenyiDP):
+        mu = math.sqrt(2 * target.eps / target.order)
+    else:
+        mu = _numbers(target)[0]
+    return min(max(mu, 1e-100), 1e100)
 
 
 def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
@@ -118,19 +177,38 @@ def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
     raise ParameterError(f"{target!r} is not a target a scale can be calibrated to")
 
 
-def _excess(target: Guarantee, spent: float, allowed: float) -> float:
-    """log(spent/allowed), for (ε, δ) in terms of the μ of equal δ(ε): nearly linear in log scale, and of the same sign."""
+def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
+    """At most what `_cost` says, and soon: over a few pairs of neighbours, and a few orders."""
+    if len(profile.corners) > 1:
+        return max(_least_cost(corner, target) for corner in profile.corners)
+    if isinstance(target, ZCDP):
+        return up(max(profile.renyi(order) / order for order in _ORDERS), RELATIVE_ERROR), target.rho  # as `rho` does
+    return _cost(profile, target)
+
+
+def _floor_cost(profile: PrivacyProfile, target: Guarantee) -> float:
+    """What no scale goes below."""
+    return _cost(profile.floor, target)[0] if profile.floor is not None else 0.0
+
+
+def _excess(target: Guarantee, spent: float, allowed: float, floor: float) -> float:
+    """log((spent − floor)/(allowed − floor)), nearly linear in log scale; (ε, δ) in terms of the μ of equal δ(ε).
+
+    Of the sign of spent − allowed, whatever the rounding.
+    """
     if math.isnan(spent):
         raise ArithmeticError("the cost of a profile came out as NaN")
-    if spent == 0:
-        return -700.0
+    met = spent <= allowed
+    if isinstance(target, ApproxDP):
+        spent, allowed, floor = (
+            float(gdp_mu(target.eps, min(x, 1 - 2.0**-53))) if x > 0 else 0.0 for x in (spent, allowed, floor)
+        )
     if math.isinf(spent):
         return math.inf
-    if isinstance(target, ApproxDP) and spent < 1:
-        value = math.log(gdp_mu(target.eps, spent) / gdp_mu(target.eps, allowed))
-        return max(value, 1e-16) if spent > allowed else min(value, 0.0)
-    value = math.log(spent) - math.log(allowed)
-    return max(value, 1e-16) if spent > allowed else min(value, 0.0)
+    if spent <= floor < allowed:
+        return -700.0
+    value = math.log((spent - floor) / (allowed - floor)) if allowed > floor else math.log(spent / allowed)
+    return min(value, 0.0) if met else max(value, 1e-16)
 
 
 def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, start: float) -> float:
@@ -143,20 +221,34 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
             start /= 2
 
 
-def _newton(excess: Callable[[float], float], start: float, power: float, bits: int) -> float | None:
-    """The secant method on log cost against log scale, which is nearly a line of slope −power. None if it wanders off."""
-    x, y, slope, good = math.log(start), excess(start), -power, math.nan
-    for _ in range(24):
+def _secant(excess: Callable[[float], float], start: float, cap: float, power: float, bits: int) -> float | None:
+    """The secant method on log cost against log scale, nearly a line of slope −power; None if it wanders off.
+
+    Where the law ends at a cap, x = log(s/(1 − s/cap)) takes the place of log s.
+    """
+
+    def at(x: float) -> float:
+        return excess(scale(x))
+
+    def scale(x: float) -> float:
+        return math.exp(x) if math.isinf(cap) else 1 / (math.exp(-x) + 1 / cap)
+
+    x = math.log(start) - (math.log1p(-start / cap) if start < cap else 0.0)
+    y, slope, good, beyond = at(x), -power, math.nan, math.inf
+    for _ in range(40):
         if math.isinf(y):
             return None
-        if y <= -600:  # δ = 0: beyond the cap of the loss; come back
+        if y <= -600:  # δ = 0: beyond the cap of the loss; come back, and stay
+            beyond = min(x, beyond)
             x = (x + good) / 2 if math.isfinite(good) else x - 0.7
-            y = excess(math.exp(x))
+            y = at(x)
             continue
         step = min(max(-y / slope, -3.0), 3.0)
+        if x + step >= beyond:
+            step = (beyond - x) / 2
         if abs(step) < 2.0 ** (8 - bits):
-            return math.exp(x + step)
-        value = excess(math.exp(x + step))
+            return scale(x + step)
+        value = at(x + step)
         if -600 < value < math.inf and (value - y) * step < 0:
             slope = (value - y) / step
         good, x, y = x, x + step, value

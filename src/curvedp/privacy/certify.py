@@ -12,14 +12,17 @@ the float path, so that its value lies inside.
 """
 
 import math
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from flint import acb, arb, ctx
+from flint import acb, acb_poly, arb, ctx
 
 from curvedp import _validate
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.gaussian import gdp_log_delta
 
 __all__ = ["certified_delta", "certified_mu"]
 
@@ -27,6 +30,8 @@ _WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
 _LEAST_LOG = math.log(1e-300)  # smaller δ are bounded from above only,
 _LEAST_LOG_FOR_MU = -1e5  # but μ compares them with those of a Gaussian
+_WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)  # of the enclosure of μ: the first that is not too much work
+_MOST_INTERVALS = 2500
 
 
 def certified_delta(
@@ -111,9 +116,10 @@ class _Certifier:
 
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
-        if self.profile._flat_gaussian or self.d == 1:
-            return 0.0  # closed forms need no guess
-        guess = float(self.profile._table.log_delta(np.array([eps]))[0])
+        if self.profile._flat_gaussian:
+            guess = float(gdp_log_delta(self.profile.mu, _column(eps))[0])
+        else:
+            guess = float(self.profile._table.log_delta(_column(eps))[0])
         return max(guess, self.least_log)
 
     def _beyond_cap(self, eps: float) -> bool:
@@ -272,15 +278,19 @@ class _Certifier:
     def mu(self) -> tuple[float, float]:
         """See `certified_mu`."""
         self.least_log = _LEAST_LOG_FOR_MU
-        estimate = self.profile.mu
-        top = arb(estimate) * (1 + arb(4e-7))
-        grid = self.profile._table.grid()
+        table = self.profile._table
+        estimate, grid = self.profile.mu, table.grid()
         at = float(grid[int(self.profile._mu_at(grid).argmax())])
+        for width in _WIDTHS:
+            top = arb(estimate) * (1 + arb(width))
+            end = self._closing(top) if math.isinf(table.T) else self.profile.pure_epsilon
+            knots = self._knots(float(top), end)
+            if len(knots) <= _MOST_INTERVALS:
+                break
+        else:
+            raise ArithmeticError("μ could not be certified: δ is too close to a Gaussian's for too long")
         lower = max(_mu_lower(self.delta(e), e) for e in {0.0, at})
-        end = self.profile.pure_epsilon
-        if math.isinf(end):
-            end = self._closing(float(top))
-        pending, proved = [(0.0, end)], 0
+        pending, proved = list(pairwise(knots)), 0
         while pending:
             a, b = pending.pop()
             if self._below(a, b, top):
@@ -288,16 +298,87 @@ class _Certifier:
                 continue
             if proved + len(pending) > 20000 or b - a < 1e-12 * b:
                 raise ArithmeticError("μ could not be certified")
-            middle = (a + b) / 2 if b < 8 * a or (a == 0 and b < 1e-3) else (math.sqrt(a * b) if a else b / 8)
-            pending += [(a, middle), (middle, b)]
+            pending += [(a, (a + b) / 2), ((a + b) / 2, b)]
         return max(lower * (1 - _WIDEN), 0.0), _float(top.upper(), 1) * (1 + _WIDEN)
 
-    def _closing(self, mu: float) -> float:
-        """An ε beyond which the tail bound holds, with room for the rounding of the floats it is evaluated in."""
-        eps = 1.0
-        while not self.profile._closes(mu * (1 - 1e-9), eps):
-            eps *= 1.25
-        return eps
+    def _knots(self, mu: float, end: float) -> list[float]:
+        """Ends of intervals on which the chord should lie below δ_μ: suggested by floats, decided by `_below`.
+
+        Over a step h of ε the chord (in u = e^ε) exceeds δ by the fraction h²/8·u²δ″/δ; the room is log δ_μ − log δ.
+        """
+        table = self.profile._table
+        last = min(end, table.end)
+        grid = np.unique(np.minimum(np.append(table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)), last))
+        log_delta, log_top = table.log_delta(grid), gdp_log_delta(mu, grid)
+        below = np.nonzero(log_delta + 1e-3 < float(gdp_log_delta(mu, np.array([end]))[0]))[0]
+        if len(below):  # from here on δ(ε) is below δ_μ(end)
+            grid, log_delta, log_top = (x[: below[0] + 1] for x in (grid, log_delta, log_top))
+        if len(grid) < 3:
+            return [0.0, *grid[1:].tolist(), end]
+        slope = np.gradient(log_delta, grid)
+        bend = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
+        room = np.clip(log_top - log_delta, 1e-9, 2.0)
+        steps = np.interp(grid, grid, np.sqrt(8 * 0.6 * room / bend))
+        count = np.concatenate([[0.0], np.cumsum(np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2)])
+        if count[-1] > 10 * _MOST_INTERVALS:
+            return [0.0] * (10 * _MOST_INTERVALS)
+        knots = np.interp(np.linspace(0.0, count[-1], math.ceil(count[-1]) + 1), count, grid).tolist()
+        return [*knots, end] if end > knots[-1] else knots
+
+    def _closing(self, mu: arb) -> float:
+        """An ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space; found in a few doublings of r."""
+        s, D = self._units()
+        r = float(s) / 4
+        while not self._closes(mu, arb(r)):
+            r *= 1.125
+            if r > 1e6:
+                raise ArithmeticError("the tail of the privacy loss could not be closed")
+        return math.nextafter(float(((2 * r * D + D * D) / (2 * s * s)).upper()), math.inf)
+
+    def _closes(self, mu: arb, r: arb) -> bool:
+        """Whether δ <= δ_μ for every ε >= (2rD + D²)/2s² (docs/exact-profiles.md, Theorem 2′)."""
+        s, D = self._units()
+        n, a = self.d - 1, arb(self.d - 1) / 2
+        room = (1 - (D / s / mu) ** 2) / (s * s)
+        slope = r / (s * s) - n * r.coth()  # −(log ρ)′
+        if not (room > 0 and slope > 0):
+            return False
+        if not (n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room):
+            return False
+        q = D / (s * s)
+        eps = q * (r + D / 2)
+        x, y = eps / mu - mu / 2, eps / mu + mu / 2
+        if not x > 0:
+            return False
+        log_c = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
+        log_angle = log_c + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log() + (a + 1).lgamma()
+        log_tail = self._log_density(r) + log_angle - (a + 1) * slope.log() - (1 + slope / q).log()
+        log_gdp = mu.log() - x * x / 2 - (2 * arb.pi()).log() / 2 - 2 * (y + arb(2).sqrt()).log()
+        return bool(log_tail <= log_gdp)
+
+    def _log_density(self, r: arb) -> arb:
+        """log(ρ(r)/∫ρ) or more, for the Gaussian on a hyperbolic space: the integral is over a window only."""
+        return self._log_weight(acb(r)).real - self._least_mass.log()
+
+    def _log_weight(self, r: acb) -> acb:
+        """log(ρ(r)/ρ(m))."""
+        (s, _), m = self._units(), arb(self._mode)
+        return (m - r) * (m + r) / (2 * s * s) + (self.d - 1) * (r.sinh() / acb(m).sinh()).log()
+
+    @cached_property
+    def _mode(self) -> float:
+        law = self.profile.tails
+        assert isinstance(law, SpaceFormLaw)
+        return law.mode
+
+    @cached_property
+    def _least_mass(self) -> arb:
+        law = self.profile.tails
+        assert isinstance(law, SpaceFormLaw)
+        start, end = self._window(law, 60.0)
+        start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
+        tolerance = arb(law.width * 1e-12)
+        return self._integral(lambda r, _: self._log_weight(r).exp(), arb(start), arb(end), tolerance).lower()
 
     def _below(self, a: float, b: float, mu: arb) -> bool:
         """Whether the chord of δ over [e^a, e^b], or δ(a) itself, stays below δ_μ: tangents of the convex δ_μ decide."""
@@ -373,18 +454,25 @@ def _ct(k: int, r: arb) -> arb:
 def _sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c. Analytic while 4xy
-    stays off (−∞, 0], which √ verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative
-    too.
+    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c; that is a multiple of
+    J₀ or J₁ and c times a polynomial in 1 − c² = 4xy (`_recurrence`). Analytic while 4xy stays off (−∞, 0], which √
+    verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative too.
     """
     c, square = x - y, 4 * x * y
+    polynomial, share = _recurrence(m, ctx.prec)
     if m % 2:
-        total, power, j = 2 * x, square, 3
-    else:  # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
-        root = square.sqrt(analytic=analytic)
-        total = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
-        power, j = root, 2
-    while j <= m:
-        total = c * power / j + total * (j - 1) / j
-        power, j = power * square, j + 2
-    return total
+        return share * 2 * x + c * square * polynomial(square)
+    # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
+    root = square.sqrt(analytic=analytic)
+    angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
+    return share * angle + c * root * polynomial(square)
+
+
+@lru_cache(maxsize=16)
+def _recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
+    """The recurrence of J_m summed up at the given precision: (Σ a_i·(4xy)^i, ∏(j−1)/j)."""
+    share, coefficients = arb(1), []
+    for j in range(m, 1, -2):
+        coefficients.append(share / j)
+        share = share * (j - 1) / j
+    return acb_poly(coefficients[::-1]), share
