@@ -1,7 +1,7 @@
 """Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
 
-`python -m benchmarks.mutation [N] [seed] [part of a file's name] [seconds]`. A mutant changes one thing in one line: a
-comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
+`python -m benchmarks.mutation [N] [seed] [part of a file's name] [seconds] [tests…]`. A mutant changes one thing in one
+line: a comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
 left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files below; the
 table gives the share killed with its Clopper–Pearson interval and lists the survivors with the line they change.
 
@@ -17,7 +17,6 @@ import importlib
 import inspect
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -63,19 +62,27 @@ TESTS = {
     "entropy/exact_spd_near.py": ["tests/entropy/test_exact_spd.py"],
     "entropy/exact_spd_far.py": ["tests/entropy/test_exact_spd.py"],
     "entropy/exact_spd_turn.py": ["tests/entropy/test_exact_spd.py"],
-    "privacy/guarantees.py": ["tests/privacy/test_guarantees.py"],
+    "privacy/guarantees.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_guarantees.py"],
     "privacy/gaussian.py": ["tests/privacy/test_guarantees.py", "tests/privacy/test_convert.py"],
     "privacy/circle.py": ["tests/privacy/test_circle.py"],
-    "privacy/compose.py": ["tests/privacy/test_compose.py"],
-    "privacy/convert.py": ["tests/privacy/test_convert.py"],
+    "privacy/compose.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_compose.py"],
+    "privacy/convert.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_convert.py"],
     "privacy/discrete.py": ["tests/privacy/test_discrete.py"],
     "privacy/profile.py": ["tests/privacy/test_profile.py"],
-    "privacy/pld.py": ["tests/privacy/test_compose.py", "tests/privacy/test_subsampled.py"],
+    "privacy/pld.py": [
+        "tests/privacy/test_mutants.py",
+        "tests/privacy/test_compose.py",
+        "tests/privacy/test_subsampled.py",
+    ],
     "privacy/products.py": ["tests/privacy/test_products.py"],
     "privacy/certify.py": ["tests/privacy/test_certify.py"],
     "privacy/_space_form.py": ["tests/privacy/test_numerics.py", "tests/privacy/test_constant_curvature.py"],
-    "privacy/rao.py": ["tests/privacy/test_rao.py"],
-    "privacy/renyi.py": ["tests/privacy/test_guarantees.py", "tests/privacy/test_convert.py"],
+    "privacy/rao.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_rao.py"],
+    "privacy/renyi.py": [
+        "tests/privacy/test_mutants.py",
+        "tests/privacy/test_guarantees.py",
+        "tests/privacy/test_convert.py",
+    ],
     "privacy/subsampled.py": ["tests/privacy/test_subsampled.py"],
     "privacy/calibrate.py": ["tests/privacy/test_calibrate.py"],
 }
@@ -91,7 +98,8 @@ def mutant(source: str, site: int) -> tuple[range, str, str]:
     node, change = list(_sites(tree))[site]
     lines, before = range(node.lineno, node.end_lineno + 1), ast.unparse(node)
     change()
-    return lines, f"{before}  →  {ast.unparse(node)}", ast.unparse(ast.fix_missing_locations(tree))
+    after = ast.unparse(node)  # a condition is wrapped from outside: its own text stays
+    return lines, f"{before}  →  {after if after != before else 'not'}", ast.unparse(ast.fix_missing_locations(tree))
 
 
 def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
@@ -143,7 +151,7 @@ def forked(work: Callable[[], Any], cpu: float, wall: float) -> Any:
     if child == 0:
         try:
             os.setpgid(0, 0)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 1))
+            signal.setitimer(signal.ITIMER_PROF, cpu)  # ends the process when its CPU time is spent
             quiet = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(quiet, stream)
@@ -269,7 +277,7 @@ def _plain(value: Any) -> bool:
     return isinstance(value, int | float | str | complex | np.ndarray | np.number)
 
 
-def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0) -> int:
+def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0, *tests: str) -> int:
     sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if only in file}
     pool = [(file, site) for file, text in sources.items() for site, _ in enumerate(_sites(ast.parse(text)))]
     order = np.random.default_rng(seed).permutation(len(pool))[:count]
@@ -281,7 +289,21 @@ def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0)
     for file, sites in sorted(chosen.items()):
         plugin = Mutants(file, sources[file], sites, seconds)
         own = str(ROOT / "src/curvedp" / file)
-        pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", own, *TESTS[file]], plugins=[plugin])
+        pytest.main(
+            [
+                "-q",
+                "-s",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:xdist",
+                "-k",
+                "not process and not fork",
+                own,
+                *(tests or TESTS[file]),
+            ],
+            plugins=[plugin],
+        )
         killed, survivors = killed + plugin.killed, survivors + plugin.survivors
         total += plugin.killed + len(plugin.survivors)
     low = stats.beta.ppf(0.025, killed, total - killed + 1) if killed else 0.0
@@ -294,4 +316,6 @@ def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0)
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.exit(main(*(int(a) for a in arguments[:2]), *arguments[2:3], *(float(a) for a in arguments[3:4])))
+    sys.exit(
+        main(*(int(a) for a in arguments[:2]), *arguments[2:3], *(float(a) for a in arguments[3:4]), *arguments[4:])
+    )
