@@ -1,7 +1,7 @@
 """Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
 
-`python -m benchmarks.mutation [N] [seed] [part of a file's name] [seconds] [tests…]`. A mutant changes one thing in one
-line: a comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
+`python -m benchmarks.mutation [N] [seed] [files: a pattern] [seconds] [tests…]`. A mutant changes one thing in one line: a
+comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
 left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files below; the
 table gives the share killed with its Clopper–Pearson interval and lists the survivors with the line they change.
 
@@ -17,6 +17,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -171,36 +172,39 @@ def forked(work: Callable[[], Any], cpu: float, wall: float) -> Any:
 
 
 class Mutants:
-    """A pytest plugin: instead of running the collected tests once, runs them against each mutant of one file."""
+    """A pytest plugin: instead of running the collected tests once, runs them against each mutant of some files."""
 
-    def __init__(self, file: str, source: str, sites: list[int], seconds: float) -> None:
-        self.file, self.source, self.sites, self.seconds = file, source, sites, seconds
+    def __init__(self, jobs: dict[str, tuple[str, list[int]]], seconds: float) -> None:
+        self.jobs, self.seconds = jobs, seconds
         self.killed, self.survivors = 0, []
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        module = importlib.import_module("curvedp." + self.file.removesuffix(".py").replace("/", "."))
-        profile = {}  # test → (CPU seconds, lines of the file it executes)
+        modules = {f: importlib.import_module("curvedp." + f.removesuffix(".py").replace("/", ".")) for f in self.jobs}
+        paths = {str(module.__file__) for module in modules.values()}
+        profile = {}  # test → (CPU seconds, lines it executes in each file)
         for item in session.items:
-            seen = forked(lambda item=item: _lines_run(item, module.__file__), self.seconds, 60 * self.seconds)
+            seen = forked(lambda item=item: _lines_run(item, paths), self.seconds, 60 * self.seconds)
             if seen is not None and seen[1]:
-                profile[item] = (seen[0], set(seen[1]))
-        same = ast.unparse(ast.parse(self.source))
-        if self._fails(module, same, sorted(profile, key=lambda item: profile[item][0])[:40], 60):
-            raise SystemExit(f"{self.file}: its tests fail on the code as it is")
-        bodies = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(ast.parse(self.source))
-                  if isinstance(n, ast.FunctionDef)]  # fmt: skip
-        print(f"{self.file}: {len(profile)} of {len(session.items)} tests", flush=True)
-        for site in self.sites:
-            lines, change, source = mutant(self.source, site)
-            inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
-            tests = [t for t, (_, run) in profile.items() if not inside or not run.isdisjoint(lines)]
-            tests.sort(key=lambda item: profile[item][0])
-            if self._fails(module, source, tests, 5 + 5 * sum(profile[t][0] for t in tests)):
-                self.killed += 1
-                print(f"  killed   {self.file}:{lines.start}: {change[:150]}", flush=True)
-            else:
-                self.survivors.append((self.file, lines.start, change))
-                print(f"  survived {self.file}:{lines.start} ({len(tests)} tests): {change[:300]}", flush=True)
+                profile[item] = (seen[0], {path: set(lines) for path, lines in seen[1].items()})
+        order = sorted(profile, key=lambda item: profile[item][0])
+        print(f"{len(profile)} of {len(session.items)} tests", flush=True)
+        for file, (source, sites) in self.jobs.items():
+            path = str(modules[file].__file__)
+            touching = [item for item in order if path in profile[item][1]]
+            if self._fails(modules[file], ast.unparse(ast.parse(source)), touching[:12], 60):
+                raise SystemExit(f"{file}: its tests fail on the code as it is")
+            bodies = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(ast.parse(source))
+                      if isinstance(n, ast.FunctionDef)]  # fmt: skip
+            for site in sites:
+                lines, change, mutated = mutant(source, site)
+                inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
+                tests = [t for t in touching if not inside or not profile[t][1][path].isdisjoint(lines)]
+                if self._fails(modules[file], mutated, tests, 5 + 5 * sum(profile[t][0] for t in tests)):
+                    self.killed += 1
+                    print(f"  killed   {file}:{lines.start}: {change[:150]}", flush=True)
+                else:
+                    self.survivors.append((file, lines.start, change))
+                    print(f"  survived {file}:{lines.start} ({len(tests)} tests): {change[:300]}", flush=True)
         return True
 
     def _fails(self, module: types.ModuleType, source: str, tests: list[pytest.Item], cpu: float) -> bool:
@@ -211,15 +215,15 @@ class Mutants:
         return forked(work, cpu, 120 + 20 * cpu) is not False if tests else False
 
 
-def _lines_run(item: pytest.Item, path: str | None) -> tuple[float, list[int]] | None:
-    """(CPU seconds, lines of the file that the test executes); None for a test that does not pass by itself."""
-    lines: set[int] = set()
+def _lines_run(item: pytest.Item, paths: set[str]) -> tuple[float, dict[str, list[int]]] | None:
+    """(CPU seconds, lines of the files that the test executes); None for a test that does not pass by itself."""
+    lines: dict[str, set[int]] = {}
 
     def trace(frame: types.FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != path:
+        if frame.f_code.co_filename not in paths:
             return None
         if event == "line":
-            lines.add(frame.f_lineno)
+            lines.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
         return trace
 
     threading.settrace(trace)
@@ -228,7 +232,7 @@ def _lines_run(item: pytest.Item, path: str | None) -> tuple[float, list[int]] |
     passed = all(report.passed for report in runtestprotocol(item, log=False))
     taken = time.process_time() - started
     sys.settrace(None)
-    return (taken, sorted(lines)) if passed else None
+    return (taken, {path: sorted(found) for path, found in lines.items()}) if passed else None
 
 
 def exchange(module: types.ModuleType, source: str) -> None:
@@ -278,34 +282,23 @@ def _plain(value: Any) -> bool:
 
 
 def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0, *tests: str) -> int:
-    sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if only in file}
+    sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if re.search(only, file)}
     pool = [(file, site) for file, text in sources.items() for site, _ in enumerate(_sites(ast.parse(text)))]
     order = np.random.default_rng(seed).permutation(len(pool))[:count]
-    chosen: dict[str, list[int]] = {}
+    groups: dict[tuple[str, ...], dict[str, tuple[str, list[int]]]] = {}  # files that share their tests share a session
     for index in order:
-        chosen.setdefault(pool[index][0], []).append(pool[index][1])
+        file, site = pool[index]
+        jobs = groups.setdefault(tests or tuple(TESTS[file]), {})
+        jobs.setdefault(file, (sources[file], []))[1].append(site)
     print(f"{len(pool)} mutants in {len(sources)} files; a sample of {len(order)}", flush=True)
-    killed, survivors, total = 0, [], 0
-    for file, sites in sorted(chosen.items()):
-        plugin = Mutants(file, sources[file], sites, seconds)
-        own = str(ROOT / "src/curvedp" / file)
-        pytest.main(
-            [
-                "-q",
-                "-s",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:xdist",
-                "-k",
-                "not process and not fork",
-                own,
-                *(tests or TESTS[file]),
-            ],
-            plugins=[plugin],
-        )
+    killed, survivors = 0, []
+    for paths, jobs in groups.items():
+        plugin = Mutants(jobs, seconds)
+        own = [str(ROOT / "src/curvedp" / file) for file in jobs]
+        options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not process and not fork"]
+        pytest.main([*options, *own, *paths], plugins=[plugin])
         killed, survivors = killed + plugin.killed, survivors + plugin.survivors
-        total += plugin.killed + len(plugin.survivors)
+    total = killed + len(survivors)
     low = stats.beta.ppf(0.025, killed, total - killed + 1) if killed else 0.0
     high = stats.beta.ppf(0.975, killed + 1, total - killed) if killed < total else 1.0
     print(f"killed {killed} of {total}: {killed / max(total, 1):.1%} (95% interval {low:.1%} to {high:.1%})")
