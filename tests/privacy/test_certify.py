@@ -5,9 +5,12 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from flint import arb
 
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy import certified_delta, certified_mu, gaussian_profile, laplace_profile
+from curvedp.privacy.certify import _Certifier
+from curvedp.privacy.gaussian import gdp_log_delta
 
 
 def cases(count):
@@ -90,6 +93,78 @@ def test_certified_mu(case):
     lower, upper = certified_mu(*case)
     mu = (gaussian_profile if case[0] == "gaussian" else laplace_profile)(*case[1:]).mu
     assert lower <= mu <= upper <= lower * (1 + 1e-6)
+
+
+def h3_mu(k, s, D, eps):
+    """μ_ε on H³ of curvature −k² in mpmath: the cosine of the angle is uniform, so only the radius is left."""
+    s, D, eps = (mpmath.mpf(x) for x in (s * k, D * k, eps))
+
+    def part(t, sign):
+        def fraction(r):
+            b = mpmath.sqrt(max(r * r + 2 * s * s * t, 0))
+            cosine = (mpmath.cosh(r) * mpmath.cosh(D) - mpmath.cosh(b)) / (mpmath.sinh(r) * mpmath.sinh(D))
+            return (1 + sign * cosine) / 2
+
+        def rho(r):
+            return mpmath.exp(-r * r / (2 * s * s)) * mpmath.sinh(r) ** 2
+
+        edge = abs(D**2 - 2 * s**2 * t) / (2 * D)
+        points = [edge + x * s for x in (0, 1, 2, 4, 8, 16)]
+        inside = mpmath.quad(lambda r: rho(r) * fraction(r), points)
+        if sign > 0 and 2 * s**2 * t < D**2:
+            inside += mpmath.quad(rho, [0, edge])
+        return inside / mpmath.quad(rho, [x * s for x in (0, 1, 2, 4, 8, 16)])
+
+    delta = part(eps, 1) - mpmath.exp(eps) * part(-eps, -1)
+
+    def gap(mu):
+        return mpmath.ncdf(mu / 2 - eps / mu) - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu) - delta
+
+    return mpmath.findroot(gap, (D / s, D / s * 1.01))
+
+
+def test_certified_mu_where_space_is_nearly_flat():
+    """κ = −0.0625: μ_ε falls from its largest value, at ε = 0, to Δ/σ, by 2.1 per cent."""
+    lower, upper = certified_mu("gaussian", -0.0625, 3, 1.0, 1.0)
+    assert lower <= gaussian_profile(-0.0625, 3, 1.0, 1.0).mu <= upper <= lower * (1 + 1e-6)
+    with mpmath.workdps(20):
+        truth = [h3_mu(0.25, 1, 1, eps) for eps in (0, 3)]
+    assert lower <= truth[0] <= upper  # the supremum is at 0
+    assert 1 < truth[1] < lower
+
+
+def test_a_mu_that_is_too_small_is_not_certified():
+    certifier = _Certifier(gaussian_profile(-0.04, 3, 1.0, 1.0))
+    mu = certifier.profile.mu
+    assert certifier._below(0.0, 0.01, arb(mu * (1 + 1e-3)))
+    assert not certifier._below(0.0, 0.01, arb(mu * (1 - 1e-6)))
+    # nor does the tail close for a μ at or below its limit Δ/σ, at any radius
+    assert not any(certifier._closes(arb(1.0 - 1e-9), arb(r)) for r in (0.1, 1.0, 10.0, 1000.0))
+
+
+@pytest.mark.parametrize("case", [(-0.01, 3, 1.0, 1.0), (-1.0, 2, 0.3, 1.0), (-1.0, 20, 0.5, 0.2), (-4.0, 5, 0.2, 2.0)])
+def test_where_the_tail_is_closed_it_stays_so(case):
+    """The table, far beyond the ε at which the theorem takes over."""
+    profile = gaussian_profile(*case)
+    mu = profile.mu * (1 + 1e-6)
+    start = _Certifier(profile)._closing(arb(mu))
+    eps = np.geomspace(start, 20 * start, 200)
+    profile._table.cover(eps[-1])
+    assert np.all(profile._table.log_delta(eps) < gdp_log_delta(mu, eps))
+
+
+@pytest.mark.parametrize("case", [("gaussian", 0.0, 1, 1e8, 1e-8, 1.0), ("gaussian", 0.0, 100, 1.0, 1e-4, 1e8)])
+def test_deltas_below_every_float(case):
+    lower, upper = certified_delta(*case)
+    assert lower == 0
+    assert upper <= 1e-300
+
+
+def test_ten_thousand_dimensions():
+    lower, upper = certified_delta("gaussian", 0.0, 10_000, 1.0, 1.0, 0.5)
+    assert lower <= gaussian_profile(0.0, 3, 1.0, 1.0).delta(0.5) <= upper
+    lower, upper = certified_delta("gaussian", 1.0, 1001, 0.03, 0.03, 0.5)
+    assert lower <= gaussian_profile(1.0, 1001, 0.03, 0.03).delta(0.5) <= upper
 
 
 def test_pure_dp_of_the_line_in_closed_form():

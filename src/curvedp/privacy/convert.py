@@ -5,17 +5,17 @@
 | PureDP(ε) | ApproxDP | (e^ε − e^{ε'})/(1 + e^ε) | randomised response is the worst case: Kairouz et al. 2015 |
 | | GDP | μ = −2Φ⁻¹(1/(1 + e^ε)) | tight at ε' = 0: the trade-off curves touch where α = β |
 | | ZCDP | ρ = ε·tanh(ε/2) ≤ ε²/2 | s ↦ log cosh(ε√s) is concave, taken at s = (α−½)² |
-| | RenyiDP | log(cosh((α−½)ε)/cosh(ε/2))/(α−1) | Bun and Steinke 2016, Prop. 3.3 |
+| | RenyiDP | log(cosh((α−½)ε)/cosh(ε/2))/(α−1) | Bun and Steinke 2016 |
 | | RaoDP | θ = 2·arctan(sinh(ε/2)) (Hellinger) | affinity 1/cosh(ε/2) of randomised response |
 | ApproxDP(ε, δ) | RaoDP | cos(θ/2) = (1 − δ)/cosh(ε/2) | the four-point worst case |
-| GDP(μ) | ApproxDP | δ_μ(ε) | Dong et al. 2022, Cor. 1 |
+| GDP(μ) | ApproxDP | δ_μ(ε) | Dong et al. 2022 |
 | | ZCDP, RenyiDP | ρ = μ²/2, αμ²/2 | every μ-GDP mechanism is a post-processing of the Gaussian (Blackwell) |
 | | RaoDP | cos(θ/2) = e^{−μ²/8} (Hellinger) | the same |
 | ZCDP(ρ) | RenyiDP | ρα | definition |
 | | ApproxDP | best order of the exact single-order bound | Canonne et al. 2020; Asoodeh et al. 2021 |
 | | RaoDP | cos(θ/2) = e^{−ρ/2} | D_{1/2} ≤ D_1 ≤ ρ |
 | RenyiDP(α, ε) | RenyiDP, lower order | ε | the divergence grows with the order |
-| | ApproxDP | the exact two-point bound | Asoodeh et al. 2021, Thm 2 |
+| | ApproxDP | the exact two-point bound | Asoodeh et al. 2021 |
 | | RaoDP | cos(θ/2) = e^{−ε/2} | D_{1/2} ≤ D_α |
 | RaoDP(θ) | ApproxDP | ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε | Helstrom bound, see `privacy.rao` |
 | PrivacyProfile | any | its own μ, Rényi divergence, Hellinger angle, sup of the loss | exact |

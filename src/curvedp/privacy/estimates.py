@@ -76,7 +76,7 @@ def algorithm2_estimate(
 
     Corrected: l_ε = mean of (1 − e^{ε−L})₊, unbiased with the smallest variance, on the grid {0, …, ε_max}.
     `mu_upper`: with probability 1 − failure_probability over the samples, δ(ε) <= l_ε + ξ_ε at every grid point
-    (Maurer and Pontil 2009, Thm 4; Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0.
+    (Maurer and Pontil 2009; Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0.
     Without a finite max_loss it is infinite.
     """
     eps_max = _validate.positive("eps_max", eps_max)

@@ -1,6 +1,6 @@
 """The privacy profile of N(0, 1) against N(μ, 1), to full relative precision from δ = 1 down to any log δ.
 
-Balle and Wang 2018, Thm 5; Dong, Roth and Su 2022, Cor. 1: δ_μ(ε) = Φ(−a) − e^ε Φ(−b), a = ε/μ − μ/2, b = ε/μ + μ/2.
+Balle and Wang 2018; Dong, Roth and Su 2022: δ_μ(ε) = Φ(−a) − e^ε Φ(−b), a = ε/μ − μ/2, b = ε/μ + μ/2.
 The two terms agree to all digits in the tail. Since e^ε φ(b) = φ(a), the same number is φ(a)·(R(a) − R(b)) with Mills'
 ratio R(x) = Φ(−x)/φ(x), and φ(a)·∫₀^∞ (1 − e^{−μs}) e^{−as − s²/2} ds, whose integrand is positive. The integral
 serves where R(a) − R(b) would cancel, the difference everywhere else. Both factors are computed in extended precision

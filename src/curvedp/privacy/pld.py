@@ -48,7 +48,7 @@ class LossDistribution:
     infinite: int
 
     def compose(self, other: "LossDistribution", longest: int = LONGEST) -> "LossDistribution":
-        """The loss distribution of both mechanisms, also if the second one adapts (Zhu, Dong and Wang 2022, Thm 10)."""
+        """The loss distribution of both mechanisms, also if the second one adapts (Zhu, Dong and Wang 2022)."""
         a, b = self, other
         while a.level != b.level or len(a.masses) + len(b.masses) > 2 * longest:
             if a.level <= b.level:

@@ -3,9 +3,9 @@
 Let x = dP/dQ. If D_α(P‖Q) ≤ ε_R then E_Q[x] = 1 and E_Q[x^α] ≤ E = e^{(α−1)ε_R}; wanted is E_Q[(x − γ)₊], γ = e^ε. For
 any u in [0, 1) the convex function h_u(x) = x^α − αu^{α−1}x + (α−1)u^α ≥ 0 has E_Q[h_u] ≤ C(u) = h_u(1) + E − 1, and
 (x − γ)₊ ≤ λ·h_u(x) as soon as γ ≥ max_x (x − λh_u(x)), a maximum in closed form. So every u gives a sound δ = λC(u).
-u = 0 is Canonne, Kamath and Steinke 2020, Prop. 12; the best u is the two-point joint range of Asoodeh et al. 2021,
-Thm 2 (strong duality: the two points are where λh_u touches 0 and x − γ; `_corner` is the case where the first is
-pressed to x = 0). zCDP takes the best order as well.
+u = 0 is Canonne, Kamath and Steinke 2020; the best u is the two-point joint range of Asoodeh et al. 2021 (strong
+duality: the two points are where λh_u touches 0 and x − γ; `_corner` is the case where the first is pressed to x = 0).
+zCDP takes the best order as well.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
 def zcdp_epsilon(rho: float, delta: Any) -> Any:
     """The smallest ε with δ(ε) ≤ delta over all orders of ρ-zCDP, D_α ≤ ρα; arrays of delta in (0, 1)."""
     delta = np.asarray(delta, np.float64)
-    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016, Prop. 1.3); two decades around it, and down to 1.
+    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016); two decades around it, and down to 1.
     guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
     eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, lambda alpha: rho * alpha, delta)
     eps = np.minimum(eps, _corner(rho / np.maximum(delta, 1e-300 * rho), delta))  # at order 1/δ
@@ -145,7 +145,7 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
 
 
 def pure_renyi(eps: Any, order: Any) -> Any:
-    """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016, Prop. 3.3); rounded up.
+    """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
 
     (1/(α−1))·log(cosh((α−½)ε)/cosh(ε/2)); near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), which
     keeps the digits.

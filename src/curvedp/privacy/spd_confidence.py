@@ -3,7 +3,7 @@
 Up to isometry a pair (η₁, η₂) is the identity and e^V, V the diagonal matrix of sorted eigenvalues, of norm at most
 Δ. A finite net of such V serves for all: if η₂ lies within hΔ of a net point η′, then d(y, η₂) <= d(y, η′) + hΔ, so
 that at every y L <= ((d′ + hΔ)² − d₁²)/2σ², and δ(ε) = E₁(1 − e^{ε−L})₊ grows with L. The expectation is bounded from
-i.i.d. samples of p₁, for every net point and every ε at once (Massart 1990; Maurer and Pontil 2009, Thm 4).
+i.i.d. samples of p₁, for every net point and every ε at once (Massart 1990; Maurer and Pontil 2009).
 
 Geometry and sampling stay with the caller: this module takes distances.
 """

@@ -13,7 +13,7 @@ derivative in their correlation is E[S₁S₂·∂₁∂₂(·)] ≤ 0, so corre
 
 δ_μ the Gaussian profile: two positive terms. (Add-or-remove accounting with clip C understates it; with 2C, the way out
 for accountants without this relation, it overstates it.) A batch of fixed size drawn without replacement meets another
-record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018, Thm 9).
+record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
 """
 
 import math
