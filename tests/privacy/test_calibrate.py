@@ -14,6 +14,7 @@ from curvedp.privacy import (
     RaoDP,
     RenyiDP,
     calibrate,
+    gaussian_floor,
     gaussian_profile,
     laplace_profile,
     meets,
@@ -70,6 +71,31 @@ def test_unbounded_losses_have_no_pure_epsilon():
     for k in (0, -1):
         with pytest.raises(UnattainableGuarantee, match="unbounded"):
             calibrate("gaussian", k, 3, 1.0, PureDP(1.0))
+
+
+@pytest.mark.parametrize(
+    ("case", "target"),
+    [
+        (("laplace", -1e-6, 1, 1e-4), ApproxDP(1000.0, 1e-6)),  # δ leaves 0 within 2e-9 of the scale
+        (("laplace", -1.0, 3, 0.1), GDP(gaussian_floor(-1.0, 3, 0.1) * 1.0001)),  # next to the end of the law
+        (("gaussian", 1.0, 10_000, 0.5), ZCDP(0.1)),
+        (("gaussian", -1e-6, 100, 1e-12), RenyiDP(1e4, 1e8)),
+        (("gaussian", 100.0, 2, 0.31), GDP(1e-8)),
+        (("gaussian", 0.0, 2, 1e-12), ApproxDP(1e-8, 1e-30)),
+    ],
+)
+def test_extremes(case, target):
+    kind, k, d, D = case
+    make = gaussian_profile if kind == "gaussian" else laplace_profile
+    scale = calibrate(kind, k, d, D, target)
+    assert meets(make(k, d, scale, D), target)
+    assert not meets(make(k, d, scale * (1 - 1e-8), D), target)
+
+
+def test_the_laplace_line_in_closed_form():
+    """δ(ε) = 1 − e^{(ε − Δ/σ)/2} on the line."""
+    scale = calibrate("laplace", 0.0, 1, 1.0, ApproxDP(10.0, 1e-3))
+    assert scale == pytest.approx(1 / (10.0 - 2 * math.log1p(-1e-3)), rel=1e-9)
 
 
 def test_what_is_not_a_target():
