@@ -182,3 +182,10 @@ def test_bad_questions_are_refused():
     for bad in (0.5, math.nan):
         with pytest.raises(ParameterError):
             profile.renyi(bad)
+
+
+def test_rho_where_space_is_nearly_flat():
+    """No order above 10⁴ need be tried: between Kullback–Leibler and what μ implies there is a part in 10⁸."""
+    profile = gaussian_profile(-1e-6, 100, 0.0223607, 0.01)
+    assert profile.renyi(1.0) <= profile.rho <= profile.mu**2 / 2 * (1 + 2e-9)
+    assert profile.rho < profile.renyi(1.0) * (1 + 1e-7)
