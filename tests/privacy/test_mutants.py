@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose, convert
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose, compose_profiles, convert
 from curvedp.privacy.compose import _interpolated
 from curvedp.privacy.pld import BITS, LossDistribution, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
@@ -198,3 +198,25 @@ def test_discretised_randomised_response_is_itself():
     assert masses == pytest.approx({-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-9)
     assert pair.infinite < 2 ** (BITS - 140)
     assert above(pair.profile()[0], math.tanh(0.5), 1e-9)
+
+
+def test_compositions_of_tiny_guarantees_keep_their_scale():
+    """Two randomised responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
+    tiny, p = 1e-6, 1 / (1 + math.exp(-1e-6))
+    found = compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny)
+    assert above(found, p * p * -math.expm1(-0.5 * tiny), 1e-3)
+
+
+def test_a_gaussian_is_discretised_closely():
+    """Its profile through 2,000 grid points: never below, less than 1e-5 above at grid points and composed with itself."""
+    part = discretise(GDP(0.5).delta, 8.0, 2000)
+    width = 2.0**part.level
+    eps = np.arange(0, 400) * width
+    truth = GDP(0.5).delta(eps)
+    found = part.profile()[:400]
+    assert np.all(found >= truth * (1 - 1e-12))
+    assert np.all(found <= truth * (1 + 1e-9))
+    both = part.compose(part).profile()[:400]
+    truth = GDP(math.sqrt(0.5)).delta(eps)
+    assert np.all(both >= truth * (1 - 1e-12))
+    assert np.all(both <= truth * (1 + 1e-4))
