@@ -196,8 +196,8 @@ def _excess(target: Guarantee, spent: float, allowed: float, floor: float) -> fl
 
     Of the sign of spent − allowed, whatever the rounding.
     """
-    if math.isnan(spent):
-        raise ArithmeticError("the cost of a profile came out as NaN")
+    if not spent >= 0:
+        raise ParameterError(f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}")
     met = spent <= allowed
     if isinstance(target, ApproxDP):
         spent, allowed, floor = (
@@ -268,7 +268,8 @@ def _bisect(
         low, high = high, high * 2
     while high > low * (1 + 2.0**-38):  # +inf at high: the law has ended, or the target is out of reach
         middle = math.sqrt(low) * math.sqrt(high)
-        low, high = (middle, high) if 0 < excess(middle) < math.inf else (low, middle)
+        missed = excess(middle)  # +inf below the start is a cost, +inf above it the end of the law
+        low, high = (middle, high) if missed > 0 and (missed < math.inf or middle < start) else (low, middle)
     if excess(high) > 0:
         raise _unattainable(profile_at(low), target)
     return high
