@@ -7,8 +7,20 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose, compose_profiles, convert
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Composition,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+    compose_profiles,
+    convert,
+    gaussian_profile,
+)
 from curvedp.privacy.compose import _interpolated
 from curvedp.privacy.pld import BITS, LossDistribution, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
@@ -163,6 +175,7 @@ def test_corner_of_a_divergence():
     """δ ≥ 1/α: ε = ε_R + log(1 − δ)."""
     assert renyi_epsilon(4.0, 2.0, 0.5) <= 2.0 + math.log(0.5) + 1e-12
     assert renyi_epsilon(4.0, 2.0, 0.25) == pytest.approx(2.0 + math.log(0.75), abs=1e-9)
+    assert renyi_epsilon(4.0, 2.0, 0.4) <= 2.0 + math.log(0.6) + 1e-12
     assert renyi_epsilon(4.0, 0.1, 0.5) == 0.0
 
 
@@ -220,3 +233,41 @@ def test_a_gaussian_is_discretised_closely():
     truth = GDP(math.sqrt(0.5)).delta(eps)
     assert np.all(both >= truth * (1 - 1e-12))
     assert np.all(both <= truth * (1 + 1e-4))
+
+
+def test_a_profile_without_any_divergence_implies_no_zcdp(monkeypatch):
+    profile = gaussian_profile(0.0, 1, 1.0, 1.0)
+    for name in ("mu", "pure_epsilon"):
+        monkeypatch.setattr(type(profile), name, math.inf)
+    for to in (ZCDP, GDP, PureDP):
+        with pytest.raises(UnattainableGuarantee):
+            convert(profile, to=to)
+
+
+@pytest.mark.parametrize("guarantee", [ZCDP(0.5), RenyiDP(3.0, 0.4)])
+def test_curves_of_divergences(guarantee):
+    eps = np.array([0.0, 1.0])
+    delta, grid = guarantee.delta(eps), guarantee.grid_delta(eps)
+    assert np.all(grid >= delta * (1 - 1e-9))
+    assert np.all(grid <= delta * 1.02)
+    alpha = np.array([0.02, 0.3, 0.8])
+    gaussian = GDP(1.0) if isinstance(guarantee, ZCDP) else GDP(math.sqrt(0.8 / 3))  # one mechanism that has it
+    beta = guarantee.tradeoff(alpha)
+    assert np.all(beta <= gaussian.tradeoff(alpha))
+    assert np.all(beta >= np.max(1 - delta - np.exp(eps) * alpha[:, None], axis=1) - 0.01)
+    for bad in (-0.1, 1.1, [0.5, 2.0]):
+        with pytest.raises(ParameterError):
+            guarantee.tradeoff(bad)
+
+
+@pytest.mark.parametrize(("order", "bound"), [(1.5, 0.1), (2.5, 1.0), (4.0, 2.0)])
+def test_divergences_against_all_coins(order, bound):
+    """δ at ε = ½: the largest p − e^½ q with D_order(p‖q) ≤ bound, by bisection for q on a grid of p."""
+    p = np.linspace(1e-4, 1 - 1e-4, 20_001)
+    low, high = np.full_like(p, 1e-12), p.copy()
+    for _ in range(80):
+        q = (low + high) / 2
+        far = np.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) > (order - 1) * bound
+        low, high = np.where(far, q, low), np.where(far, high, q)
+    truth = float(np.max(p - math.exp(0.5) * high))
+    assert truth * (1 - 1e-6) <= RenyiDP(order, bound).delta(0.5) <= truth * (1 + 1e-4)
