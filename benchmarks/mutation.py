@@ -38,14 +38,14 @@ ROOT = Path(__file__).parent.parent
 # Which tests look at which file, the cheapest that can be expected to notice; its own examples come first.
 TESTS = {
     "ledger.py": ["tests/test_ledger.py"],
-    "laws/radial.py": ["tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
-    "laws/spaceform.py": ["tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
+    "laws/radial.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
+    "laws/spaceform.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
     "laws/logconcave.py": [
         "tests/laws/test_gaussian.py",
         "tests/laws/test_laplace.py",
         "tests/laws/test_euclidean_laws.py",
     ],
-    "laws/gaussian.py": ["tests/laws/test_gaussian.py"],
+    "laws/gaussian.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py"],
     "laws/laplace.py": ["tests/laws/test_laplace.py"],
     "laws/tangent.py": ["tests/laws/test_tangent.py"],
     "laws/euclidean.py": ["tests/laws/test_euclidean_laws.py"],
@@ -54,8 +54,8 @@ TESTS = {
     "laws/cells.py": ["tests/laws/test_knorm.py"],
     "entropy/bits.py": ["tests/entropy/test_csprng.py", "tests/entropy/test_exact_release.py"],
     "entropy/balls.py": ["tests/entropy/test_balls.py"],
-    "entropy/csprng.py": ["tests/entropy/test_csprng.py"],
-    "entropy/exact.py": ["tests/entropy/test_exact_release.py"],
+    "entropy/csprng.py": ["tests/entropy/test_mutants.py", "tests/entropy/test_csprng.py"],
+    "entropy/exact.py": ["tests/entropy/test_mutants.py", "tests/entropy/test_exact_release.py"],
     "entropy/exact_curved.py": ["tests/entropy/test_exact_curved.py"],
     "entropy/exact_radial.py": ["tests/entropy/test_exact_curved.py", "tests/entropy/test_exact_release.py"],
     "entropy/exact_spd.py": ["tests/entropy/test_exact_spd.py"],

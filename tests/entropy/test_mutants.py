@@ -132,6 +132,9 @@ def test_products_and_charts_go_back_to_points():
     frame = Stiefel(3, 2)
     expected = frame.exp(np.eye(3, 2), frame.from_coordinates(np.eye(3, 2), np.array([0.1, 0.2, -0.3])))
     np.testing.assert_allclose(chart.point, expected, atol=1e-9)
+    pair, step = Product(Sphere(2), Euclidean(1)), np.array([0.1, 0.2, -0.3])
+    moved = exact_log_gaussian(pair, 1e-12, pair.origin, step, source=source(), grid=40)
+    np.testing.assert_allclose(moved.point, pair.exp(pair.origin, pair.from_coordinates(pair.origin, step)), atol=1e-9)
     assert ExactDraw(np.array([3, -5], dtype=object), 1, 0.0, Euclidean(2)).value.tolist() == [1.5, -2.5]
 
 
