@@ -22,7 +22,13 @@ ARROWS = {
     "privacy": set(),
     "entropy": {"geometry"},
     "laws": {"geometry", "privacy", "entropy"},
-    "mechanisms": {"geometry", "laws", "privacy", "entropy", "regression"},  # regression's bounds, to verify certificates
+    "mechanisms": {
+        "geometry",
+        "laws",
+        "privacy",
+        "entropy",
+        "regression",
+    },  # regression's bounds, to verify certificates
     "ledger": {"privacy"},
     "regression": {"geometry"},
     "optim": {"geometry", "privacy", "laws", "entropy", "distributed"},

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -189,3 +190,16 @@ def test_rho_where_space_is_nearly_flat():
     profile = gaussian_profile(-1e-6, 100, 0.0223607, 0.01)
     assert profile.renyi(1.0) <= profile.rho <= profile.mu**2 / 2 * (1 + 2e-9)
     assert profile.rho < profile.renyi(1.0) * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("largest", [1e-9, 0.5, 10.001, 50.3, 1000.001, 1e5, 9e6])
+def test_laplace_on_the_line_close_to_its_cap(largest: float) -> None:
+    """1 − e^{(ε−T)/2} in closed form: never below it, whatever T and however close to it."""
+    profile = laplace_profile(0.0, 1, 1.0, largest)
+    for gap in (0.9 * largest, 30.0, 3.0, 0.1, 1e-3, 1e-5, 1e-3 * largest, 1e-6 * largest, 1e-9 * largest):
+        eps = largest - gap
+        if 0 <= eps < largest:
+            with mpmath.workdps(40):
+                truth = -mpmath.expm1(-(mpmath.mpf(largest) - mpmath.mpf(eps)) / 2)
+                excess = float(mpmath.mpf(float(profile.delta(eps))) / truth - 1)
+            assert -1e-15 <= excess <= 2e-9 + 4e-6 * (gap < 1e-7 * largest) + 1e-15 * largest / gap * 2

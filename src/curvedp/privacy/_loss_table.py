@@ -68,6 +68,8 @@ class LossTable:
         self._tails, self.T = tails, tails.max_loss
         self._resolution = float(getattr(tails, "resolution", _RESOLVED))
         self.kinks: tuple[float, ...] = tuple(getattr(tails, "kinks", ()))  # a panel ends at each
+        self._atom = hasattr(tails, "closest")
+        self._bends: dict[int, tuple[float, float]] = {}
         self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of log P
         scale = tails.loss_scale
         centre = scale * scale / 2  # the mean of L where it is nearly normal
@@ -80,7 +82,8 @@ class LossTable:
             far = [] if last == 0 else list(last * 2.0 ** np.arange(1.0, 60.0))
             edges = np.concatenate([edges, [x for x in far if x < 0.45 * self.T]])
             cuts = np.array(self.kinks)
-            last = 16.0 if self._resolution == _RESOLVED else 12.0  # how close to T rounding lets one look
+            # how close to T rounding lets one look; closer where an atom at T leaves P with a scale of its own
+            last = getattr(tails, "closest", 16.0) if self._resolution == _RESOLVED else 12.0
             w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
             self._edges, self._coefficients = self._build(np.unique(w[w <= last]))
         else:
@@ -161,7 +164,7 @@ class LossTable:
         return np.asarray(c[0].take(i) + z * b0 - b1)
 
     def _series(self, w: Array, which: int) -> tuple[Array, Array]:
-        """The series and its derivative at w; the last panel's end is continued linearly (a power law in T − t)."""
+        """The series and its derivative at w; the last panel's end is continued by a power law in T − t (`_ending`)."""
         i, z, scale, beyond = self._locate(w)
         c, z2 = self._coefficients[:, which].T, 2 * z
         b0 = b1 = d0 = d1 = np.zeros_like(z)
@@ -169,7 +172,22 @@ class LossTable:
             d0, d1 = 2 * b0 + z2 * d0 - d1, d0
             b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
         slope = (b0 + z * d0 - d1) * scale
-        return c[0].take(i) + z * b0 - b1 + slope * beyond, slope
+        value = c[0].take(i) + z * b0 - b1 + slope * beyond
+        if self._atom and np.any(beyond > 0):
+            bend = self._ending(which)
+            return value - bend * (beyond + np.expm1(-beyond)), slope + bend * np.expm1(-beyond)
+        return value, slope
+
+    def _ending(self, which: int) -> float:
+        """C in the slope −k + C·e^{end − w} of log P beyond the last panel, from two slopes within it.
+
+        Continued is the slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off.
+        """
+        if which not in self._bends or self._bends[which][0] != self._edges[-1]:
+            end, step = self._edges[-1], min(1.0, self._edges[-1] - self._edges[-2])
+            slopes = self._series(np.array([end - step, end]), which)[1]
+            self._bends[which] = (end, float(slopes[0] - slopes[1]) / math.expm1(step))
+        return self._bends[which][1]
 
     def log_upper(self, t: Array) -> Array:
         """log P₁(L > t)."""
@@ -368,6 +386,23 @@ class LossTable:
             piece = np.log(reach) + log_sum(log_p + (flat[row] - left)[:, None] - v + _LOG_WEIGHT, axis=1)
         out = np.full(flat.shape, -math.inf)
         np.logaddexp.at(out, row, piece)
-        if which == 1 and math.isfinite(self.T):  # beyond T the lower tail is 1
-            out = np.logaddexp(out, np.minimum(flat - self.T, 0.0))
+        if math.isfinite(self.T):
+            slack = self._log_slack(flat, which)
+            if which == 1:  # beyond T the lower tail is 1
+                out = np.logaddexp(out, np.minimum(flat - self.T, 0.0))
+                out = out + np.log1p(-np.minimum(np.exp(np.minimum(slack - out, 0.0)), 0.5))
+            else:
+                out = np.logaddexp(out, slack)
         return out.reshape(eps.shape)
+
+    def _log_slack(self, eps: Array, which: int) -> Array:
+        """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more.
+
+        Without C the error of log P is at most |C|; with it, of second order.
+        """
+        bend = abs(self._ending(which))
+        error = 4 * bend * bend + 1e-9 if self._atom else 2 * bend
+        t = np.clip(eps, self.end, self.T)
+        with np.errstate(divide="ignore"):
+            log_p = self._series(np.minimum(self._w(t, self.T - t), 36.0), which)[0]
+            return np.asarray(np.log(error) + log_p + np.log(self.T - t) + (eps - t))

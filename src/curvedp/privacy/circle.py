@@ -80,6 +80,11 @@ class _Laplace:
     def loss_scale(self) -> float:
         return self.distance / self.s
 
+    @property
+    def closest(self) -> float:
+        """How far the table of tails goes: to T − t < 1e-4, since they vary with T − t itself next to the atom."""
+        return max(16.0, math.log(self.max_loss) + 9.5)
+
 
 @dataclass(frozen=True)
 class CircleLaplace(_Laplace):
