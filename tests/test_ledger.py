@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -216,6 +217,16 @@ def test_a_refusal_says_what_remains(path):
     ledger.spend(PureDP(0.75), "three")
     with pytest.raises(BudgetExceeded, match="nothing of"):
         ledger.spend(PureDP(0.125), "four")
+
+
+def test_spent_is_rounded_up_and_remaining_down(path):
+    ledger = Ledger(path, PureDP(1.0))
+    spent = Fraction(0)
+    for eps in (0.1, 0.2, 0.03, 0.07):
+        ledger.spend(PureDP(eps), "part")
+        spent += Fraction(eps)
+        assert Fraction(ledger.spent.eps) >= spent > Fraction(math.nextafter(ledger.spent.eps, 0))
+        assert Fraction(ledger.remaining.eps) <= 1 - spent < Fraction(math.nextafter(ledger.remaining.eps, 1))
 
 
 def test_entries_are_plain_json_without_data(path):

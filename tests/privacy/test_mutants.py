@@ -25,7 +25,7 @@ from curvedp.privacy import (
 from curvedp.privacy.compose import _interpolated
 from curvedp.privacy.pld import BITS, LossDistribution, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import pure_renyi, renyi_epsilon
+from curvedp.privacy.renyi import _log_h_at_one, pure_renyi, renyi_epsilon
 
 ULP = 1e-13
 
@@ -278,3 +278,13 @@ def test_divergences_against_all_coins(order, bound):
 def test_a_bounded_loss_is_used_where_it_is_better():
     profile = laplace_profile(0.0, 1, 1.0, 0.5)
     assert convert(profile, to=ZCDP).rho <= 0.5 * math.tanh(0.25) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("order", [1.2, 2.0, 9.0])
+@pytest.mark.parametrize("y", [1e-9, 0.01, 0.3, 2.0])
+def test_touching_function_at_one(order, y):
+    """log(1 − αu^{α−1} + (α−1)u^α), u = e^{−y}, on both sides of the switch to a series."""
+    with mp.workdps(60):
+        a, u = mp.mpf(order), mp.exp(-mp.mpf(y))
+        truth = mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a)
+    assert float(_log_h_at_one(order, np.array(-y))) == pytest.approx(float(truth), rel=1e-12, abs=1e-11)
