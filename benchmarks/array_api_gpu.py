@@ -26,7 +26,7 @@ from curvedp.privacy import GDP
 try:
     from curvedp import PrivateFrechetMean
 except ImportError:  # a machine without scikit-learn: the same steps by hand
-    PrivateFrechetMean = None  # type: ignore[assignment,misc]
+    PrivateFrechetMean = None  # type: ignore[assignment,misc]  # None says so below
 
 CASES = ((3, 1_000_000, 1.5), (3, 10_000_000, 1.5), (11, 100_000, 1.0))
 SECONDS = 220  # after which no further part is begun

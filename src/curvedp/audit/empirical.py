@@ -7,7 +7,7 @@ Then any (ε, δ) the mechanism has satisfies ε ≥ log((p − δ)/p'), and any
 (Nasr et al. 2023), which uses the bulk of the outputs instead of a rare tail and so sees a scale that is off by percents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +126,9 @@ def audit_mechanism(
     return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
 
 
+Statement = Callable[[np.ndarray, np.ndarray, float], np.ndarray]  # (p, q, δ) -> what the two probabilities prove
+
+
 def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > delta, np.log((p - delta) / q), -np.inf)
@@ -136,7 +139,7 @@ def _mu(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
         return np.where((p > 0) & (q < 1), ndtri(p) - ndtri(q), -np.inf)
 
 
-def _proved(a: np.ndarray, b: np.ndarray, statement, failure: float, delta: float) -> float:  # type: ignore[no-untyped-def]
+def _proved(a: np.ndarray, b: np.ndarray, statement: Statement, failure: float, delta: float) -> float:
     """The statement's bound from the event {score ≥ threshold} or {score ≤ threshold} that the even outputs chose."""
     best, event = -np.inf, (0, 1.0, 0.0)
     for row in range(len(a)):
