@@ -18,7 +18,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from curvedp import GDP, PrivateFrechetMean
+from curvedp import GDP, Ledger, PrivateFrechetMean
 from curvedp.geometry import SPDAffineInvariant
 from distributed import Client, LocalCluster
 
@@ -57,8 +57,9 @@ def opened(path: Path, n: int) -> da.Array:
     return da.concatenate(pieces)
 
 
-def fit(X: Any) -> np.ndarray:
-    return PrivateFrechetMean(M, radius=1.5, guarantee=GDP(1.0), mechanism="log-gaussian").fit(X).location_
+def fit(X: Any, ledger: Ledger | None = None) -> np.ndarray:
+    private = PrivateFrechetMean(M, radius=1.5, guarantee=GDP(1.0), mechanism="log-gaussian", ledger=ledger)
+    return private.fit(X).location_
 
 
 def spent(client: Client | None) -> float:
@@ -67,9 +68,9 @@ def spent(client: Client | None) -> float:
     return time.process_time() + workers
 
 
-def timed(X: Any, client: Client | None = None) -> tuple[float, float]:
+def timed(X: Any, client: Client | None = None, ledger: Ledger | None = None) -> tuple[float, float]:
     cpu, wall = spent(client), time.perf_counter()
-    fit(X)
+    fit(X, ledger)
     return time.perf_counter() - wall, spent(client) - cpu
 
 
@@ -81,6 +82,17 @@ def peak() -> float:
     """MiB."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def spilled(dask_worker: Any) -> float:
+    """Bytes that a worker has written to disk for want of memory, since it started."""
+    metrics = dask_worker.data.cumulative_metrics
+    return sum(value for (label, unit), value in metrics.items() if label == "disk-write" and unit == "bytes")
+
+
+def pauses(client: Client) -> int:
+    """How often a worker stopped taking tasks for want of memory: it logs each time."""
+    return sum("Pausing worker" in line for log in client.get_worker_logs().values() for _, line in log)
 
 
 def overhead() -> None:
@@ -115,17 +127,28 @@ def stream(times: int) -> None:
     groups = times * LIMIT // (72 * rows) + 1
     pieces = [da.from_delayed(dask.delayed(tensors)(seed, rows), (rows, 3, 3), np.float64) for seed in range(groups)]
     X = da.concatenate(pieces)
-    print(f"{X.nbytes / 2**30:.2f} GiB ({len(X)} tensors), {times} times the {LIMIT / 2**20:.0f} MiB of a worker")
+    print(
+        f"{X.nbytes / 2**30:.2f} GiB a pass ({len(X)} tensors), {times} times the {LIMIT / 2**20:.0f} MiB of a worker",
+        flush=True,
+    )
     with (
+        tempfile.TemporaryDirectory() as folder,
         LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
+        ledger = Ledger(Path(folder) / "stream.ledger", GDP(2.0))
         fit(X[:1000])
         pids = set(client.run(os.getpid).values())
         client.run(reset_peak)
-        wall, cpu = timed(X, client)
+        before = max(client.run(peak).values())
+        wall, cpu = timed(X, client, ledger)
         highest, same = max(client.run(peak).values()), set(client.run(os.getpid).values()) == pids
-    print(f"wall {wall:.1f} s, cpu {cpu:.1f} s, peak {highest:.0f} MiB a worker, no worker restarted: {same}")
+        written = sum(client.run(spilled).values())
+        print(
+            f"wall {wall:.1f} s, cpu {cpu:.1f} s, peak {before:.0f} -> {highest:.0f} MiB a worker of {LIMIT / 2**20:.0f}"
+        )
+        print(f"no worker restarted: {same}; pauses: {pauses(client)}; bytes spilled: {written:.0f}")
+        print(f"entries in the ledger: {len(ledger.entries)}, {ledger.spent}")
 
 
 if __name__ == "__main__":
