@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from curvedp.errors import ParameterError
+from curvedp.errors import NotResolved, ParameterError
 
 __all__ = ["bracket", "down", "private_side", "smallest_float", "two_prod", "two_sum", "up"]
 
@@ -131,5 +131,5 @@ def bracket(
 def _number(f: Callable[[float], float], x: float) -> float:
     value = float(f(x))
     if math.isnan(value):
-        raise ArithmeticError(f"the function searched gave NaN at {x!r}")
+        raise NotResolved(f"the function searched gave NaN at {x!r}")
     return value

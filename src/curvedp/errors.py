@@ -7,6 +7,7 @@ __all__ = [
     "LedgerCorrupted",
     "MissingData",
     "NotIntegrable",
+    "NotResolved",
     "ParameterError",
     "UnattainableGuarantee",
     "VerificationFailed",
@@ -27,6 +28,10 @@ class MissingData(ParameterError):
 
 class NotIntegrable(ParameterError):
     """The noise law asked for does not exist: its density has infinite mass."""
+
+
+class NotResolved(CurvedpError, ArithmeticError):
+    """A number could not be computed as accurately as is promised, and nothing weaker is returned in its place."""
 
 
 class UnattainableGuarantee(CurvedpError, ValueError):

@@ -184,3 +184,23 @@ def test_bad_parameters():
         certified_delta("cauchy", 1, 2, 1.0, 1.0, 0.1)
     with pytest.raises(NotIntegrable):
         certified_delta("laplace", -1, 5, 0.5, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize("scale", [1e-9, 1e-60, 1e-100])
+def test_the_circle_at_any_epsilon(kind, scale):
+    """Where e^ε has millions of digits and more: near the cap δ falls from 1 to 0, as mpmath says too."""
+    D, pi = mpmath.mpf(0.25), mpmath.pi
+    with mpmath.workdps(700):
+        s = mpmath.mpf(scale)
+        cap = D / s if kind == "laplace" else D * (2 * pi - D) / (2 * s * s)
+        for share in (0.1, 0.9):
+            eps = float(share * cap)
+            if kind == "laplace":
+                near = (D / s - eps) / 2
+                truth = 1 - mpmath.exp(-near)
+            else:  # the far side of the circle is out of reach: a line's Gaussian
+                truth = mpmath.ncdf(D / (2 * s) - s * eps / D)
+            lower, upper = certified_delta(kind, 1.0, 1, scale, 0.25, eps)
+            assert lower <= truth <= upper <= 1
+            assert upper <= max(lower * (1 + 1e-6), 1e-300)

@@ -18,6 +18,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from curvedp.errors import NotResolved
+
 __all__ = ["LossTable", "LossTails", "log_sum"]
 
 Array = NDArray[np.float64]
@@ -140,7 +142,7 @@ class LossTable:
             mids = (lows + highs) / 2
             lows, highs = np.concatenate([lows, mids]), np.concatenate([mids, highs])
         else:
-            raise ArithmeticError("the tails of the privacy loss could not be resolved")
+            raise NotResolved("the tails of the privacy loss could not be resolved")
         done.sort(key=lambda panel: panel[0])
         return np.array([p[0] for p in done] + [done[-1][1]]), np.stack([p[2] for p in done])
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaln
 
+from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import log_sum
 
 __all__ = ["Kind", "SpaceFormLaw", "log_beta"]
@@ -57,7 +58,7 @@ class SpaceFormLaw:
             if abs(law.log_mass - finer.log_mass) < 1e-12 and np.all(np.abs(a - b) <= 1e-11 + 1e-13 * np.abs(a)):
                 return law
             law = finer
-        raise ArithmeticError(f"the radial integral of {self} could not be resolved")
+        raise NotResolved(f"the radial integral of {self} could not be resolved")
 
     # ---- the radial law, written about its mode so that nothing large cancels ----
 

@@ -20,6 +20,7 @@ import numpy as np
 from flint import acb, acb_poly, arb, ctx
 
 from curvedp import _validate
+from curvedp.errors import NotResolved
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_log_delta
@@ -47,7 +48,8 @@ def certified_delta(
     True
     """
     profile = ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity)
-    return _outward(_Certifier(profile).delta(_validate.nonnegative("eps", eps)))
+    lower, upper = _outward(_Certifier(profile).delta(_validate.nonnegative("eps", eps)))
+    return lower, min(upper, 1.0)
 
 
 def certified_mu(kind: Any, curvature: float, dim: int, scale: float, sensitivity: float) -> tuple[float, float]:
@@ -108,7 +110,7 @@ class _Certifier:
                     break
                 precision *= 2
                 if precision > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
-                    raise ArithmeticError(f"δ({eps!r}) could not be enclosed")
+                    raise NotResolved(f"δ({eps!r}) could not be enclosed")
         finally:
             ctx.prec = old
         self.cache[eps] = ball
@@ -142,7 +144,7 @@ class _Certifier:
         s, D = self._units()
         if self.profile._flat_gaussian:
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
-            return _phi(mu / 2 - eps / mu) - eps.exp() * _phi(-mu / 2 - eps / mu)
+            return _phi(mu / 2 - eps / mu) - _lifted_tail(eps, mu / 2 + eps / mu)
         if self.d == 1:
             return self._one_dimensional(s, D, eps)
         law = self.profile.tails
@@ -152,25 +154,23 @@ class _Certifier:
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
-        """Closed forms; the loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of that arc."""
+        """Closed forms; the loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of that arc.
+
+        Every e^ε is multiplied out: beside e^ε of some thousands no difference of probabilities keeps its digits.
+        """
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
         pi = arb.pi()
         if self.kind == "laplace":
-            mass = 2 * (1 - (-pi / s).exp())
-
-            def cdf(y: arb) -> arb:  # of |y|, one side
-                return (1 - (-y / s).exp()) / mass
-
-            a, b = (D - s * eps) / 2, pi - (D + s * eps) / 2
-            return cdf(a) + cdf(b) - eps.exp() * (2 * cdf(pi) - cdf(D - a) - cdf(2 * pi - b - D))
+            near, far = (D / s - eps) / 2, pi / s - (D / s + eps) / 2  # y_a and r_b, over s
+            return (1 - (-near).exp()) * (1 - (-far).exp()) / (1 - (-pi / s).exp())
         mass = _phi(pi / s) - _phi(-pi / s)
         far = 2 * pi - D
         y_a, r_b = (D * D - 2 * s * s * eps) / (2 * D), (far * far - 2 * s * s * eps) / (2 * far)
         first = _phi(y_a / s) - _phi(-r_b / s)
         # seen from η₂ the arc is −(r_b+D) < y < y_a − D, of which the part beyond −π is met from the other side
-        second = _phi((y_a - D) / s) - _phi(-pi / s) + _phi(pi / s) - _phi((2 * pi - r_b - D) / s)
-        return (first - eps.exp() * second) / mass
+        second = _lifted_tail(eps, (D - y_a) / s) + _lifted_tail(eps, (far - r_b) / s) - 2 * _lifted_tail(eps, pi / s)
+        return (first - second) / mass
 
     # ---- radial integrals ----
 
@@ -288,7 +288,7 @@ class _Certifier:
             if len(knots) <= _MOST_INTERVALS:
                 break
         else:
-            raise ArithmeticError("μ could not be certified: δ is too close to a Gaussian's for too long")
+            raise NotResolved("μ could not be certified: δ is too close to a Gaussian's for too long")
         lower = max(_mu_lower(self.delta(e), e) for e in {0.0, at})
         pending, proved = list(pairwise(knots)), 0
         while pending:
@@ -297,7 +297,7 @@ class _Certifier:
                 proved += 1
                 continue
             if proved + len(pending) > 20000 or b - a < 1e-12 * b:
-                raise ArithmeticError("μ could not be certified")
+                raise NotResolved("μ could not be certified")
             pending += [(a, (a + b) / 2), ((a + b) / 2, b)]
         return max(lower * (1 - _WIDEN), 0.0), _float(top.upper(), 1) * (1 + _WIDEN)
 
@@ -332,7 +332,7 @@ class _Certifier:
         while not self._closes(mu, arb(r)):
             r *= 1.125
             if r > 1e6:
-                raise ArithmeticError("the tail of the privacy loss could not be closed")
+                raise NotResolved("the tail of the privacy loss could not be closed")
         return math.nextafter(float(((2 * r * D + D * D) / (2 * s * s)).upper()), math.inf)
 
     def _closes(self, mu: arb, r: arb) -> bool:
@@ -417,6 +417,14 @@ def _column(x: float) -> Any:
 
 def _phi(x: arb) -> arb:
     return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def _lifted_tail(eps: arb, z: arb) -> arb:
+    """e^ε·Φ(−z), z > 0, as e^{ε − z²/2} times e^{z²/2}·Φ(−z); far out that lies between z/(1+z²) and 1/z, over √2π."""
+    lift = (eps - z * z / 2).exp()
+    if z < 1e6:
+        return lift * (z * z / 2).exp() * _phi(-z)
+    return lift * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
 
 
 def _gdp(mu: arb, eps: arb) -> tuple[arb, arb]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
+from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_sum import MARGIN, LossSum, NormalLoss
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy._split_search import largest_over_splits
@@ -47,7 +47,7 @@ class _Split(PrivacyProfile):
     def _margin(self) -> float:
         """What the table of this split is rounded up by."""
         if self._table.unresolved > 1e-6:
-            raise ArithmeticError("the sum of the losses of the factors could not be resolved")
+            raise NotResolved("the sum of the losses of the factors could not be resolved")
         return (MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.unresolved
 
     @cached_property

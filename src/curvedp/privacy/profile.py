@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri_exp
 
 from curvedp._numerics import up as _up
-from curvedp.errors import ParameterError
+from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.gaussian import gdp_log_delta
 from curvedp.privacy.guarantees import Guarantee
@@ -87,7 +87,7 @@ class PrivacyProfile(Guarantee):
                 table.extend()
                 grid = table.grid()
                 best = max(best, self._mu_on(grid[grid >= start / 2]))
-            raise ArithmeticError("the tail of the privacy loss could not be closed")
+            raise NotResolved("the tail of the privacy loss could not be closed")
         # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
         return up(best, 2 * RELATIVE_ERROR)
 
