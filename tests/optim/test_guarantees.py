@@ -11,7 +11,15 @@ from scipy import optimize, stats
 from curvedp.errors import UnattainableGuarantee
 from curvedp.geometry import Euclidean
 from curvedp.optim import Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim.accounting import rgd_guarantee, rgd_noise, rsgd_guarantee, rsgd_noise, rsvrg_guarantee, rsvrg_noise
+from curvedp.optim.accounting import (
+    error_weights,
+    rgd_guarantee,
+    rgd_noise,
+    rsgd_guarantee,
+    rsgd_noise,
+    rsvrg_guarantee,
+    rsvrg_noise,
+)
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP, compose
 from curvedp.privacy.subsampled import subsampled_gaussian
 
@@ -77,11 +85,37 @@ def test_dp_rgd_noise_is_the_smallest_that_meets_the_guarantee(target):
 def test_pure_dp_is_out_of_reach():
     with pytest.raises(UnattainableGuarantee, match="pure"):
         rgd_noise(100, 5, 1.0, PureDP(1.0))
-    for kind in (PureDP(1.0), GDP(1.0)):
-        with pytest.raises(UnattainableGuarantee, match="ApproxDP"):
-            rsgd_noise(100, 5, 10, 1.0, kind, "poisson")
-        with pytest.raises(UnattainableGuarantee, match="ApproxDP"):
-            rsvrg_noise(100, 2, 5, 10, (1.0, 1.0), kind, "poisson", 0.1)
+    with pytest.raises(UnattainableGuarantee, match="pure"):
+        rsgd_noise(100, 5, 10, 1.0, PureDP(1.0), "poisson")
+    with pytest.raises(UnattainableGuarantee, match="pure"):
+        rsvrg_noise(100, 2, 5, 10, (1.0, 1.0), PureDP(1.0), "poisson", 0.1)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
+def test_gdp_from_random_batches_covers_the_tail_of_their_loss(sampling):
+    n, size, steps = 20, 10, 4
+    for target, mu in ((GDP(2.0), 2.0), (ZCDP(2.0), 2.0), (RenyiDP(3.0, 6.0), 2.0)):
+        noise = rsgd_noise(n, steps, size, 0.5, target, sampling)
+        assert noise == pytest.approx(math.sqrt(steps) * 2 * 0.5 / (size * mu), rel=2e-4)  # a known batch of `size`
+    eps = np.linspace(0.0, 12.0, 25)
+    spent = rsgd_guarantee(n, steps, size, 0.5, noise, sampling).delta(eps)  # with the chance of the batches
+    assert np.all(spent <= GDP(2.0).delta(eps))
+    # Far out that chance helps at most by half: +C against −C with all other records 0 has the tail of a shift by C.
+    assert spent[-1] > GDP(0.9).delta(12.0)
+
+
+@pytest.mark.parametrize("target", [GDP(0.8), ZCDP(0.32)])
+def test_gdp_from_variance_reduced_steps(target):
+    n, epochs, inner, size, clip, rate = 400, 3, 10, 20, (0.7, 0.5), 0.1
+    first, second = rsvrg_noise(n, epochs, inner, size, clip, target, "poisson", rate)
+    cost = epochs * (2 * clip[0] / (n * first)) ** 2 + epochs * inner * (2 * clip[1] / (size * second)) ** 2
+    assert math.sqrt(cost) == pytest.approx(0.8, rel=2e-4)
+    assert math.sqrt(cost) <= 0.8
+    a, b = error_weights(inner, rate)  # the split: no other pair of the same cost leaves a smaller error
+    for factor in (0.9, 1.1):
+        rest = 0.64 - epochs * (2 * clip[0] / (n * factor * first)) ** 2
+        other = math.sqrt(epochs * inner / rest) * 2 * clip[1] / size
+        assert a * (factor * first) ** 2 + b * other**2 > a * first**2 + b * second**2
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])

@@ -175,3 +175,12 @@ def test_keys_and_chunks(monkeypatch):
     whole = run()
     monkeypatch.setattr(_loop, "_CHUNK_BYTES", 4 * 8 * 2)  # four steps at a time
     np.testing.assert_allclose(run(), whole, rtol=1e-14)
+
+
+def test_dp_rsvrg_fills_in_the_batch_size_and_one_noise_for_both():
+    problem, X = FrechetMeanProblem(Euclidean(2)), np.random.default_rng(0).normal(size=(30, 2))
+    options = {"epochs": 1, "inner_steps": 3, "clip": (1.0, 0.5), "learning_rate": 0.3}
+    short = dp_rsvrg(problem, X, np.zeros(2), **options, noise=0.2, rng=np.random.default_rng(1))
+    long = dp_rsvrg(problem, X, np.zeros(2), **options, noise=(0.2, 0.2), batch_size=6, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(short.point, long.point)  # ⌈√30⌉ = 6
+    assert short.guarantee.delta(1.0) == long.guarantee.delta(1.0)

@@ -68,11 +68,14 @@ def rsgd_guarantee(n: int, steps: int, batch_size: int, clip: float, noise: floa
 
 
 def rsgd_noise(n: int, steps: int, batch_size: int, clip: float, guarantee: Guarantee, sampling: str) -> float:
-    """The smallest noise on the average at which `rsgd_guarantee` meets (ε, δ)."""
-    if batch_size == n:
-        return rgd_noise(n, steps, clip, guarantee)
-    _only_approximate(guarantee)
-    assert isinstance(guarantee, ApproxDP)  # checked above
+    """The smallest noise on the average at which T noisy sums over random batches meet the guarantee.
+
+    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for the tail of the loss as well (E4),
+    and there +C against −C among zeros is as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them the
+    batch is taken as known, and a sum over it moves by 2C: at most twice the μ that a finer account could find.
+    """
+    if batch_size == n or not isinstance(guarantee, ApproxDP):
+        return rgd_noise(batch_size, steps, clip, guarantee)
     return subsampled_noise_multiplier(guarantee, batch_size / n, steps, sampling=sampling) * clip / batch_size
 
 
@@ -100,23 +103,26 @@ def rsvrg_noise(
     sampling: str,
     rate: float,
 ) -> tuple[float, float]:
-    """(σ₁, σ₂) at which `rsvrg_guarantee` meets (ε, δ), split for the smallest error that noise leaves at the end.
+    """(σ₁, σ₂) at which a run meets the guarantee, split for the smallest error that noise leaves at the end.
 
     Where the objective is quadratic with curvature 1 (a Fréchet mean's nearly is), a step keeps ρ = 1 − rate of an error.
     The anchor's noise acts alike in all m steps of an epoch and leaves an error of variance (1−ρ^m)²σ₁²; the others' errors
     add up to rate·(1−ρ^2m)/(2−rate)·σ₂²; later epochs shrink both alike. In the central limit the cost of S epochs is
     μ² = S(2C₀/nσ₁)² + mS(2C₁/nσ₂)², and under it the smallest aσ₁² + bσ₂² has σ₁²/σ₂² = √(b/a)·C₀/(C₁√m). The split uses
-    that; the common factor is then found exactly, on the private side.
+    that; the common factor is then found exactly, on the private side. Guarantees that gain nothing from random batches
+    (`rsgd_noise`) have batch_size for n in the second term, and there the central limit is exact.
     """
-    _only_approximate(guarantee)
-    assert isinstance(guarantee, ApproxDP)  # checked above
+    move = clip[0] / n, clip[1] / (n if isinstance(guarantee, ApproxDP) else batch_size)
     a, b = error_weights(inner_steps, rate)
-    first, second = sqrt(clip[0] / sqrt(a)), sqrt(clip[1] * sqrt(inner_steps / b))
-    limit = 2 * sqrt(epochs) / n * sqrt((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2)
-    start = limit / gdp_mu(guarantee.eps, guarantee.delta0)
+    first, second = sqrt(move[0] / sqrt(a)), sqrt(move[1] * sqrt(inner_steps / b))
+    limit = sqrt(epochs) * sqrt((move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2)
 
     def noise(factor: float) -> tuple[float, float]:
         return factor * first, factor * second
+
+    if not isinstance(guarantee, ApproxDP):
+        return noise(up(rgd_noise(1, 1, limit, guarantee), 1e-14))
+    start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
 
     def excess(factor: float) -> float:
         found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise(factor), sampling)
@@ -144,13 +150,6 @@ def check_request(guarantee: Guarantee | None, noise: object) -> None:
     if guarantee is not None and guarantee.adjacency != "replace-one":
         raise ParameterError(
             f"adjacency={guarantee.adjacency!r}: the optimisers divide by a public n, so replace-one it is"
-        )
-
-
-def _only_approximate(guarantee: Guarantee) -> None:
-    if not isinstance(guarantee, ApproxDP):
-        raise UnattainableGuarantee(
-            f"random batches are accounted as (ε, δ): ask for ApproxDP(eps, delta) instead of {guarantee}, or use dp_rgd"
         )
 
 

@@ -57,6 +57,7 @@ def dp_rsgd(
     Guarantees
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a record moves the sum by 2·clip),
       exactly accounted (`privacy.subsampled`), for any data.
+    - Asked for anything but (ε, δ), the noise is that of known batches: nothing is gained from their chance.
 
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere

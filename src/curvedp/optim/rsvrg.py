@@ -4,8 +4,10 @@ At the anchor w̃ the noisy full gradient g̃ is released once and then only pos
 clipped sum of DIFFERENCES grad f(w) - PT grad f(w̃), which are small near the anchor and so can be clipped hard.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import jax
@@ -41,12 +43,12 @@ def dp_rsvrg(
     init: Any,
     epochs: int,
     inner_steps: int,
-    batch_size: int,
     clip: tuple[float, float],
     learning_rate: float | Callable[[int], float],
     guarantee: Guarantee | None = None,
-    noise: tuple[float, float] | None = None,
+    noise: tuple[float, float] | float | None = None,
     rng: Any = None,
+    batch_size: int | None = None,
     sampling: Literal["poisson", "fixed-size"] = "poisson",
     output: Literal["last", "random"] = "last",
     restarts: int = 1,
@@ -54,9 +56,10 @@ def dp_rsvrg(
 ) -> OptimResult:
     """`epochs` anchors with `inner_steps` variance-reduced steps each, from batches of expected size `batch_size`.
 
-    `clip` = (C0, C1) bounds a record's gradient at the anchor and its difference; `noise` = (σ₁, σ₂) are the standard
-    deviations on the mean full gradient and on the averaged difference. Asked by `guarantee`, the budget is split between
-    the two for the smallest error at the end (`accounting.rsvrg_noise`). `output` "last" is the paper's option I, "random"
+    Left out, `batch_size` is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass. `clip` = (C0, C1) bounds a
+    record's gradient at the anchor and its difference; `noise` = (σ₁, σ₂) are the standard deviations on the mean full
+    gradient and on the averaged difference (one number: both). Asked by `guarantee`, the budget is split between the two for
+    the smallest error at the end (`accounting.rsvrg_noise`). `output` "last" is the paper's option I, "random"
     (a uniformly drawn iterate) its option II; with `restarts` = K the whole is run K times, each from the output of the one
     before (its Algorithm 12), and all K are charged. The released anchor gradient is shortened to C1 (free: it is
     post-processing), because differences clipped to C1 cannot balance a longer one.
@@ -83,14 +86,14 @@ def dp_rsvrg(
     with full_precision():
         w, records = prepare(problem, data, init)
         n, dim = len(records), problem.manifold.dim
-        size = check_batch(batch_size, n, sampling)
+        size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
         charged = (rounded_clip(bounds[0], dim, w.dtype, n), rounded_clip(bounds[1], dim, w.dtype, n, size))
         total = restarts * epochs
         if guarantee is not None:
             rate = float(schedule.mean())
             sd = rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
         else:
-            sd = _pair("noise", noise)
+            sd = _pair("noise", (noise, noise) if isinstance(noise, Real) else noise)
         met = rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
         random, history = Randomness(rng), []
         for run in range(restarts):
