@@ -1,18 +1,21 @@
-"""Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its file.
+"""Mutation testing of the samplers, the accounting and the ledger: a sample of mutants, each against the tests of its line.
 
 `python -m benchmarks.mutation [N] [seed] [files: a pattern] [seconds] [tests…]`. A mutant changes one thing in one line: a
 comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
-left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files below; the
-table gives the share killed with its Clopper–Pearson interval and lists the survivors with the line they change.
+left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files of `laws`,
+`privacy`, `entropy` and the ledger; the table gives the share killed, group by group, with its Clopper–Pearson interval, and
+lists the survivors with the line they change.
 
 One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
 tests that execute the changed line, the quickest first. So a mutant costs one failing test, not an interpreter with its
-imports; the working tree is never touched. What this cannot see counts as survived: tests above `seconds` of CPU time, code
-that another interpreter runs, defaults of dataclass fields.
+imports; the working tree is never touched. Which test executes which line is kept in `build/`, so that it is measured again
+only for what has changed. What this cannot see counts as survived: tests above `seconds` of CPU time, a mutant's tests beyond
+five times that, code that another interpreter runs.
 """
 
 import ast
 import functools
+import hashlib
 import importlib
 import inspect
 import json
@@ -24,6 +27,7 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,62 +39,21 @@ from _pytest.runner import runtestprotocol
 from scipy import stats
 
 ROOT = Path(__file__).parent.parent
-# Which tests look at which file, the cheapest that can be expected to notice; its own examples come first.
-TESTS = {
-    "ledger.py": ["tests/test_ledger.py"],
-    "laws/radial.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
-    "laws/spaceform.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py", "tests/laws/test_laplace.py"],
-    "laws/logconcave.py": [
-        "tests/laws/test_gaussian.py",
-        "tests/laws/test_laplace.py",
-        "tests/laws/test_euclidean_laws.py",
-    ],
-    "laws/gaussian.py": ["tests/laws/test_mutants.py", "tests/laws/test_gaussian.py"],
-    "laws/laplace.py": ["tests/laws/test_laplace.py"],
-    "laws/tangent.py": ["tests/laws/test_tangent.py"],
-    "laws/euclidean.py": ["tests/laws/test_euclidean_laws.py"],
-    "laws/spd_gaussian.py": ["tests/laws/test_spd_gaussian.py"],
-    "laws/spd_chain.py": ["tests/laws/test_spd_gaussian.py"],
-    "laws/cells.py": ["tests/laws/test_knorm.py"],
-    "entropy/bits.py": ["tests/entropy/test_csprng.py", "tests/entropy/test_exact_release.py"],
-    "entropy/balls.py": ["tests/entropy/test_balls.py"],
-    "entropy/csprng.py": ["tests/entropy/test_mutants.py", "tests/entropy/test_csprng.py"],
-    "entropy/exact.py": ["tests/entropy/test_mutants.py", "tests/entropy/test_exact_release.py"],
-    "entropy/exact_curved.py": ["tests/entropy/test_exact_curved.py"],
-    "entropy/exact_radial.py": ["tests/entropy/test_exact_curved.py", "tests/entropy/test_exact_release.py"],
-    "entropy/exact_spd.py": ["tests/entropy/test_exact_spd.py"],
-    "entropy/exact_spd_chain.py": ["tests/entropy/test_exact_spd.py"],
-    "entropy/exact_spd_near.py": ["tests/entropy/test_exact_spd.py"],
-    "entropy/exact_spd_far.py": ["tests/entropy/test_exact_spd.py"],
-    "entropy/exact_spd_turn.py": ["tests/entropy/test_exact_spd.py"],
-    "privacy/guarantees.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_guarantees.py"],
-    "privacy/gaussian.py": ["tests/privacy/test_guarantees.py", "tests/privacy/test_convert.py"],
-    "privacy/circle.py": ["tests/privacy/test_circle.py"],
-    "privacy/compose.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_compose.py"],
-    "privacy/convert.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_convert.py"],
-    "privacy/discrete.py": ["tests/privacy/test_discrete.py"],
-    "privacy/profile.py": ["tests/privacy/test_profile.py"],
-    "privacy/pld.py": [
-        "tests/privacy/test_mutants.py",
-        "tests/privacy/test_compose.py",
-        "tests/privacy/test_subsampled.py",
-    ],
-    "privacy/products.py": ["tests/privacy/test_products.py"],
-    "privacy/certify.py": ["tests/privacy/test_certify.py"],
-    "privacy/_space_form.py": ["tests/privacy/test_numerics.py", "tests/privacy/test_constant_curvature.py"],
-    "privacy/rao.py": ["tests/privacy/test_mutants.py", "tests/privacy/test_rao.py"],
-    "privacy/renyi.py": [
-        "tests/privacy/test_mutants.py",
-        "tests/privacy/test_guarantees.py",
-        "tests/privacy/test_convert.py",
-    ],
-    "privacy/subsampled.py": ["tests/privacy/test_subsampled.py"],
-    "privacy/calibrate.py": ["tests/privacy/test_calibrate.py"],
-}
+SOURCE = ROOT / "src/curvedp"
+GROUPS = {"ledger": "ledger.py", "accounting": "privacy/*.py", "laws": "laws/*.py", "entropy": "entropy/*.py"}
+TESTS = [
+    "tests/test_ledger.py",
+    "tests/test_ledger_faults.py",
+    "tests/privacy",
+    "tests/laws",
+    "tests/entropy",
+    "tests/conformance/test_laws.py",
+]  # and the examples in the files themselves
+SEEN = ROOT / "build/mutation.json"
 COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
            ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
-BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
-          ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult}  # fmt: skip
+BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr,
+          ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift}  # fmt: skip
 
 
 def mutant(source: str, site: int) -> tuple[range, str, str]:
@@ -124,8 +87,7 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             continue
         if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
             yield node, lambda n=node: n.ops.__setitem__(0, COMPARE[type(n.ops[0])]())
-        elif isinstance(node, ast.BinOp) and type(node.op) in BINARY and not isinstance(node.left, ast.Constant | ast.Name
-                ) | (isinstance(node.op, ast.BitOr)):  # fmt: skip
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in BINARY:
             yield node, lambda n=node: setattr(n, "op", BINARY[type(n.op)]())
         elif isinstance(node, ast.BoolOp):
             yield node, lambda n=node: setattr(n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And())
@@ -145,14 +107,13 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             yield node, lambda n=node: setattr(n, "value", ast.Constant(None))
 
 
-def forked(work: Callable[[], Any], cpu: float, wall: float) -> Any:
+def forked(work: Callable[[], Any], wall: float) -> Any:
     """What `work` returns in a fork of this process, or None if it fails, crashes or takes too long."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.setpgid(0, 0)
-            signal.setitimer(signal.ITIMER_PROF, cpu)  # ends the process when its CPU time is spent
             quiet = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(quiet, stream)
@@ -171,68 +132,114 @@ def forked(work: Callable[[], Any], cpu: float, wall: float) -> Any:
     return json.loads(answer) if answer else None
 
 
+def passes(item: pytest.Item, cpu: float) -> bool:
+    """Whether the test passes; ends the process when so much CPU time is spent."""
+    signal.setitimer(signal.ITIMER_PROF, cpu)
+    return all(report.passed for report in runtestprotocol(item, log=False))
+
+
 class Mutants:
     """A pytest plugin: instead of running the collected tests once, runs them against each mutant of some files."""
 
-    def __init__(self, jobs: dict[str, tuple[str, list[int]]], seconds: float) -> None:
-        self.jobs, self.seconds = jobs, seconds
-        self.killed, self.survivors = 0, []
+    def __init__(self, jobs: list[tuple[str, int]], sources: dict[str, str], seconds: float) -> None:
+        self.jobs, self.sources, self.seconds = jobs, sources, seconds
+        self.results: list[tuple[str, int, str, bool]] = []
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        modules = {file: _module(file) for file in self.jobs}
-        paths = {str(module.__file__) for module in modules.values()}
-        profile = {}  # test → (CPU seconds, lines it executes in each file)
-        for item in session.items:
-            seen = forked(lambda item=item: _lines_run(item, paths), self.seconds, 60 * self.seconds)
-            if seen is not None and seen[1]:
-                profile[item] = (seen[0], {path: set(lines) for path, lines in seen[1].items()})
+        started = time.monotonic()
+        profile = self._profile(session.items)
         order = sorted(profile, key=lambda item: profile[item][0])
-        print(f"{len(profile)} of {len(session.items)} tests", flush=True)
-        for file, (source, sites) in self.jobs.items():
-            path = str(modules[file].__file__)
-            touching = [item for item in order if path in profile[item][1]]
-            if self._fails(modules[file], ast.unparse(ast.parse(source)), touching[:12], 60):
+        print(f"{len(order)} of {len(session.items)} tests look at the files [{_since(started)}]", flush=True)
+        sound = set()
+        for number, (file, site) in enumerate(self.jobs, 1):
+            module, source = _module(file), self.sources[file]
+            touching = [item for item in order if file in profile[item][1]]
+            if file not in sound and self._fails(module, ast.unparse(ast.parse(source)), touching[:12], profile):
                 raise SystemExit(f"{file}: its tests fail on the code as it is")
+            sound.add(file)
+            lines, change, mutated = mutant(source, site)
             bodies = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(ast.parse(source))
                       if isinstance(n, ast.FunctionDef)]  # fmt: skip
-            for site in sites:
-                lines, change, mutated = mutant(source, site)
-                inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
-                tests = [t for t in touching if not inside or not profile[t][1][path].isdisjoint(lines)]
-                if self._fails(modules[file], mutated, tests, 1 + 3 * sum(profile[t][0] for t in tests)):
-                    self.killed += 1
-                    print(f"  killed   {file}:{lines.start}: {change[:150]}", flush=True)
-                else:
-                    self.survivors.append((file, lines.start, change))
-                    print(f"  survived {file}:{lines.start} ({len(tests)} tests): {change[:300]}", flush=True)
+            inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
+            tests = [t for t in touching if not inside or not profile[t][1][file].isdisjoint(lines)]
+            total = np.cumsum([profile[t][0] for t in tests])
+            tests = tests[: int(np.sum(total <= 5 * self.seconds))]
+            killed = self._fails(module, mutated, tests, profile)
+            self.results.append((file, lines.start, change, killed))
+            verdict = "killed" if killed else f"survived {len(tests)} of {len(total)} tests"
+            print(
+                f"{number}/{len(self.jobs)} [{_since(started)}] {file}:{lines.start}: {change[:150]}: {verdict}",
+                flush=True,
+            )
         return True
 
-    def _fails(self, module: types.ModuleType, source: str, tests: list[pytest.Item], cpu: float) -> bool:
+    def _profile(self, items: list[pytest.Item]) -> dict[pytest.Item, tuple[float, dict[str, set[int]]]]:
+        """(CPU seconds, lines that it executes in each file) of each test that passes by itself within the limit."""
+        paths = {str(SOURCE / file): file for file in self.sources}
+        SEEN.parent.mkdir(exist_ok=True)
+        known = json.loads(SEEN.read_text("utf-8")) if SEEN.exists() else {}
+        profile = {}
+        for number, item in enumerate(items, 1):
+            cpu, lines, digest = known.get(item.nodeid, (None, {}, ""))
+            if digest != self._digest(item, lines):
+                cpu, lines = forked(lambda item=item: _lines_run(item, paths, self.seconds), 20 * self.seconds) or (
+                    None,
+                    {},
+                )
+                known[item.nodeid] = cpu, lines, self._digest(item, lines)
+                print(f"\rtest {number} of {len(items)}", end="", flush=True)
+            if lines:
+                profile[item] = (cpu, {file: set(found) for file, found in lines.items()})
+            if number % 50 == 0 or number == len(items):
+                SEEN.write_text(json.dumps(known), "utf-8")
+        return profile
+
+    def _digest(self, item: pytest.Item, lines: dict[str, list[int]]) -> str:
+        """Changes with the test and with the files it executes, or with any of them if it failed or executes none."""
+        texts = [item.path.read_text("utf-8"), *(self.sources.get(file, "") for file in sorted(lines or self.sources))]
+        return hashlib.sha256("".join(texts).encode()).hexdigest()
+
+    @staticmethod
+    def _fails(module: types.ModuleType, source: str, tests: list[pytest.Item], profile: dict) -> bool:
         def work() -> bool:
             exchange(module, source)
-            return any(report.failed for item in tests for report in runtestprotocol(item, log=False))
+            return not all(passes(item, 2 + 4 * profile[item][0]) for item in tests)
 
-        return forked(work, cpu, 120 + 20 * cpu) is not False if tests else False
+        return forked(work, 120 + 40 * sum(profile[t][0] for t in tests)) is not False if tests else False
 
 
-def _lines_run(item: pytest.Item, paths: set[str]) -> tuple[float, dict[str, list[int]]] | None:
-    """(CPU seconds, lines of the files that the test executes); None for a test that does not pass by itself."""
+def _since(started: float) -> str:
+    return f"{time.monotonic() - started:.0f} s"
+
+
+def _lines_run(item: pytest.Item, paths: dict[str, str], cpu: float) -> tuple[float, dict[str, list[int]]] | None:
+    """(CPU seconds, lines of the files that the test executes); None for a test that does not pass by itself.
+
+    A function that is run over and over is not followed further: all its lines are taken to be executed.
+    """
     lines: dict[str, set[int]] = {}
+    steps: Counter[types.CodeType] = Counter()
 
     def trace(frame: types.FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in paths:
+        code = frame.f_code
+        if code.co_filename not in paths or steps[code] > 3000:
+            frame.f_trace_lines = False
             return None
         if event == "line":
-            lines.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
+            found = lines.setdefault(paths[code.co_filename], set())
+            found.add(frame.f_lineno)
+            steps[code] += 1
+            if steps[code] == 3000:
+                found.update(line for *_, line in code.co_lines() if line)
         return trace
 
     threading.settrace(trace)
     sys.settrace(trace)
     started = time.process_time()
-    passed = all(report.passed for report in runtestprotocol(item, log=False))
+    passed = passes(item, cpu)
     taken = time.process_time() - started
     sys.settrace(None)
-    return (taken, {path: sorted(found) for path, found in lines.items()}) if passed else None
+    return (taken, {file: sorted(found) for file, found in lines.items()}) if passed else None
 
 
 def _module(file: str) -> types.ModuleType:
@@ -247,7 +254,12 @@ def exchange(module: types.ModuleType, source: str) -> None:
         "__file__": module.__file__,
     }
     exec(compile(source, str(module.__file__), "exec"), fresh)
+    before = dict(vars(module))
     _into(vars(module), fresh, module.__name__)
+    for other in [m for name, m in sys.modules.items() if name.startswith("curvedp.")]:  # numbers that others imported
+        for name in vars(other).keys() & vars(module).keys():
+            if vars(other)[name] is before[name] is not vars(module)[name]:
+                setattr(other, name, vars(module)[name])
 
 
 def _into(old: Any, new: Any, home: str) -> Any:
@@ -285,32 +297,38 @@ def _plain(value: Any) -> bool:
     return isinstance(value, int | float | str | complex | np.ndarray | np.number)
 
 
-def main(count: int = 150, seed: int = 0, only: str = "", seconds: float = 20.0, *tests: str) -> int:
-    sources = {file: (ROOT / "src/curvedp" / file).read_text("utf-8") for file in TESTS if re.search(only, file)}
-    pool = [(file, site) for file, text in sources.items() for site, _ in enumerate(_sites(ast.parse(text)))]
-    order = np.random.default_rng(seed).permutation(len(pool))[:count]
-    groups: dict[tuple[str, ...], dict[str, tuple[str, list[int]]]] = {}  # files that share their tests share a session
-    for index in order:
-        file, site = pool[index]
-        jobs = groups.setdefault(tests or tuple(TESTS[file]), {})
-        jobs.setdefault(file, (sources[file], []))[1].append(site)
+def main(count: int = 200, seed: int = 0, only: str = "", seconds: float = 8.0, *tests: str) -> int:
+    started = time.monotonic()
+    files = {
+        str(path.relative_to(SOURCE)): group for group, glob in GROUPS.items() for path in sorted(SOURCE.glob(glob))
+    }
+    sources = {file: (SOURCE / file).read_text("utf-8") for file in files}
+    pool = [(file, site) for file, text in sources.items() if re.search(only, file)
+            for site, _ in enumerate(_sites(ast.parse(text)))]  # fmt: skip
+    chosen = [pool[index] for index in np.random.default_rng(seed).permutation(len(pool))[:count]]
     for file in sources:  # before pytest finds them by their path and makes a second copy
         _module(file)
-    print(f"{len(pool)} mutants in {len(sources)} files; a sample of {len(order)}", flush=True)
-    killed, survivors = 0, []
-    for paths, jobs in groups.items():
-        plugin = Mutants(jobs, seconds)
-        own = [str(ROOT / "src/curvedp" / file) for file in jobs]
-        options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not process and not fork"]
-        pytest.main([*options, *own, *paths], plugins=[plugin])
-        killed, survivors = killed + plugin.killed, survivors + plugin.survivors
-    total = killed + len(survivors)
-    low = stats.beta.ppf(0.025, killed, total - killed + 1) if killed else 0.0
-    high = stats.beta.ppf(0.975, killed + 1, total - killed) if killed < total else 1.0
-    print(f"killed {killed} of {total}: {killed / max(total, 1):.1%} (95% interval {low:.1%} to {high:.1%})")
-    for file, line, change in survivors:
-        print(f"  {file}:{line}: {change}")
-    return int(killed < 0.85 * total)
+    print(
+        f"{len(pool)} mutants in {len({file for file, _ in pool})} files; a sample of {len(chosen)}, seed {seed}",
+        flush=True,
+    )
+    plugin = Mutants(chosen, sources, seconds)
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not process and not fork"]
+    pytest.main([*options, *sorted({str(SOURCE / file) for file, _ in chosen}), *(tests or TESTS)], plugins=[plugin])
+    sizes = Counter(files[file] for file, _ in pool)
+    print(f"\n{'files':12} {'mutants':>8} {'killed':>8} {'of':>5} {'share':>7}  95% interval")
+    for group in (*(group for group in GROUPS if sizes[group]), "in all"):
+        results = [killed for file, *_, killed in plugin.results if group in (files[file], "in all")]
+        killed, total = sum(results), len(results)
+        if total:
+            low, high = stats.binomtest(killed, total).proportion_ci(method="exact")
+            share = f"{killed:8} {total:5} {killed / total:7.1%}  {low:.1%} to {high:.1%}"
+            print(f"{group:12} {sizes.get(group, len(pool)):8} {share}")
+    print(f"survivors, after {_since(started)}:")
+    for file, line, change, killed in sorted(plugin.results):
+        if not killed:
+            print(f"  {file}:{line}: {change}")
+    return int(sum(killed for *_, killed in plugin.results) < 0.85 * len(chosen))
 
 
 if __name__ == "__main__":

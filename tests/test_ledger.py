@@ -1,6 +1,7 @@
 """The budget on disk: exact, atomic, shared, and aware of tampering."""
 
 import copy
+import hashlib
 import json
 import math
 import multiprocessing
@@ -260,3 +261,63 @@ def test_a_ledger_needs_a_budget_and_a_folder(path, tmp_path):
         Ledger(tmp_path / "missing" / "x.ledger", GDP(1.0))
     with pytest.raises(ParameterError, match="budget must be"):
         Ledger(path, RaoDP(1.0, angle="hellinger"))
+
+
+@pytest.mark.parametrize(
+    ("budget", "parts", "square"),
+    [
+        (PureDP(9.0), [PureDP(0.1 * k) for k in range(1, 8)], False),
+        (ZCDP(9.0), [ZCDP(0.3 / k) for k in range(1, 8)], False),
+        (RenyiDP(3.0, 9.0), [RenyiDP(3.0, 0.7 / k) for k in range(1, 8)], False),
+        (GDP(9.0), [GDP(0.1 * k) for k in range(1, 8)], True),
+        (RaoDP(9.0), [RaoDP(0.3 / k) for k in range(1, 8)], True),
+        (ApproxDP(9.0, 0.5), [ApproxDP(0.1 * k, 1e-3 / k) for k in range(1, 8)], False),
+    ],
+)
+def test_totals_are_the_doubles_next_to_the_exact_sums(path, budget, parts, square):
+    """After every entry: what is spent is the next double not below the sum, what remains the next not above the rest."""
+    ledger, power = Ledger(path, budget), 2 if square else 1
+    names = [name for name in ("eps", "delta0", "rho", "mu", "theta") if hasattr(budget, name)]
+    sums = dict.fromkeys(names, Fraction(0))
+    for part in parts:
+        ledger.spend(part, "part")
+        spent, remaining = ledger.spent, ledger.remaining
+        for name in names:
+            sums[name] += Fraction(getattr(part, name)) ** power
+            rest = Fraction(getattr(budget, name)) ** power - sums[name]
+            above, below = getattr(spent, name), getattr(remaining, name)
+            assert Fraction(math.nextafter(above, 0.0)) ** power < sums[name] <= Fraction(above) ** power
+            assert Fraction(below) ** power <= rest < Fraction(math.nextafter(below, math.inf)) ** power
+        assert type(spent) is type(remaining) is type(budget)
+        assert getattr(spent, "order", None) == getattr(budget, "order", None)
+
+
+@pytest.mark.parametrize(("partition", "group"), [("site", 1), (1, "north"), ("site", None), (None, "north"), (1, 2)])
+def test_parallel_composition_needs_two_texts(path, partition, group):
+    ledger = Ledger(path, GDP(1.0))
+    with pytest.raises(ParameterError):
+        ledger.spend(GDP(0.5), "mean", partition=partition, group=group)
+    assert ledger.entries == []
+
+
+def test_a_folder_that_takes_no_file_is_an_error_that_says_so(path, monkeypatch):
+    def refuses(*_, **__):
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite3, "connect", refuses)
+    with pytest.raises(CurvedpError, match="cannot open the ledger"):
+        Ledger(path, GDP(1.0))
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_is_hashed_is_one_text_for_one_body(path):
+    """Keys in order, no spaces: another program that writes the same entry gets the same hash."""
+    Ledger(path, RenyiDP(4.0, 1.0)).spend(RenyiDP(4.0, 0.5), "mean", partition="site", group="north")
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT number, body, hash FROM entries ORDER BY number").fetchall()
+    connection.close()
+    previous = ""
+    for number, body, digest in rows:
+        assert body == json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"))
+        assert digest == hashlib.sha256(f"{previous}\n{number}\n{body}".encode()).hexdigest()
+        previous = digest
