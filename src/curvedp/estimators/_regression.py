@@ -4,14 +4,15 @@ Both releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): pre
 p and v nearly independent and halves the lever of v. Moving the released pair to γ(0) is post-processing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, inf, nextafter, sqrt, tanh
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import Source, exact_gaussian
+from curvedp._numerics import up
+from curvedp.entropy import Source, exact_gaussian, exact_laplace
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.base import Manifold
@@ -20,7 +21,7 @@ from curvedp.laws import TangentBundleBall
 from curvedp.mechanisms.base import GRID, Ball
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.mechanisms.kng import check_width, kng_draw, kng_numerics, pure_claims, pure_epsilon
-from curvedp.privacy import Guarantee, gaussian_profile, smallest_scale
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.regression.bounds import (
     DEVIATION,
     HALF,
@@ -35,7 +36,15 @@ from curvedp.regression.bounds import (
 from curvedp.regression.gradient import clipped_direction, clipped_gradient
 from curvedp.regression.jacobi import check_symmetric, constant_curvature
 
-__all__ = ["METHODS", "Plan", "plan_regression", "public_domain", "release_regression"]
+__all__ = [
+    "METHODS",
+    "KNormProblem",
+    "Plan",
+    "k_norm_problem",
+    "plan_regression",
+    "public_domain",
+    "release_regression",
+]
 
 METHODS = ("auto", "kng", "dp-rgd")
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
@@ -52,7 +61,7 @@ class Plan(NamedTuple):
     domain: Domain
     guarantee: Guarantee
     sensitivity: float
-    scale: float  # s of the K-norm law, or the standard deviation of one step's noise
+    scale: float  # of the K-norm law, or of one step's noise: Laplace for pure ε, else a standard deviation
     steps: int  # of the descent; the last two thirds are averaged
     reason: str
 
@@ -122,10 +131,14 @@ def release_regression(
         more: dict[str, Any] = {"scale": plan.scale, "norm": "endpoint", "unit": DEVIATION}
     else:
         p, V, tau = _descend(manifold, ball, x, Y, plan, source)
-        claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
         numerics = {"path": "exact-then-round, every step", "grid": GRID, "tau": tau}
         mechanism = "tangent-bundle-descent"
-        more = {"sigma": plan.scale, "steps": plan.steps, "norm": "euclidean", "unit": DEVIATION}
+        more = {"steps": plan.steps, "norm": "euclidean", "unit": DEVIATION}
+        if isinstance(plan.guarantee, PureDP):
+            claims, more["scale"] = pure_claims(plan.guarantee.eps, tau), plan.scale
+        else:
+            claims = Claims.of(gaussian_profile(0.0, 1, plan.scale, sqrt(plan.steps) * plan.sensitivity), tau)
+            more["sigma"] = plan.scale
     p, V = _into_domain(manifold, ball, plan.domain, p, V)
     certificate = Certificate(
         mechanism=mechanism,
@@ -144,19 +157,19 @@ def release_regression(
 def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
     if domain.predictors > 1:
         raise UnattainableGuarantee(
-            f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd' with GDP or ApproxDP"
+            f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd'"
         )
     if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
         raise UnattainableGuarantee(
             f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
-            f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd' with GDP or ApproxDP"
+            f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
         )
     low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
     if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
         raise UnattainableGuarantee(
             f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
             f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most {_WIDEST_BUNDLE / sqrt(-low):g}; "
-            "use a smaller domain, or method='dp-rgd' with GDP or ApproxDP"
+            "use a smaller domain, or method='dp-rgd'"
         )
     bundle = TangentBundleBall(manifold, center, domain.radius, domain.speed)  # refuses what it cannot hold
     sensitivity = _rounded(endpoint_sensitivity(manifold, domain), domain.n)
@@ -170,17 +183,24 @@ def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reas
     warm = ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6 * k
     steps = 3 * min(warm, 1000)
     sensitivity = _rounded(joint_sensitivity(domain), domain.n)
+    if isinstance(guarantee, PureDP):  # the ε of T Laplace steps add up
+        return Plan(
+            "dp-rgd", domain, guarantee, sensitivity, up(steps * sensitivity / guarantee.eps, 1e-15), steps, reason
+        )
     moved = sqrt(steps) * sensitivity  # T Gaussian steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
     sigma = smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved)
     return Plan("dp-rgd", domain, guarantee, sensitivity, nextafter(sigma * (1 + 1e-14), inf), steps, reason)
 
 
 def _predicted(manifold: Manifold, plan: Plan) -> float:
-    """Root mean square noise on (∇_p, ∇_v/unit): a K-norm law in D dimensions has E r² = D(D+1)s²; steps are averaged."""
+    """Root mean square noise on (∇_p, ∇_v/unit), in D dimensions; steps are averaged.
+
+    E r² = D(D+1)s² for the K-norm law and for Laplace noise, Dσ² for a Gaussian.
+    """
     size = (1 + plan.domain.predictors) * manifold.dim
-    if plan.method == "kng":
-        return sqrt(size * (size + 1)) * plan.scale
-    return sqrt(size / (plan.steps * 2 / 3)) * plan.scale
+    heavy = plan.method == "kng" or isinstance(plan.guarantee, PureDP)
+    averaged = 1.0 if plan.method == "kng" else plan.steps * 2 / 3
+    return sqrt(size * (size + 1 if heavy else 1) / averaged) * plan.scale
 
 
 def _rounded(sensitivity: float, n: int) -> float:
@@ -195,11 +215,19 @@ def _rate(manifold: Manifold, domain: Domain) -> float:
     return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
 
 
-def _draw(
-    manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
-) -> tuple[np.ndarray, np.ndarray]:
-    """One K-norm draw, made in the model of the same curvature: a ball of a space of constant curvature κ is, with lengths
-    times √|κ|, a ball of the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like lengths."""
+class KNormProblem(NamedTuple):
+    """What one K-norm draw is made of: exp(−norm/scale) on the bundle, norm Lipschitz with these constants."""
+
+    bundle: TangentBundleBall
+    scale: float
+    norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    constants: tuple[float, float]
+    unit: float  # √|κ|
+
+
+def k_norm_problem(manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan) -> KNormProblem:
+    """In the model of the same curvature: a ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of
+    the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like lengths."""
     M, c, curvature = manifold, ball.center, constant_curvature(manifold)
     assert curvature is not None  # the plan's sensitivity has it
     unit = sqrt(abs(curvature)) if curvature else 1.0
@@ -208,15 +236,23 @@ def _draw(
     mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
     d = plan.domain
     scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
-    clips = endpoint_clips(scaled.clip, x)
-    gradient = clipped_gradient(model, x, np.asarray(mapped), clips, scaled.data_radius)
-    bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
+    gradient = clipped_gradient(model, x, np.asarray(mapped), endpoint_clips(scaled.clip, x), scaled.data_radius)
 
     def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
         return endpoint_norm(*gradient(p, v))
 
     constants = lipschitz_constants(model, scaled, x, np.asarray(model.dist(o, mapped)))
-    p, v = kng_draw(bundle, plan.scale * unit, norm, constants, source)
+    bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
+    return KNormProblem(bundle, plan.scale * unit, norm, constants, unit)
+
+
+def _draw(
+    manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
+) -> tuple[np.ndarray, np.ndarray]:
+    """One K-norm draw in the model, carried back to the manifold."""
+    M, c, (bundle, scale, norm, constants, unit) = manifold, ball.center, k_norm_problem(manifold, ball, x, Y, plan)
+    p, v = kng_draw(bundle, scale, norm, constants, source)
+    model, o = bundle.manifold, bundle.manifold.origin
     z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
     foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))
     return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))[None]
@@ -225,7 +261,7 @@ def _draw(
 def _descend(
     manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan, source: Source
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """DP-RGD on the tangent bundle: T exact Gaussian releases of `clipped_direction`, the last 2T/3 iterates averaged.
+    """DP-RGD on the tangent bundle: T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged.
 
     In (p, v·unit), the unit a spread-out predictor's standard deviation, the energy's curvature is about the same in all
     coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and several
@@ -235,9 +271,10 @@ def _descend(
     t, shape = x / DEVIATION, (1 + domain.predictors, manifold.dim)
     p, V = ball.center, np.zeros((domain.predictors, *M.point_shape))
     tau, path = 0.0, []
+    release = exact_laplace if isinstance(plan.guarantee, PureDP) else exact_gaussian
     for step in range(plan.steps):
         value = clipped_direction(M, t, DEVIATION, Y, domain.clip, p, V)
-        draw = exact_gaussian(Euclidean(value.size), plan.scale, value.ravel(), source=source, grid=GRID)
+        draw = release(Euclidean(value.size), plan.scale, value.ravel(), source=source, grid=GRID)
         noisy, tau = np.asarray(draw.value).reshape(shape), tau + draw.tau
         V = V + np.asarray(M.from_coordinates(p, rate / (2 * domain.predictors) * noisy[1:] / DEVIATION))
         q = np.asarray(M.exp(p, M.from_coordinates(p, rate * noisy[0])))
