@@ -57,6 +57,12 @@ def opened(path: Path, n: int) -> da.Array:
     return da.concatenate(pieces)
 
 
+def two_workers(limit: int) -> LocalCluster:
+    """Of one thread each, without dask's profiler: it keeps an hour of samples, about 100 KiB for each second of work."""
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        return LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0")
+
+
 def fit(X: Any, ledger: Ledger | None = None) -> np.ndarray:
     private = PrivateFrechetMean(M, radius=1.5, guarantee=GDP(1.0), mechanism="log-gaussian", ledger=ledger)
     return private.fit(X).location_
@@ -100,7 +106,7 @@ def overhead() -> None:
     print(f"{'':>10} {'wall     cpu':>16} {'wall     cpu':>16} {'wall    cpu':>14} {'before    during':>20}")
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0") as cluster,
+        two_workers(2**30) as cluster,
         Client(cluster) as client,
     ):
         for n in SIZES:
@@ -133,7 +139,7 @@ def stream(times: int) -> None:
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0") as cluster,
+        two_workers(LIMIT) as cluster,
         Client(cluster) as client,
     ):
         ledger = Ledger(Path(folder) / "stream.ledger", GDP(2.0))

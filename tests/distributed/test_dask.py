@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivatePCA
 from curvedp.distributed import ChunkedRecords, from_parquet
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
@@ -105,12 +105,6 @@ def test_descent_does_not_depend_on_the_chunks(problem, init):
         dp_rgd(problem, chunked(X, (500,)), init, 3, 1.0, 0.3, noise=1.0, record_history=True)
 
 
-def test_classes_are_taken_into_memory():
-    X, y = cloud(TENSORS, 0.4, 500), np.repeat([0, 1], 250)
-    model = PrivateMDM(TENSORS, radius=0.4).fit(chunked(X, CHUNKINGS[1]), y)
-    assert model.means_.shape == (2, 3, 3)
-
-
 # ---- sources ----
 
 
@@ -134,7 +128,6 @@ def test_parquet_row_groups_are_chunks(tmp_path):
 
 
 def test_zarr_chunks(tmp_path):
-    pytest.importorskip("zarr")
     X = cloud(TENSORS, 0.4, 500)
     da.to_zarr(chunked(X, (100,) * 5), str(tmp_path / "x.zarr"))
     fit = [

@@ -5,6 +5,7 @@ former. Whoever spends a budget does so between the halves, so that nothing is s
 before it is paid for. Records that are not in memory are in `_streamed.py`.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -53,10 +54,10 @@ class BallEstimator(BaseEstimator):
         self.label = label
         self.source = source
 
-    def _charge(self, mechanism: MeanMechanism) -> None:
-        """Pay for what `mechanism` is about to draw, where there is a ledger to pay from."""
+    def _charge(self, *mechanisms: MeanMechanism) -> None:
+        """Pay for what is about to be drawn, where there is a ledger to pay from; several serve disjoint groups."""
         if self.ledger is not None:
-            charge(self.ledger, self.guarantee, mechanism, self._label)
+            charge(self.ledger, self.guarantee, mechanisms, self._label)
 
     @property
     def _label(self) -> str:
@@ -137,13 +138,16 @@ def check_ledger(ledger: Any) -> Ledger:
     return ledger
 
 
-def charge(ledger: Ledger, guarantee: Guarantee, mechanism: MeanMechanism, label: str) -> None:
+def charge(
+    ledger: Ledger, guarantee: Guarantee, mechanism: MeanMechanism | Sequence[MeanMechanism], label: str
+) -> None:
     """Spend in the ledger's own definition: the guarantee asked for if it is of that kind; in a GDP ledger otherwise the
     mechanism's own μ, which its exact profile gives (a single (ε, δ) has none); else what converts. The release satisfies
-    each of them."""
+    each of them. Of mechanisms on disjoint groups of records the dearest is paid for (parallel composition)."""
     check_ledger(ledger)
     if isinstance(ledger.budget, GDP) and not isinstance(guarantee, GDP):
-        guarantee = GDP(mechanism.profile.mu, adjacency=guarantee.adjacency)
+        together = mechanism if isinstance(mechanism, Sequence) else (mechanism,)
+        guarantee = GDP(max(one.profile.mu for one in together), adjacency=guarantee.adjacency)
     ledger.spend(guarantee, label)
 
 

@@ -6,18 +6,18 @@ The mean of such records is computed first (a cluster can fail), then the ledger
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
-from curvedp.distributed import ChunkedRecords, is_chunked
+from curvedp.distributed import ChunkedLabels, ChunkedRecords, Labels, is_chunked, refuse_chunked
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean_device import device_mean, device_share
+from curvedp.geometry.mean_device import device_mean, device_share, to_host
 from curvedp.geometry.mean_streamed import Domain, rounding_share
 from curvedp.mechanisms.base import Ball
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
 
-__all__ = ["Resident", "Streamed", "open_streamed"]
+__all__ = ["Resident", "Streamed", "on_host", "open_streamed"]
 
 
 class Streamed:
@@ -45,6 +45,20 @@ class Streamed:
             return self._records.mean(domain)
         return device_mean(domain, self._records)
 
+    def labels(self, y: Any) -> Labels | ChunkedLabels:
+        """Public labels of the records, refused unless there is one for each."""
+        chunked = isinstance(self._records, ChunkedRecords)
+        return ChunkedLabels(self._records, y) if chunked else Labels(y, self.n)
+
+    def class_means(self, manifold: Manifold, ball: Ball, labels: Labels | ChunkedLabels) -> list[np.ndarray]:
+        """The mean of each class, as `moments` gives it. NOT private."""
+        domain = Domain(manifold, *ball)
+        if isinstance(labels, ChunkedLabels):
+            return labels.means(domain)
+        xp, places = array_namespace(self._records), range(len(labels.classes))
+        rows = [xp.asarray(np.flatnonzero(labels.codes == k), device=device(self._records)) for k in places]
+        return [device_mean(domain, xp.take(self._records, index, axis=0))[0] for index in rows]
+
 
 class Resident:
     """Records in memory, with the same two methods."""
@@ -69,6 +83,12 @@ def open_streamed(manifold: Manifold, X: Any) -> Streamed | None:
     if is_chunked(X) or (is_array_api_obj(X) and not is_numpy_array(X)):
         return Streamed(X, manifold.point_shape)
     return None
+
+
+def on_host(name: str, X: Any) -> Any:
+    """X for what works in memory alone: an array on a device is copied, a dask array refused, anything else left as it is."""
+    refuse_chunked(name, X)
+    return to_host(X) if is_array_api_obj(X) else X
 
 
 def _checked(X: Any, point_shape: tuple[int, ...]) -> Any:

@@ -10,6 +10,7 @@ from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import check_ledger, public_ball
 from curvedp.estimators._regression import plan_regression, public_domain, release_regression
+from curvedp.estimators._streamed import on_host
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
@@ -30,9 +31,9 @@ class PrivateGeodesicRegression(BaseEstimator):
     to the center, far ones to the ball that predictions and clipped residuals can reach.
 
     `method="kng"`: one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1
-    and 2 and one predictor. `method="dp-rgd"`: gradient descent on the tangent bundle with exact Gaussian noise, GDP or
-    (ε, δ), any symmetric space, any number of predictors. "auto" takes the one with the smaller predicted noise. On
-    Euclidean(d) this is linear regression.
+    and 2 and one predictor. `method="dp-rgd"`: gradient descent on the tangent bundle with exact noise, any symmetric space,
+    any number of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
+    predicted noise. On Euclidean(d) this is linear regression.
 
     After `fit`: `footpoint_` and `velocity_` (the geodesic at the lower end of the range; `velocity_` covers the whole
     range), `certificate_`, `method_`. `predict` is post-processing; `score` reads the data it is given and is NOT private.
@@ -119,7 +120,7 @@ class PrivateGeodesicRegression(BaseEstimator):
 
     def _columns(self, x: Any) -> np.ndarray:
         k = self._predictors
-        x = np.asarray(x, dtype=np.float64)
+        x = np.asarray(on_host("x", x), dtype=np.float64)
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         return np.asarray(x.reshape(-1) if k == 1 else x.reshape(-1, k))
@@ -149,7 +150,7 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
-    x, Y = _validate.array("x", x), _validate.array("Y", Y)
+    x, Y = _validate.array("x", on_host("x", x)), _validate.array("Y", on_host("Y", Y))
     if Y.ndim != 1 + len(M.point_shape) or Y.shape[1:] != M.point_shape:
         raise ParameterError(f"Y has shape {Y.shape}; {M!r} needs (n, {', '.join(map(str, M.point_shape))})")
     if x.ndim not in (1, 2) or len(x) != len(Y) or x.size == 0:

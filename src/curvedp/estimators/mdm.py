@@ -1,13 +1,18 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp.distributed import ChunkedLabels, Labels, by_chunks, is_chunked
 from curvedp.errors import ParameterError
-from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
+from curvedp.estimators._mean import BallEstimator, PlannedMean, check_records, plan_mean, public_ball, release_mean
+from curvedp.estimators._streamed import Streamed, on_host, open_streamed
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.base import Ball, Release
 
 __all__ = ["PrivateMDM"]
 
@@ -17,6 +22,9 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
 
     Labels and class sizes are public (a record may be replaced by any other of its class); the classes are disjoint, so
     the guarantee of all means together is that of one. Parameters as in `PrivateFrechetMean`.
+
+    X may be a dask array, which is streamed: every pass serves all classes, and the means do not depend on the chunks. Then y
+    may be one too, and `transform` and `predict` of a dask array are dask arrays, computed by chunks when they are asked for.
 
     After `fit`: `classes_`, `means_` (one a class), `certificates_`.
 
@@ -29,38 +37,64 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Release the mean of each class of X, shape (n, *point_shape), with public labels y."""
         ball = public_ball(self.manifold, self.center, self.radius)
-        records = check_records(self.manifold, X)
-        try:
-            labels = np.asarray(y)
-        except ValueError:
-            raise ParameterError("y must be an array of labels") from None
-        if labels.shape != (len(records),):
-            raise ParameterError(
-                f"y has shape {labels.shape}; there must be one label for each of {len(records)} records"
-            )
-        classes, sizes = np.unique(labels, return_counts=True)
-        if sizes.min() < 2:
-            raise ParameterError(f"class {classes[sizes.argmin()]!r} has one record; each class needs at least 2")
-        # One plan a class size, all made before anything is spent.
-        plans = {int(n): plan_mean(self.manifold, ball, int(n), self.guarantee, self.mechanism) for n in set(sizes)}
-        self._charge(plans[int(sizes.min())].choice.mechanism)
-        releases = [
-            release_mean(self.manifold, records[labels == c], plans[int(n)], self.source)
-            for c, n in zip(classes, sizes, strict=True)
-        ]
+        streamed = open_streamed(self.manifold, X)
+        if streamed is None:
+            classes, releases = self._from_memory(ball, check_records(self.manifold, X), y)
+        else:
+            classes, releases = self._from_stream(ball, streamed, y)
         self.classes_ = classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def _from_memory(self, ball: Ball, records: np.ndarray, y: Any) -> tuple[np.ndarray, list[Release]]:
+        labels = Labels(y, len(records))
+        plans = self._plans(ball, labels)
+        self._charge(*(plan.choice.mechanism for plan in plans))
+        groups = (records[labels.codes == code] for code in range(len(plans)))
+        together = zip(groups, plans, strict=True)
+        return labels.classes, [release_mean(self.manifold, group, plan, self.source) for group, plan in together]
+
+    def _from_stream(self, ball: Ball, records: Streamed, y: Any) -> tuple[np.ndarray, list[Release]]:
+        labels = records.labels(y)
+        plans = self._plans(ball, labels, records)
+        means = records.class_means(self.manifold, ball, labels)
+        self._charge(*(plan.choice.mechanism for plan in plans))
+        together = zip(plans, means, strict=True)
+        return labels.classes, [plan.release(mean, self.source) for plan, mean in together]
+
+    def _plans(self, ball: Ball, labels: Labels | ChunkedLabels, streamed: Streamed | None = None) -> list[PlannedMean]:
+        """A plan for each class, one for each size, all made before anything is spent."""
+        sizes = labels.sizes.tolist()
+        if min(sizes) < 2:
+            lonely = labels.classes[sizes.index(min(sizes))]
+            raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
+        made = {n: plan_mean(self.manifold, ball, n, self.guarantee, self.mechanism, streamed) for n in set(sizes)}
+        return [made[n] for n in sizes]
+
+    def transform(self, X: Any) -> Any:
         """Distances to the class means, shape (n, classes)."""
         check_is_fitted(self)
-        records = check_records(self.manifold, X, least=1)
-        return np.asarray(self.manifold.dist(self.means_[None], records[:, None]))
+        distances = partial(_distances, self.manifold, self.means_)
+        if is_chunked(X):
+            return by_chunks(distances, X, self.manifold.point_shape, (len(self.means_),), np.dtype(np.float64))
+        return distances(check_records(self.manifold, on_host("X", X), least=1))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Any:
         """The class of the nearest private mean."""
-        distances = self.transform(X)
-        # A record that is not on the manifold has no distance; it goes to the first class.
-        return np.asarray(self.classes_[np.argmin(np.nan_to_num(distances, nan=np.inf), axis=1)])
+        check_is_fitted(self)
+        nearest = partial(_nearest, self.manifold, self.means_, self.classes_)
+        if is_chunked(X):
+            return by_chunks(nearest, X, self.manifold.point_shape, (), self.classes_.dtype)
+        return nearest(check_records(self.manifold, on_host("X", X), least=1))
+
+
+def _distances(manifold: Manifold, means: np.ndarray, records: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
+        return np.asarray(manifold.dist(means[None], records[:, None]))
+
+
+def _nearest(manifold: Manifold, means: np.ndarray, classes: np.ndarray, records: np.ndarray) -> np.ndarray:
+    # A record that is not on the manifold has no distance; it goes to the first class.
+    distances = np.nan_to_num(_distances(manifold, means, records), nan=np.inf)
+    return np.asarray(classes[np.argmin(distances, axis=1)])

@@ -9,10 +9,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from curvedp import _validate
-from curvedp.distributed import ChunkedRecords, is_chunked
+from curvedp.distributed import ChunkedRecords, by_chunks, is_chunked
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import charge
+from curvedp.estimators._streamed import on_host
 from curvedp.geometry import Euclidean
 from curvedp.geometry.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.geometry.names import manifold_name
@@ -94,6 +95,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     def _records(self, X: Any) -> Any:
         """NumPy or chunked. Shapes and types only: a value that is not finite is data, and is mapped later."""
         if not is_chunked(X):
+            X = on_host("X", X)
             return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
         if X.ndim != 2 or not X.shape[1] >= 1:
             raise ParameterError(f"X has shape {X.shape}; it must be (n, features)")
@@ -150,11 +152,17 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
             statistic={"name": "leading subspace", "n": n, "features": features, "radius": radius},
         )
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Coordinates of the records in the private subspace."""
+    def transform(self, X: Any) -> Any:
+        """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)
-        records = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        return np.asarray(records @ self.components_.T)
+        coordinates = partial(_coordinates, self.components_)
+        if is_chunked(X):
+            return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),), np.dtype(np.float64))
+        return coordinates(validate_data(self, on_host("X", X), dtype=np.float64, ensure_all_finite=False, reset=False))
+
+
+def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
+    return np.asarray(records @ components.T)
 
 
 def _gram(radius: float, rows: np.ndarray) -> np.ndarray:

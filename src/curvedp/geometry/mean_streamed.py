@@ -5,9 +5,9 @@ d(x, xᵢ). Both are added in fixed point, so that a pass, and with it the mean,
 cutting the records into chunks and for every order in which the chunks come in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = [
     "inside_sums",
     "rounding_share",
     "streamed_mean",
+    "streamed_means",
     "surely_inside",
     "tensor_sums",
 ]
@@ -69,6 +70,11 @@ class Start(NamedTuple):
 
 
 Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `block_sums` gives them
+GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
+
+Found = TypeVar("Found")
+# Asks for the sums at x, is sent them, and ends with what it found.
+Search: TypeAlias = Generator[np.ndarray, Any, Found]
 
 
 def rounding_share(domain: Domain) -> float:
@@ -157,14 +163,35 @@ def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.
     Accelerated passes until ‖mean log‖ ≤ 1e-9. Where they do not get there, the contraction's public number of passes from
     the center. As for records in memory, only the time depends on which, and so on the records; the value does not.
     """
-    x, moments, found = _accelerate(domain, n, sums, start, _RESIDUAL)
+    return _run(_search(domain, n, start), sums)
+
+
+def streamed_means(
+    domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]
+) -> list[tuple[np.ndarray, float]]:
+    """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
+    searches = [_search(domain, n, start) for n, start in zip(sizes, starts, strict=True)]
+    points = {group: next(search) for group, search in enumerate(searches)}
+    means: dict[int, tuple[np.ndarray, float]] = {}
+    while points:
+        for group, found in zip(list(points), sums(points), strict=True):
+            try:
+                points[group] = searches[group].send(found)
+            except StopIteration as done:
+                means[group] = done.value
+                del points[group]
+    return [means[group] for group in range(len(searches))]
+
+
+def _search(domain: Domain, n: int, start: Start) -> Search[tuple[np.ndarray, float]]:
+    x, moments, found = yield from _accelerate(domain, n, start, _RESIDUAL)
     # On the ball the gradient flow from x ends at the mean (`mean_bound`, step 3) if the mean square is that of S.
     if found and (domain.manifold.curvature_bounds[1] <= 0 or moments.square <= domain.radius**2):
         return x, moments.square
     x = domain.center
     for _ in range(mean_iterations(domain.manifold, domain.radius)):
-        x = _moved(domain, x, _safe_steps(domain.manifold, domain.radius) * _moments(domain, n, sums(x)).velocity)
-    return x, _moments(domain, n, sums(x)).square
+        x = _moved(domain, x, _safe_steps(domain.manifold, domain.radius) * _moments(domain, n, (yield x)).velocity)
+    return x, _moments(domain, n, (yield x)).square
 
 
 def first_guess(domain: Domain, X: np.ndarray) -> Start:
@@ -177,9 +204,8 @@ def first_guess(domain: Domain, X: np.ndarray) -> Start:
     def velocity(x: np.ndarray, X: np.ndarray) -> np.ndarray:
         return _moments(domain, len(X), block_sums(domain, x, X)).velocity
 
-    x, _, _ = _accelerate(
-        domain, len(X), lambda x: block_sums(domain, x, X), Start(domain.center, 1.0), _SAMPLE_TOLERANCE
-    )
+    search = _accelerate(domain, len(X), Start(domain.center, 1.0), _SAMPLE_TOLERANCE)
+    x, _, _ = _run(search, lambda x: block_sums(domain, x, X))
     if M.dim > _DENSE or M.curvature_bounds == (0.0, 0.0):
         return Start(x, 1.0)
     few = X[: max(128, _WORK // (M.dim * X[0].size))]
@@ -206,9 +232,18 @@ def _moments(domain: Domain, n: int, sums: Any) -> _Moments:
     return _Moments(mean[:-1], float(mean[-1]) * domain.grid.bound)
 
 
-def _accelerate(
-    domain: Domain, n: int, sums: Sums, start: Start, tolerance: float
-) -> tuple[np.ndarray, _Moments, bool]:
+def _run(search: Search[Found], sums: Sums) -> Found:
+    x = next(search)
+    while True:
+        answer = sums(x)
+        try:
+            x = search.send(answer)
+        except StopIteration as done:
+            found: Found = done.value
+            return found
+
+
+def _accelerate(domain: Domain, n: int, start: Start, tolerance: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
     """Newton-like steps with the Hessian of the start, made better by what each step teaches (Anderson 1965).
 
     With F = H⁻¹v the step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by the changes ΔF seen along the steps ΔX.
@@ -218,7 +253,7 @@ def _accelerate(
     steps: list[np.ndarray] = []
     values: list[np.ndarray] = []
     for _ in range(_PASSES):
-        moments = _moments(domain, n, sums(x))
+        moments = _moments(domain, n, (yield x))
         residual = float(np.linalg.norm(moments.velocity))
         if residual <= tolerance:
             return x, moments, True
