@@ -1,15 +1,13 @@
-"""Every mechanism on every manifold it is offered for, with its claim and the outputs at its worst neighbours known."""
+"""Every mechanism on every kind of manifold it is offered for, its claim, and outputs at its worst neighbours known."""
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from math import sqrt
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
-from curvedp.audit.empirical import AuditResult, audit_scores
-from curvedp.audit.one_run import OneRunResult, audit_optimiser
-from curvedp.audit.pairs import neighbours, rounded, scores
+from curvedp.audit.case import Case, k_norm_outputs, with_less_noise
+from curvedp.audit.pairs import data_sets, neighbours, rounded, scores
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -25,7 +23,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.geometry.base import Manifold
-from curvedp.laws.cells import CellSampler
+from curvedp.laws import GeneralizedGaussian, MultivariateLaplace
 from curvedp.mechanisms import (
     GaussianMechanism,
     KNGMechanism,
@@ -35,15 +33,14 @@ from curvedp.mechanisms import (
     Mechanism,
     NewtonMechanism,
 )
-from curvedp.privacy import GDP, Guarantee, PureDP
+from curvedp.privacy import GDP, Guarantee, PureDP, RaoDP, laplace_profile
+from curvedp.privacy.rao_mechanisms import generalised_gaussian_theta
 
-__all__ = ["Case", "OptimiserCase", "mechanism_cases", "optimiser_cases"]
-
-_BLOCK = 100_000
+__all__ = ["mechanism_cases"]
 
 GAUSSIAN: tuple[Manifold, ...] = (
     Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2), SPDAffineInvariant(2),
-    SPDLogEuclidean(3), SPDLogCholesky(3), Product(Lorentz(2), Euclidean(1)),
+    SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), Product(Lorentz(2), Euclidean(1)),
 )  # fmt: skip
 LAPLACE: tuple[Manifold, ...] = (
     Euclidean(1),
@@ -52,106 +49,62 @@ LAPLACE: tuple[Manifold, ...] = (
     Sphere(2),
     Sphere(20),
     Lorentz(2),
+    Lorentz(4),
     PoincareBall(2),
 )
 CHART: tuple[Manifold, ...] = (
     Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3),
     Stiefel(4, 2), Grassmann(4, 2), Rotations(3), KendallShapes(4), Product(Sphere(2), SPDAffineInvariant(2)),
 )  # fmt: skip
-KNG: tuple[Manifold, ...] = (Euclidean(1), Euclidean(2), Sphere(2), PoincareBall(2), SPDAffineInvariant(2))
+KNG: tuple[Manifold, ...] = (
+    Euclidean(1), Euclidean(2), Sphere(1), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2),
+    SPDLogEuclidean(2), SPDLogCholesky(2), Rotations(3), KendallShapes(3), KendallShapes(4),
+)  # fmt: skip
 NEWTON: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
-OPTIMISERS = ("dp_rgd", "dp_rsgd", "dp_rsvrg")
 
 
-class Case(NamedTuple):
-    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbours."""
+def mechanism_cases(shrunk: float = 1.0) -> Iterator[Case]:
+    """The mechanisms of noise about a statistic, and those that read the records themselves.
 
-    mechanism: str
-    manifold: Manifold
-    claim: Callable[[], Guarantee]
-    outputs: Callable[[np.random.Generator, int, int], list[np.ndarray]]
-
-    def audit(self, samples: int, delta: float, confidence: float, rng: np.random.Generator) -> AuditResult:
-        """Attack with `samples` outputs a side, drawn in blocks so that memory stays flat."""
-        sides = []
-        for side in (0, 1):
-            sizes = [min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)]
-            parts = [self.outputs(rng, side, size) for size in sizes]
-            sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
-        return audit_scores(self.claim(), *sides, delta=delta, confidence=confidence)
-
-
-class OptimiserCase(NamedTuple):
-    """An optimiser on a manifold, audited from one run."""
-
-    mechanism: str
-    manifold: Manifold
-
-    def audit(self, canaries: int, confidence: float, rng: np.random.Generator) -> OneRunResult:
-        """One run with that many canaries, which are all the records; the manifold has as many dimensions."""
-        return audit_optimiser(partial(_train, *self), canaries, confidence=confidence, rng=rng)
-
-
-def mechanism_cases() -> Iterator[Case]:
-    """The mechanisms of noise about a statistic, and those that read the records themselves."""
+    `shrunk` is what the noise that is drawn is scaled by, while the claim stays: below 1 a cheat that should be caught.
+    """
     for space in GAUSSIAN:
-        yield _about_a_statistic(GaussianMechanism(space, 0.5, 0.5))
+        yield _about_a_statistic(GaussianMechanism(space, 0.5, 0.5), shrunk)
     for space in LAPLACE:
-        yield _about_a_statistic(LaplaceMechanism(space, 0.3, 0.2))
+        yield _about_a_statistic(LaplaceMechanism(space, 0.3, 0.2), shrunk)
     for kind, scale in ((LogGaussianMechanism, 0.2), (LogLaplaceMechanism, 0.1)):
         for space in CHART:
             radius = 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
-            yield _about_a_statistic(kind(space, 0.2, scale, space.origin, radius))
+            yield _about_a_statistic(kind(space, 0.2, scale, space.origin, radius), shrunk)
     for space in KNG:
-        yield _kng(KNGMechanism(space, None, 0.5, 2, PureDP(6.0)))
+        yield _kng(KNGMechanism(space, None, 0.5, 2, PureDP(6.0)), shrunk)
     for space in NEWTON:
-        yield _newton(NewtonMechanism.calibrated(space, None, 0.5, 4, GDP(1.0)))
+        yield _newton(NewtonMechanism.calibrated(space, None, 0.5, 4, GDP(1.0)), shrunk)
+    yield _euclidean(MultivariateLaplace(3, 0.2), 0.3, shrunk)
+    for power in (1.5, 4.0):
+        yield _euclidean(GeneralizedGaussian(2, 0.5, power), 0.2, shrunk)
 
 
-def optimiser_cases() -> Iterator[OptimiserCase]:
-    """The optimisers of `curvedp.optim` (extra: jax); the manifold's dimension is set by the number of canaries."""
-    for name in OPTIMISERS:
-        for space in (Euclidean(2), Sphere(2), Lorentz(2)):
-            yield OptimiserCase(name, space)
-
-
-def _about_a_statistic(mechanism: Mechanism) -> Case:
+def _about_a_statistic(mechanism: Mechanism, shrunk: float) -> Case:
     pair = cache(lambda: neighbours(mechanism))  # found when first needed: a list of all cases costs nothing
+    sampler = with_less_noise(mechanism, shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        return scores(mechanism, pair(), mechanism.simulate(rng, pair()[side], size))
+        return scores(mechanism, pair(), sampler.simulate(rng, pair()[side], size))
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
-def _two_data_sets(manifold: Manifold, radius: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """All records at one end of the ball; one of them is replaced by the other end."""
-    step = np.zeros(manifold.dim)
-    step[-1] = radius
-    near, far = (
-        np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, sign * step)))
-        for sign in (1, -1)
-    )
-    records = np.stack([near] * n)
-    return records, np.concatenate([records[:-1], far[None]])
-
-
-def _kng(mechanism: KNGMechanism) -> Case:
-    norms = [mechanism.gradient_norm(records) for records in
-             _two_data_sets(mechanism.manifold, mechanism.radius, mechanism.n)]  # fmt: skip
-    constant = (max(mechanism.lipschitz(r) for r in _two_data_sets(mechanism.manifold, mechanism.radius, mechanism.n)),)
-
-    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        sampler = CellSampler(mechanism.domain, mechanism.scale, norms[side], constant, rng)
-        (points,) = mechanism.domain.points(sampler.draw(size))
-        one, two = (norm(points) for norm in norms)
-        return [rounded(score) for score in (two - one, one, two)]
-
+def _kng(mechanism: KNGMechanism, shrunk: float) -> Case:
+    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
+    norms, constants = [mechanism.gradient_norm(X) for X in data], [(mechanism.lipschitz(X),) for X in data]
+    outputs = k_norm_outputs(mechanism.domain, shrunk * mechanism.scale, norms, constants)
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
-def _newton(mechanism: NewtonMechanism) -> Case:
-    data = _two_data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
+def _newton(mechanism: NewtonMechanism, shrunk: float) -> Case:
+    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
+    sampler = replace(mechanism, scale=shrunk * mechanism.scale)
 
     @cache
     def ends() -> list[np.ndarray]:
@@ -160,29 +113,28 @@ def _newton(mechanism: NewtonMechanism) -> Case:
         return [np.asarray(mechanism.manifold.project(np.median(points, axis=0))) for points in drawn]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        points = mechanism.simulate(rng, data[side], size)
+        points = sampler.simulate(rng, data[side], size)
         one, two = (np.asarray(mechanism.manifold.dist(end, points)) for end in ends())
         return [rounded(two - one), rounded(two**2 - one**2)]
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
-def _train(name: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, Guarantee]:
-    """Canary k lies far out along ± the k-th axis: its clipped gradient is the k-th axis itself, and no other's is."""
-    from curvedp import optim
+def _euclidean(law: MultivariateLaplace | GeneralizedGaussian, shift: float, shrunk: float) -> Case:
+    """Noise of the Rao paper on ℝ^d about two centres: the exact profile of the Laplace law, θ-Rao DP of the others."""
+    space, centers, sampler = Euclidean(law.dim), np.zeros((2, law.dim)), replace(law, scale=shrunk * law.scale)
+    centers[1, -1] = shift
+    claim: Guarantee = laplace_profile(0.0, law.dim, law.scale, shift)
+    name, delta = "multivariate-laplace", None
+    if isinstance(law, GeneralizedGaussian):
+        name, claim = (
+            f"generalised-gaussian-{law.power:g}",
+            RaoDP(generalised_gaussian_theta(shift, law.scale, law.power)),
+        )
+        delta = float(claim.delta(0.5))
 
-    m = len(coins)
-    manifold = type(family)(m)  # type: ignore[call-arg]  # Euclidean, Sphere, Lorentz: one number
-    start = np.asarray(manifold.origin)
-    data = np.asarray(manifold.exp(start, manifold.from_coordinates(start, np.diag(1.0 * coins))))
-    problem = optim.FrechetMeanProblem(manifold)
-    steps, clip, mu = 4, 0.5, 2.0
-    noise = sqrt(steps) * 2 * clip / (m * mu)
-    if name == "dp_rgd":
-        found = optim.dp_rgd(problem, data, start, steps, clip, 0.01, noise=noise, rng=rng)
-    elif name == "dp_rsgd":
-        found = optim.dp_rsgd(problem, data, start, steps, m // 2, clip, 0.01, noise=noise, rng=rng)
-    else:
-        found = optim.dp_rsvrg(problem, data, start, 2, 2, m // 2, (clip, clip), 0.01, noise=(noise, noise), rng=rng)
-    z = np.asarray(manifold.to_coordinates(start, manifold.log(start, found.point)))
-    return z, found.guarantee
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        x = sampler.sample(rng, centers[side], size)
+        return [rounded(np.asarray(law.log_prob(x, centers[0]) - law.log_prob(x, centers[1])))]
+
+    return Case(name, space, lambda: claim, outputs, delta=delta)

@@ -13,7 +13,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.base import Mechanism
 
-__all__ = ["neighbours", "rounded", "scores"]
+__all__ = ["data_sets", "neighbours", "rounded", "scores"]
 
 _DIRECTIONS = 32
 _EDGE = 1 - 1e-9  # of the ball: inside it after rounding
@@ -64,6 +64,14 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     else:
         one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
     return [rounded(two - one), rounded(two**2 - one**2)]
+
+
+def data_sets(manifold: Manifold, radius: float, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """All records at one end of the ball about the origin; one of them is replaced by the other end."""
+    step = radius * _unit(manifold.dim, manifold.dim - 1)
+    near, far = (_at(manifold, np.asarray(manifold.origin), sign * step) for sign in (1, -1))
+    records = np.stack([near] * n)
+    return records, np.concatenate([records[:-1], far[None]])
 
 
 def rounded(score: np.ndarray) -> np.ndarray:

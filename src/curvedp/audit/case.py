@@ -1,0 +1,67 @@
+"""What the table of audits is made of: a claim, and outputs at two neighbours."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.audit.empirical import AuditResult, audit_scores
+from curvedp.audit.pairs import rounded
+from curvedp.geometry.base import Manifold
+from curvedp.laws.cells import CellSampler
+from curvedp.laws.domains import Domain
+from curvedp.mechanisms import GaussianMechanism, Mechanism
+from curvedp.privacy import Guarantee
+
+__all__ = ["Case", "Outputs", "k_norm_outputs", "with_less_noise"]
+
+_BLOCK = 100_000
+
+Outputs = Callable[[np.random.Generator, int, int], list[np.ndarray]]
+
+
+class Case(NamedTuple):
+    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbours."""
+
+    mechanism: str
+    manifold: Manifold
+    claim: Callable[[], Guarantee]
+    outputs: Outputs
+    delta: float | None = None  # where the claim says nothing at the table's δ
+
+    def audit(self, samples: int, delta: float, confidence: float, rng: np.random.Generator) -> AuditResult:
+        """Attack with `samples` outputs a side, drawn in blocks so that memory stays flat."""
+        sides = []
+        for side in (0, 1):
+            sizes = [min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)]
+            parts = [self.outputs(rng, side, size) for size in sizes]
+            sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
+        return audit_scores(
+            self.claim(), *sides, delta=delta if self.delta is None else self.delta, confidence=confidence
+        )
+
+
+def k_norm_outputs(
+    domain: Domain, scale: float, norms: Sequence[Callable[..., np.ndarray]], constants: Sequence[tuple[float, ...]]
+) -> Outputs:
+    """Exact draws of exp(−norm/scale) for either norm, with both norms and their difference as scores.
+
+    The difference is the log likelihood ratio, up to the normalisers. Cells are kept from block to block.
+    """
+    samplers: dict[int, tuple[np.random.Generator, CellSampler]] = {}
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        if side not in samplers or samplers[side][0] is not rng:
+            samplers[side] = rng, CellSampler(domain, scale, norms[side], constants[side], rng)
+        points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
+        one, two = (np.asarray(norm(*points)) for norm in norms)
+        return [rounded(score) for score in (two - one, one, two)]
+
+    return outputs
+
+
+def with_less_noise(mechanism: Mechanism, shrunk: float) -> Mechanism:
+    """The same mechanism with its scale multiplied: what a cheat draws."""
+    name = "sigma" if isinstance(mechanism, GaussianMechanism) else "scale"
+    return replace(mechanism, **{name: shrunk * getattr(mechanism, name)})
