@@ -181,12 +181,14 @@ def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee:
 def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reason: str) -> Plan:
     k = domain.predictors
     warm = ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6 * k
-    steps = 3 * min(warm, 1000)
+    warm = min(warm, 1000)
     sensitivity = _rounded(joint_sensitivity(domain), domain.n)
-    if isinstance(guarantee, PureDP):  # the ε of T Laplace steps add up
-        return Plan(
-            "dp-rgd", domain, guarantee, sensitivity, up(steps * sensitivity / guarantee.eps, 1e-15), steps, reason
-        )
+    if isinstance(
+        guarantee, PureDP
+    ):  # the ε of T Laplace steps add up: averaging more of them would cost more than it gives
+        scale = up(warm * sensitivity / guarantee.eps, 1e-15)
+        return Plan("dp-rgd", domain, guarantee, sensitivity, scale, warm, reason)
+    steps = 3 * warm
     moved = sqrt(steps) * sensitivity  # T Gaussian steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
     sigma = smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved)
     return Plan("dp-rgd", domain, guarantee, sensitivity, nextafter(sigma * (1 + 1e-14), inf), steps, reason)

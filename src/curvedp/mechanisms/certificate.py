@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from math import exp
 from pathlib import Path
@@ -50,6 +51,11 @@ class Claims:
         )
 
 
+@cache
+def _software() -> Mapping[str, str]:  # reading the packages' metadata takes longer than most draws
+    return {"curvedp": version("curvedp"), "python": platform.python_version(), **{p: version(p) for p in _PACKAGES}}
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Mechanism, manifold, parameters, claims, slack and entropy of one release, as JSON.
@@ -73,7 +79,7 @@ class Certificate:
     entropy: Mapping[str, Any]  # name of the source and whether it is cryptographic
     statistic: Mapping[str, Any] = field(default_factory=dict)  # name, n, ball, bound, solver error; reason of a choice
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    software: Mapping[str, str] = field(default_factory=lambda: _software())
+    software: Mapping[str, str] = field(default_factory=lambda: dict(_software()))
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,7 +147,3 @@ class Certificate:
 
 def _finite(value: float) -> float | None:
     return float(value) if value < float("inf") else None
-
-
-def _software() -> dict[str, str]:
-    return {"curvedp": version("curvedp"), "python": platform.python_version(), **{p: version(p) for p in _PACKAGES}}

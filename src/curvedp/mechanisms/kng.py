@@ -6,7 +6,7 @@ One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain. Betwe
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import expm1, inf, log1p, nextafter, sqrt
+from math import exp, expm1, inf, log1p, nextafter, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -198,8 +198,8 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     return eps * (1 - 1e-12)
 
 
-def pure_claims(eps: float) -> Claims:
-    """Pure ε in every definition."""
+def pure_claims(eps: float, tau: float = 0.0) -> Claims:
+    """Pure ε in every definition, and its (ε, δ) curve for a law within total variation τ of the ideal one."""
     pure = PureDP(eps)
     rao = convert(pure, to=RaoDP)
     return Claims(
@@ -207,7 +207,7 @@ def pure_claims(eps: float) -> Claims:
         pure=eps,
         zcdp=_value(convert(pure, to=ZCDP).rho),
         rao=_value(rao.theta),
-        curve=tuple((e, float(pure.delta(e))) for e in _CURVE),
+        curve=tuple((e, min(1.0, float(pure.delta(e)) + (1 + exp(e)) * tau)) for e in _CURVE),
     )
 
 

@@ -159,9 +159,13 @@ def _verify_newton(certificate: Certificate) -> list[Check]:
 
 def _verify_bundle_descent(certificate: Certificate) -> list[Check]:
     p = certificate.parameters
-    least = joint_sensitivity(_domain(certificate))
+    sensitivity = _at_least(
+        "sensitivity of the clipped direction", certificate.sensitivity, joint_sensitivity(_domain(certificate))
+    )
+    if "sigma" not in p:  # Laplace steps, whose ε add up
+        return [sensitivity, *_check_pure(certificate, p["steps"] * certificate.sensitivity / p["scale"])]
     return [
-        _at_least("sensitivity of the clipped direction", certificate.sensitivity, least),
+        sensitivity,
         *_check_gaussian(certificate, p["sigma"], sqrt(p["steps"]) * certificate.sensitivity),
     ]
 
@@ -198,11 +202,17 @@ def _verify_kng_regression(certificate: Certificate) -> list[Check]:
 
 
 def _check_knorm(certificate: Certificate, eps: float, sensitivity: float) -> list[Check]:
-    scale, asked = certificate.parameters["scale"], certificate.guarantee
     return [
         _at_least("sensitivity of the gradient", certificate.sensitivity, sensitivity),
-        _at_least("scale s = 2Δ/ε", scale, 2 * certificate.sensitivity / eps),
-        *_check_claims(certificate.claims, pure_claims(eps)),
+        _at_least("scale s = 2Δ/ε", certificate.parameters["scale"], 2 * certificate.sensitivity / eps),
+        *_check_pure(certificate, eps),
+    ]
+
+
+def _check_pure(certificate: Certificate, eps: float) -> list[Check]:
+    asked, tau = certificate.guarantee, float(certificate.numerics.get("tau") or 0.0)
+    return [
+        *_check_claims(certificate.claims, pure_claims(eps, tau)),
         Check(f"{asked} as asked", eps <= pure_epsilon(asked) * (1 + _ROUNDED), f"implied by pure ε = {eps:.9g}"),
     ]
 
