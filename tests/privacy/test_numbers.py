@@ -55,6 +55,7 @@ def second_distance(k, r, D, c):
 @pytest.mark.parametrize(("kind", "k", "d", "s", "D"), LAWS)
 def test_the_radial_law_and_its_loss(kind, k, d, s, D):
     law = SpaceFormLaw(kind, k, d, s, D).resolved()
+    assert law.order == 64  # the nodes are where the integrand is: no doubling is needed
     m, w = law.mode, law.width
     with mp.workdps(20):
         slope = mp.diff(lambda r: log_rho(kind, k, d, s, r), m)
@@ -268,6 +269,9 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
     assert table.log_delta(t) == pytest.approx(delta, rel=1e-7, abs=1e-7)
     assert np.all(table.log_delta(t) >= delta - 1e-9)
     assert table.log_one_minus_delta(t) == pytest.approx((t - T) / 2, abs=1e-8)
+    last = T * (1 - np.array([1e-7, 1e-10]))  # beyond the last panel: rounded to the side that adds to δ
+    assert np.all(table.log_one_minus_delta(last) < (last - T) / 2)
+    assert np.all(table.log_delta(last) > np.log(-np.expm1((last - T) / 2)))
     for s in (0.5, 1.0, 6.0):
         a = s + 1
         mean = a / (2 * a - 1) * math.exp(s * T) + s / (2 * a - 1) * math.exp(-a * T)

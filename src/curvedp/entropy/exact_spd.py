@@ -148,5 +148,5 @@ def _is_positive_definite(center: np.ndarray) -> bool:
     """In rational arithmetic: only a singular or nearly singular footpoint comes here."""
     m = len(center)
     exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]
-    half = [[(exact[i][j] + exact[j][i]) / 2 for j in range(m)] for i in range(m)]
-    return all(fmpq_mat([row[:k] for row in half[:k]]).det() > 0 for k in range(1, m + 1))
+    twice = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
+    return all(fmpq_mat([row[:k] for row in twice[:k]]).det() > 0 for k in range(1, m + 1))
