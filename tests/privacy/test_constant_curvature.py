@@ -2,11 +2,13 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy import FloorProfile, gaussian_floor, gaussian_profile, laplace_profile
+from curvedp.privacy._floor import FloorTails
 from profile_oracle import brute_delta
 
 
@@ -132,3 +134,12 @@ def test_no_scale_goes_below_the_floor_and_large_ones_reach_it(d):
     for part in (0.1, 0.5, 0.9, 0.999):
         assert np.all(laplace_profile(-1, d, part / (d - 1), 1.0).delta(eps) >= bottom)
     assert gaussian_profile(-1, d, 200.0, 1.0).mu == pytest.approx(floor.mu, rel=1e-4)
+
+
+def test_the_floor_where_the_far_tail_is_below_every_float():
+    """d = 3: the boundary's height is uniform, so P(L <= t) = (e^{t/2} − e^{−D})/(e^D − e^{−D}), at D = 1000 too."""
+    D, t = 1000.0, np.array([0.0, 500.0, 1500.0, 1999.0])
+    with mpmath.workdps(50):
+        exact = [float(mpmath.log((mpmath.exp(mpmath.mpf(x) / 2) - mpmath.exp(-D)) / (2 * mpmath.sinh(D)))) for x in t]
+    np.testing.assert_allclose(FloorTails(3, D).log_tails(t)[1], exact, rtol=1e-13)
+    assert gaussian_floor(-1.0, 2, D) == pytest.approx(gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3)

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
 
 from curvedp.privacy._space_form import log_beta
 
 __all__ = ["FloorTails"]
 
 Array = NDArray[np.float64]
+
+_TINY = -600.0  # log y from which the next term, of relative size a·y, is nothing beside a rounding
 
 
 @dataclass(frozen=True)
@@ -34,4 +37,7 @@ class FloorTails:
         x = np.expm1(level - D) / math.expm1(-2 * D)
         y = np.exp(level - D) * np.expm1(-level - D) / math.expm1(-2 * D)
         a = (self.d - 1) / 2
-        return log_beta(a, x, y), log_beta(a, y, x)
+        # Where y is below every float the regularised beta function is its first term, y^a/(a·B(a, a)).
+        log_y = level - D + np.log(np.expm1(-level - D) / math.expm1(-2 * D))
+        first = a * log_y - math.log(a) - float(betaln(a, a))
+        return log_beta(a, x, y), np.where(log_y < _TINY, first, log_beta(a, y, x))
