@@ -152,6 +152,21 @@ def test_orthonormality_residual_and_its_control() -> None:
     assert len(set(orthonormality_residual(exact))) == 1
 
 
+def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_moved() -> None:
+    """On St(3, 2), where the signs of the residuals show nothing: 0.03 apart, and frames on the grid before the turn."""
+    from benchmarks.release_red_team import GRID, moved, naive_chart, pair
+    from curvedp.audit.release_attacks import orthogonality_bits
+    from curvedp.geometry import Stiefel
+
+    M, rng = Stiefel(3, 2), np.random.default_rng(0)
+    ends, draw = pair(M), naive_chart(M, 1.0)
+    rounded = [np.rint(draw(M.origin, 1000, rng) * GRID) / GRID for _ in ends]
+    assert (
+        distinguish(*(orthogonality_bits(moved(M, p, x)) for p, x in zip(ends, rounded, strict=True)), delta=1e-4) > 3
+    )
+    assert distinguish(*(orthogonality_bits(x) for x in rounded), delta=1e-4) == 0  # nothing moved, nothing to see
+
+
 def test_welch_t_on_made_up_times() -> None:
     from curvedp.audit.release_attacks import welch_t
 

@@ -23,6 +23,7 @@ __all__ = [
     "naive_spd_gaussian",
     "naive_sphere_laplace",
     "norm_residual",
+    "orthogonality_bits",
     "orthonormality_residual",
     "symmetry_residual",
     "welch_t",
@@ -73,6 +74,24 @@ def orthonormality_residual(frames: Any) -> np.ndarray:
     rows, columns = np.triu_indices(x.shape[-1])
     signs = np.sign(gram[..., rows, columns]).astype(np.int64) + 1
     return np.asarray(signs @ 3 ** np.arange(len(rows)))
+
+
+def orthogonality_bits(frames: Any) -> np.ndarray:
+    """The lowest set bit of the product of the first two columns, in exact arithmetic: ideally they are orthogonal.
+
+    Columns on a grid 2^-k have a product that is a multiple of 2^-2k; once a frame has been turned in floats, not.
+
+    >>> orthogonality_bits(np.array([[[1.0, 0.5], [0.0, 0.75]]])).tolist()
+    [-1]
+    """
+    x = np.asarray(frames, dtype=np.float64)
+    mantissa, exponent = np.frexp(x[..., :2])
+    whole = np.prod(np.ldexp(mantissa, 53).astype(np.int64).astype(object), axis=-1)
+    place = np.where(whole == 0, 9999, exponent.sum(axis=-1) - 106)
+    least = place.min(axis=-1, keepdims=True)
+    total = np.sum(whole * 2 ** np.where(whole == 0, 0, place - least).astype(object), axis=-1)
+    bits = [9999 if t == 0 else (t & -t).bit_length() - 1 + int(e) for t, e in zip(total, least[..., 0], strict=True)]
+    return np.array(bits)
 
 
 def welch_t(first: Any, second: Any, trim: float = 0.05) -> float:
