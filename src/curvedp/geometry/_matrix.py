@@ -28,6 +28,7 @@ __all__ = [
     "skew",
     "skew_eigen",
     "skew_exp",
+    "skew_exp_eigen",
     "skew_from_vector",
     "skew_to_vector",
     "svd",
@@ -175,20 +176,24 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     xp = namespace(W)
     base = constant(W)
     w, Z = skew_eigen(base)
-    kind = Z.dtype
-    half = w / 2
-    phi = sinc(xp, half)
-    turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)
-    phi1 = turn * xp.astype(phi, kind)
-    Zh = xp.conj(Z).mT
-    value = xp.real((Z * (phi1 * xp.astype(w, kind) * 1j)[..., None, :]) @ Zh)
-    mean = xp.real((Z * phi1[..., None, :]) @ Zh)
+    value, mean = skew_exp_eigen(w, Z)
     if differentiable(W):
+        kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
+        turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)
         K = turn[..., :, None] * turn[..., None, :]
         K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), kind)
         change = xp.astype(W - base, kind)
         value = value + xp.real(bmm(Z, K * bmm(Zh, change, Z), Zh))
     return value, mean
+
+
+def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
+    """The values of `skew_exp` from the eigen-system of `skew_eigen`."""
+    xp = namespace(w, Z)
+    kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
+    phi1 = (xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)) * xp.astype(sinc(xp, half), kind)
+    value = xp.real((Z * (phi1 * xp.astype(w, kind) * 1j)[..., None, :]) @ Zh)
+    return value, xp.real((Z * phi1[..., None, :]) @ Zh)
 
 
 def reflect(p: Array, x: Array) -> Array:

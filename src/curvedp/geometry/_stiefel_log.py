@@ -2,15 +2,16 @@
 
 In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at E + `endpoint`(A, B), E = [I; 0]: a
 problem of size (r + k)×r with k ≤ r whatever m is. The unknown (A, B) is one array X = [A; B], a tangent vector at E.
-Newton's method solves endpoint(X) = target, large linear systems by GMRES: in the frame carried along the geodesic the
-derivative is the identity plus curvature, so few Krylov steps are enough.
+Newton's method solves endpoint(X) = target, the largest linear systems by GMRES: in the frame carried along the geodesic
+the derivative is the identity plus curvature, so that few Krylov steps are enough unless the point is far.
 """
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
-from array_api_compat import is_jax_array
+from array_api_compat import device, is_jax_array
 
 from curvedp.geometry._matrix import (
     bmm,
@@ -20,18 +21,22 @@ from curvedp.geometry._matrix import (
     skew,
     skew_eigen,
     skew_exp,
+    skew_exp_eigen,
     skew_from_vector,
     skew_to_vector,
     svd,
 )
 from curvedp.geometry._namespace import namespace
-from curvedp.geometry.base import Array
+from curvedp.geometry._threads import blocks
+from curvedp.geometry.base import FEW, Array
 from curvedp.geometry.rotations import rotation_log
 
 __all__ = ["endpoint", "generator", "log_change", "reduced_log"]
 
-_NEWTON_STEPS = 30  # a cap for each start: inside half the injectivity radius 5 are enough
-_KRYLOV_STEPS = 40
+_NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
+_DIRECT = 200  # unknowns: linear systems up to here are solved exactly, larger ones by GMRES with so many
+_KRYLOV_STEPS = 40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.
+_BLOCK = 1 << 21  # numbers in the derivatives of a block of points
 
 
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
@@ -42,37 +47,60 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
     r = A.shape[-1]
     rise, mean = skew_exp(generator(A, B))
     turn, _ = skew_exp(-A)
-    first = rise[..., :, :r]
-    step = first + first @ turn + _pad(turn, B.shape[-2])
     head = mean[..., :r, :r]
-    return step, head + head @ turn
+    return _joined(rise[..., :, :r], turn), head + head @ turn
 
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     """(A, B) of a geodesic from E to E + [top; bottom], the shortest inside the injectivity radius; NaN if none is found.
 
-    The chord is a good start except next to points that it does not lead to, such as a column turned by π. What has
-    not converged from there starts again from logarithms of rotations that complete both frames.
+    Newton's method from the chord, and from logarithms of rotations that complete both frames: the chord is a good start
+    except next to points that it does not lead to, such as a column turned by π. The shortest solution is the answer.
+
+    A few points, such as the one statistic of a release, cost the same work wherever they are: all starts, all steps. Of
+    many points (and where the library compiles) the loop ends with the last one, and the other starts are for those without
+    a geodesic shorter than π, which no other can undercut (`Stiefel.injectivity_radius`). Both give the same answers.
     """
     xp = namespace(top, bottom)
-    r, k = top.shape[-1], bottom.shape[-2]
     target = xp.concat([top, bottom], axis=-2)
-    point = target + xp.eye(r + k, r, dtype=target.dtype)
-    rest = xp.concat([xp.zeros((r, k), dtype=target.dtype), xp.eye(k, dtype=target.dtype)], axis=-2)
-    # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
-    rows = _rows(xp, bottom)
-    signed = xp.concat([-bottom.mT, bmm(rows, point[..., :r, :] + point[..., :r, :].mT, rows.mT) / 2], axis=-2)
-    starts = [_start(xp, target, r), *(_completed_log(xp, point, rest, wish) for wish in (rest, signed))]
-    X, solved = _newton(xp, starts, target)
-    X = xp.where(solved, X, xp.full_like(X, xp.nan))
+    rows, r = target.shape[-2:]
+    count = math.prod(target.shape[:-2])
+    if is_jax_array(target) or count <= FEW:
+        X = _log(xp, target)
+    else:  # in blocks, so that memory stays flat
+        flat = xp.reshape(target, (count, rows, r))
+        size = max(FEW + 1, _BLOCK // (rows * rows * _dim(rows, r)))
+        X = xp.reshape(xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]), target.shape)
     return X[..., :r, :], X[..., r:, :]
+
+
+def _log(xp: Any, target: Array) -> Array:
+    """X with endpoint(X) = target, as `reduced_log` says."""
+    chord = _start(xp, target)
+
+    def attempt(best: Array, start: Array) -> Array:
+        far = ~(_length(xp, best) < math.pi)
+        return _shorter(xp, best, _newton(xp, start, target, wanted=far))
+
+    none = xp.full_like(chord, xp.nan)
+    if is_jax_array(target):
+        import jax
+
+        starts = xp.stack([chord, *_turned_starts(xp, target)])
+        return jax.lax.scan(lambda best, start: (attempt(best, start), None), none, starts)[0]
+    if math.prod(target.shape[:-2]) <= FEW:
+        starts = xp.stack([chord, *_turned_starts(xp, target)])
+        found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool), public_time=True)
+        return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
+    X = attempt(none, chord)
+    return X if bool(xp.all(_length(xp, X) < math.pi)) else reduce(attempt, _turned_starts(xp, target), X)
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     """First-order change of the logarithm (A, B) in the frame [p Q] for a small gap between q and the geodesic's end."""
     xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
-    flow = _Flow.at(xp, A, B)
+    flow = _Flow.at(A, B)
     inside = frame.mT @ gap
     change = xp.linalg.solve(flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None])[..., 0]
     outside = gap - frame @ inside
@@ -82,7 +110,7 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
 
 
 class _Flow(NamedTuple):
-    """exp(G) = Z e^{iw} Z* and exp(−A) = Y e^{iu} Y* at one (A, B), to differentiate the endpoint there."""
+    """exp(G) = Z e^{iw} Z* and exp(−A) = Y e^{iu} Y* at one (A, B): the endpoint and its derivative there."""
 
     Z: Array
     w: Array
@@ -90,10 +118,15 @@ class _Flow(NamedTuple):
     u: Array
 
     @classmethod
-    def at(cls, xp: Any, A: Array, B: Array) -> "_Flow":
+    def at(cls, A: Array, B: Array) -> "_Flow":
         w, Z = skew_eigen(generator(A, B))
         u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
+
+    def endpoint(self) -> Array:
+        """The first value of `endpoint`."""
+        rise, turn = skew_exp_eigen(self.w, self.Z)[0], skew_exp_eigen(self.u, self.Y)[0]
+        return _joined(rise[..., :, : self.u.shape[-1]], turn)
 
     def derivative(self, xp: Any, X: Array) -> Array:
         """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
@@ -107,9 +140,9 @@ class _Flow(NamedTuple):
     def jacobian(self, xp: Any) -> Array:
         """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
         r, k = self.u.shape[-1], self.w.shape[-1] - self.u.shape[-1]
-        basis = _from_vector(xp, xp.eye(r * (r - 1) // 2 + k * r, dtype=self.w.dtype), r, k)
+        basis = xp.eye(_dim(r + k, r), dtype=self.w.dtype, device=device(self.w))
         many = _Flow(self.Z[..., None, :, :], self.w[..., None, :], self.Y[..., None, :, :], self.u[..., None, :])
-        return _to_vector(xp, many.derivative(xp, basis), r).mT
+        return _to_vector(xp, many.derivative(xp, _from_vector(xp, basis, r, k)), r).mT
 
     def pull_back(self, gap: Array) -> Array:
         """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
@@ -120,93 +153,126 @@ class _Flow(NamedTuple):
 
 
 class _State(NamedTuple):
+    """X, its flow, target − endpoint(X) and the `size` of that gap (`_look`); X moves on where it is `active`."""
+
     X: Array
+    flow: _Flow
     gap: Array
-    size: Array  # of the gap, see `_gap`
+    size: Array
     active: Array
     step: Any
 
 
-def _newton(xp: Any, starts: list[Array], target: Array) -> tuple[Array, Array]:
-    """X after Newton's method, and whether it solves endpoint(X) = target; what does not solve it in time starts anew."""
+def _newton(xp: Any, X: Array, target: Array, *, wanted: Array, public_time: bool = False) -> Array:
+    """Newton's method from X, where it is wanted: endpoint(X) = target, or NaN. What has converged stays where it is.
+
+    For a `public_time` the number of steps is fixed; else the loop ends with the last one that converges.
+    """
     eps = float(xp.finfo(target.dtype).eps)
     scale = _length(xp, target)
     enough, floor = math.sqrt(eps) * scale, 4 * eps * target.shape[-2] * scale
 
-    def begin(X: Array, step: Any) -> _State:
-        gap, size = _gap(xp, X, target)
-        return _State(X, gap, size, size > floor, step)
-
     def body(state: _State) -> _State:
-        better = _damped_step(xp, state, target)
-        stalled = (better.size > state.size / 2) & (better.size <= enough)
-        X = better.X
-        for index, start in enumerate(starts[1:], 1):
-            X = xp.where((state.step + 1 == index * _NEWTON_STEPS) & (better.size > enough), start, X)
-        fresh = begin(X, state.step + 1)
-        return fresh._replace(active=fresh.active & ~stalled)
+        X, flow, gap, size = _damped_step(xp, state, target)
+        stalled = (size > state.size / 2) & (size <= enough)
+        return _State(X, flow, gap, size, state.active & (size > floor) & ~stalled, state.step + 1)
 
-    end = _repeat(xp, body, begin(starts[0], xp.asarray(0)), len(starts) * _NEWTON_STEPS)
-    return end.X, end.size <= enough
+    flow, gap, size = _look(xp, X, target)
+    state = _State(
+        X, flow, gap, size, (size > floor) & wanted, xp.asarray(0, device=device(X)) if is_jax_array(X) else 0
+    )
+    end = _repeat(xp, body, state, public_time)
+    return xp.where(end.size <= enough, end.X, xp.full_like(end.X, xp.nan))
 
 
-def _repeat(xp: Any, body: Callable[[_State], _State], state: _State, steps: int) -> _State:
+def _repeat(xp: Any, body: Callable[[_State], _State], state: _State, public_time: bool) -> _State:
     if is_jax_array(state.X):
         import jax
 
-        end: _State = jax.lax.while_loop(lambda s: xp.any(s.active) & (s.step < steps), body, state)
+        end: _State = jax.lax.while_loop(lambda s: xp.any(s.active) & (s.step < _NEWTON_STEPS), body, state)
         return end
-    while state.step < steps and xp.any(state.active):
+    while state.step < _NEWTON_STEPS and (public_time or bool(xp.any(state.active))):
         state = body(state)
     return state
 
 
-def _damped_step(xp: Any, state: _State, target: Array) -> _State:
-    """The best of the Newton step (at most 1 long), of shorter ones, and of no step."""
-    X, r = state.X, state.X.shape[-1]
-    flow = _Flow.at(xp, X[..., :r, :], X[..., r:, :])
-    step = _solve(xp, flow, flow.pull_back(state.gap))
+def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, Array, Array]:
+    """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step.
+
+    What has converged does the same work with a step of no meaning: decompositions of zero take less time than others.
+    """
+    step = _solve(xp, state.flow, state.flow.pull_back(state.gap))
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, xp.ones_like(size))
-    trial = xp.stack([X + share * step for share in (1.0, 0.5, 0.25, 0.0625)])
-    _, sizes = _gap(xp, trial, target)
-    X, least = state.X, state.size
+    step = xp.where(state.active, step, _any_step(xp, step))
+    trial = xp.stack([state.X + step / share for share in (1, 4, 16)])
+    flow, gap, size = _look(xp, trial, target)
+    best = (state.X, state.flow, state.gap, state.size)
     for index in range(trial.shape[0]):
-        better = sizes[index, ...] < least
-        X, least = xp.where(better, trial[index, ...], X), xp.where(better, sizes[index, ...], least)
-    return state._replace(X=X, size=least)
+        better = (size[index, ...] < best[3]) & state.active
+        seen = better | ~state.active
+        at = _Flow(*(part[index, ...] for part in flow))
+        best = (
+            xp.where(better, trial[index, ...], best[0]),
+            _Flow(
+                xp.where(seen, at.Z, best[1].Z),
+                xp.where(seen[..., 0], at.w, best[1].w),
+                xp.where(seen, at.Y, best[1].Y),
+                xp.where(seen[..., 0], at.u, best[1].u),
+            ),
+            xp.where(better, gap[index, ...], best[2]),
+            xp.where(better, size[index, ...], best[3]),
+        )
+    return best
 
 
-def _gap(xp: Any, X: Array, target: Array) -> tuple[Array, Array]:
-    """target − endpoint(X), and its size: the part tangent at the end, and what a frame off by round-off cannot explain.
+def _any_step(xp: Any, like: Array) -> Array:
+    """A public tangent vector at E without structure."""
+    rows, r = like.shape[-2:]
+    entries = xp.cos(xp.arange(rows * r, dtype=like.dtype, device=device(like)) ** 2)
+    return _tangent(xp, xp.reshape(entries, (rows, r)), r)
 
-    Two frames 1e-15 apart are no nearer to being orthonormal than that; no geodesic closes such a gap.
+
+def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
+    """The flow at X, target − endpoint(X), and the size of that gap: its part tangent at the end, and what a frame off by
+    round-off cannot explain. Two frames 1e-15 apart are no nearer to being orthonormal than that; no geodesic closes such
+    a gap.
     """
     rows, r = X.shape[-2:]
-    end, _ = endpoint(X[..., :r, :], X[..., r:, :])
-    frame = end + xp.eye(rows, r, dtype=X.dtype)
+    flow = _Flow.at(X[..., :r, :], X[..., r:, :])
+    end = flow.endpoint()
+    frame = end + xp.eye(rows, r, dtype=X.dtype, device=device(X))
     gap = target - end
     normal = frame.mT @ gap
     normal = (normal + normal.mT) / 2
     beyond = _length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps))
     beyond = xp.where(beyond > 0, beyond, xp.zeros_like(beyond))
-    return gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
+    return flow, gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
+
+
+def _shorter(xp: Any, X: Array, other: Array) -> Array:
+    """The shorter of the two; NaN is longer than anything."""
+    size, than = _length(xp, X), _length(xp, other)
+    return xp.where((than < size) | xp.isnan(size), other, X)
 
 
 def _solve(xp: Any, flow: _Flow, rhs: Array) -> Array:
     """The tangent vector whose `derivative` is nearest to rhs."""
     rows, r = rhs.shape[-2:]
-    if r * (r - 1) // 2 + (rows - r) * r > _KRYLOV_STEPS:
+    if _dim(rows, r) > _DIRECT:
         return _gmres(xp, flow, rhs)
     vector = _to_vector(xp, rhs, r)[..., None]
     return _from_vector(xp, _least_squares(xp, flow.jacobian(xp), vector)[..., 0], r, rows - r)
 
 
 def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
-    U, s, Vh = svd(H)
-    kept = s > float(xp.finfo(s.dtype).eps) * s[..., :1]
-    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
-    return Vh.mT @ (inverse[..., None] * (U.mT @ rhs))
+    """(HᵀH + λ)⁻¹Hᵀ rhs: λ, at the round-off of HᵀH, leaves out directions that H does not see (conjugate points, a Krylov
+    space that ended early). What it costs in digits the next Newton step repairs."""
+    square = H.mT @ H
+    n = square.shape[-1]
+    one = xp.eye(n, dtype=H.dtype, device=device(H))
+    level = n * float(xp.finfo(H.dtype).eps) * xp.sum(square * one, axis=(-2, -1), keepdims=True)
+    return xp.linalg.solve(square + level * one, H.mT @ rhs)
 
 
 def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
@@ -226,20 +292,32 @@ def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
         w = w - again @ basis
         size = _length(xp, w)
         basis = xp.concat([basis, _unit(xp, w, size)], axis=-2)
-        zeros = xp.zeros((*batch, 1, steps - 1 - j), dtype=rhs.dtype)
+        zeros = xp.zeros((*batch, 1, steps - 1 - j), dtype=rhs.dtype, device=device(rhs))
         columns.append(xp.concat([entries + again, size, zeros], axis=-1))
     H = xp.concat(columns, axis=-2).mT
-    first = xp.concat([beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype)], axis=-2)
-    weights = _least_squares(xp, H, first)  # a Krylov space that ended early leaves zero columns
+    first = xp.concat([beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype, device=device(rhs))], axis=-2)
+    weights = _least_squares(xp, H, first)
     return xp.reshape(weights.mT @ basis[..., :steps, :], rhs.shape)
 
 
-def _start(xp: Any, target: Array, r: int) -> Array:
+def _start(xp: Any, target: Array) -> Array:
     """The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2)."""
-    X = _tangent(xp, target, r)
+    X = _tangent(xp, target, target.shape[-1])
     size, chord = _length(xp, X), _length(xp, target) / 2
     arc = 2 * xp.asin(xp.where(chord < 1, chord, xp.ones_like(chord)))
     return _unit(xp, X, size) * xp.where(chord < 1, arc, 2 * chord)
+
+
+def _turned_starts(xp: Any, target: Array) -> list[Array]:
+    """First columns of logarithms of rotations that complete both frames, in two ways."""
+    rows, r = target.shape[-2:]
+    one = xp.eye(rows, dtype=target.dtype, device=device(target))
+    rest = one[:, r:]
+    point = target + one[:, :r]
+    # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
+    unit, head = _rows(xp, target[..., r:, :]), point[..., :r, :]
+    signed = xp.concat([-target[..., r:, :].mT, bmm(unit, head + head.mT, unit.mT) / 2], axis=-2)
+    return [_completed_log(xp, point, rest, wish) for wish in (rest, signed)]
 
 
 def _completed_log(xp: Any, point: Array, rest: Array, wish: Array) -> Array:
@@ -250,7 +328,7 @@ def _completed_log(xp: Any, point: Array, rest: Array, wish: Array) -> Array:
     sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
     turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
     whole = xp.concat([point, turned], axis=-1)
-    omega = rotation_log(whole - xp.eye(whole.shape[-1], dtype=whole.dtype))
+    omega = rotation_log(whole - xp.eye(whole.shape[-1], dtype=whole.dtype, device=device(whole)))
     return omega[..., :, : point.shape[-1]]
 
 
@@ -263,7 +341,7 @@ def _rows(xp: Any, N: Array) -> Array:
 def generator(A: Array, B: Array) -> Array:
     """The skew matrix [2A −Bᵀ; B 0] whose exponential moves the frame [p Q] along the geodesic."""
     xp = namespace(A, B)
-    zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype)
+    zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype, device=device(B))
     return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
 
 
@@ -285,13 +363,24 @@ def _divided(xp: Any, Z: Array, w: Array, G: Array, side: int) -> Array:
     return xp.real(bmm(Z, K * bmm(Zh, xp.astype(G, Z.dtype), Z), Zh))
 
 
+def _dim(rows: int, r: int) -> int:
+    """Number of unknowns: of tangent directions at E."""
+    return r * (r - 1) // 2 + (rows - r) * r
+
+
 def _tangent(xp: Any, X: Array, r: int) -> Array:
     return xp.concat([skew(X[..., :r, :]), X[..., r:, :]], axis=-2)
 
 
+def _joined(rise: Array, turn: Array) -> Array:
+    """(E + rise)(I + turn) − E."""
+    return rise + rise @ turn + _pad(turn, rise.shape[-2] - turn.shape[-2])
+
+
 def _pad(turn: Array, k: int) -> Array:
     xp = namespace(turn)
-    return xp.concat([turn, xp.zeros((*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype)], axis=-2)
+    zero = xp.zeros((*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn))
+    return xp.concat([turn, zero], axis=-2)
 
 
 def _length(xp: Any, X: Array) -> Array:
