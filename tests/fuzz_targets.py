@@ -120,12 +120,20 @@ TARGETS: dict[str, dict[str, Call]] = {
         "laplace_profile": (privacy.laplace_profile, {**CURVED, "scale": 0.3}),
         "gaussian_floor": (privacy.gaussian_floor, CURVED),
         "certified_delta": (privacy.certified_delta, {**CURVED, "kind": "gaussian", "scale": 0.5, "eps": 0.5}),
+        "certified_mu": (
+            privacy.certified_mu,
+            {"kind": "laplace", "curvature": 1.0, "dim": 1, "scale": 0.5, "sensitivity": 0.3},
+        ),
         "calibrate": (privacy.calibrate, {**CURVED, "kind": "gaussian", "target": GDP(1.0)}),
         "product_profile": (privacy.product_profile, {"factors": [(0.0, 1), (-0.5, 2)], "sigma": 0.5, "sensitivity": 0.3}),
         "spd2_gaussian_profile": (privacy.spd2_gaussian_profile, {"sigma": 0.5, "sensitivity": 0.3}),
         "subsampled_gaussian": (
             privacy.subsampled_gaussian,
             {"noise_multiplier": 2.0, "sampling_rate": 0.1, "steps": 10, "sampling": "poisson"},
+        ),
+        "subsampled_noise_multiplier": (
+            privacy.subsampled_noise_multiplier,
+            {"target": ApproxDP(2.0, 1e-5), "sampling_rate": 0.1, "steps": 3, "sampling": "poisson"},
         ),
         "discrete_gaussian_rao": (privacy.discrete_gaussian_rao, {"sigma": 2.0, "sensitivity": 1}),
         "geometric_rao": (privacy.geometric_rao, {"eps": 1.0, "sensitivity": 1}),

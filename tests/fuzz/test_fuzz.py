@@ -26,7 +26,7 @@ from curvedp.mechanisms import Mechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 from fuzz_targets import TARGETS, X
 
-PER_GROUP = {"guarantees": 450, "accounting": 120, "laws": 250, "geometry": 400, "mechanisms": 250, "estimators": 350,
+PER_GROUP = {"guarantees": 450, "accounting": 160, "laws": 250, "geometry": 400, "mechanisms": 250, "estimators": 350,
              "optim": 150}  # fmt: skip
 
 # What passes for a number, a name, an array or a manifold until it is looked at. Huge counts are left to `integer`'s tests.

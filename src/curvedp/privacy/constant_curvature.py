@@ -121,7 +121,7 @@ class ConstantCurvatureProfile(PrivacyProfile):
 
     def _renyi(self, order: float) -> float:
         if self._flat_gaussian:
-            return up(order * self.mu**2 / 2, 2.0**-51)
+            return up(order * self.mu * self.mu / 2, 2.0**-51)
         return super()._renyi(order)
 
     @cached_property
@@ -136,13 +136,13 @@ class ConstantCurvatureProfile(PrivacyProfile):
     @cached_property
     def hellinger_angle(self) -> float:
         if self._flat_gaussian:  # ∫√(p₁p₂) = e^{−μ²/8}
-            return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu**2) / 8) / 2)), 1e-15), math.pi)
+            return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)), 1e-15), math.pi)
         return PrivacyProfile.hellinger_angle.func(self)  # type: ignore[attr-defined,no-any-return]
 
     @cached_property
     def rho(self) -> float:
         if self._flat_gaussian:
-            return up(self.mu**2 / 2, 2.0**-51)
+            return up(self.mu * self.mu / 2, 2.0**-51)
         return PrivacyProfile.rho.func(self)  # type: ignore[attr-defined,no-any-return]
 
     @property

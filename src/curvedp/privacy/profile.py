@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri_exp
 
+from curvedp import _validate
 from curvedp._numerics import up as _up
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
@@ -27,6 +28,7 @@ Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11
 _LOG_2 = math.log(2.0)
+_LARGEST_ORDER = 1e150
 
 
 @dataclass(frozen=True)
@@ -167,14 +169,14 @@ class PrivacyProfile(Guarantee):
 
         log E₁[e^{sL}]/s, s = order − 1; E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt.
         """
-        orders = np.asarray(order, np.float64)
+        orders = _validate.array("order", order)
         if not np.all(orders >= 1):
-            raise ParameterError(f"order={order!r} must be >= 1")
+            raise ParameterError(f"order={_validate.shown(order)} must be >= 1")
         out = np.array([self._renyi(float(a)) for a in orders.ravel()]).reshape(orders.shape)
         return out if out.ndim else float(out)
 
     def _renyi(self, order: float) -> float:
-        if math.isinf(order):
+        if order > _LARGEST_ORDER:  # the divergence grows with the order, up to the largest loss
             return self.pure_epsilon
         s = order - 1.0
         log_j = self._table.log_moment(s)
@@ -195,7 +197,7 @@ class PrivacyProfile(Guarantee):
             if self._order_closes(1 + 2.0**x, best):
                 break
             # μ-GDP implies μ²/2-zCDP: where the loss is all but Gaussian that is as good, and no order need be tried
-            if x == 12 and (implied := self.mu**2 / 2) <= best * (1 + 1e-6):
+            if x == 12 and (implied := self.mu * self.mu / 2) <= best * (1 + 1e-6):
                 return up(implied, RELATIVE_ERROR)
             x += 0.5
         top = max(values, key=values.__getitem__)

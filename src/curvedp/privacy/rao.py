@@ -48,7 +48,7 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     >>> round(hellinger_from_affinity(1e-20), 24)
     2.82842712474619e-10
     """
-    x = np.asarray(minus_log_affinity, np.float64)
+    x = np.minimum(np.asarray(minus_log_affinity, np.float64), 1e3)  # from there on θ = π
     # sin(θ/2) = √(1 − e^{−2x}), cos(θ/2) = e^{−x}
     theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
     theta = np.minimum(up(theta, 1e-15), np.pi)
