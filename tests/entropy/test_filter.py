@@ -1,9 +1,20 @@
 """The float filter in front of the balls on a grid so fine that it often cannot decide: the same integers without it."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from curvedp.entropy import GeneratorSource, balls, exact, exact_curved, exact_gaussian, exact_laplace, exact_spd
+from curvedp.entropy import (
+    GeneratorSource,
+    balls,
+    exact,
+    exact_curved,
+    exact_gaussian,
+    exact_laplace,
+    exact_spd,
+    exact_spd_near,
+)
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere
 
 
@@ -60,3 +71,43 @@ def test_what_floats_cannot_settle_is_left_to_balls(sampler, space, count, monke
         monkeypatch.setattr(module, "FILTER_GRID", balls.FILTER_GRID - 1)
     assert draws()[:2] == filtered[:2]
     assert len(settled) == asked  # on finer grids than this it is not asked
+
+
+def test_floats_settle_all_integers_below_two_to_the_fifty_two():
+    x = np.array([104.25, 1e9 + 0.25, 2.0**51 + 0.25, -(2.0**40) + 0.25, 2.0**52])
+    integers, certain = balls.FloatBall(x).round(0)
+    assert certain.tolist() == [True, True, True, True, False]
+    assert integers[:4].tolist() == [104, 10**9, 2**51, -(2**40)]
+    assert balls.FloatBall(x[:1]).round(10)[0].tolist() == [106752]
+
+
+def test_norms_and_products_are_bounded_from_above():
+    """In rationals: the bounds of the filter are never below, and not by more than their allowance above."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = balls.FloatBall(rng.standard_normal((3, 3)), 1e-3 * rng.random((3, 3)))
+        exact_square = sum((abs(Fraction(m)) + Fraction(r)) ** 2 for m, r in zip(x.mid.flat, x.rad.flat, strict=True))
+        bound = Fraction(exact_spd_near._frobenius(x))
+        assert exact_square <= bound**2 <= exact_square * (1 + Fraction(1, 2**38))
+        rows = [
+            sum((abs(Fraction(m)) + Fraction(r)) ** 2 for m, r in zip(*row, strict=True))
+            for row in zip(x.mid, x.rad, strict=True)
+        ]
+        wide = exact_spd._congruence(x, balls.FloatBall(np.zeros((3, 3))), 1.0)
+        for i in range(3):
+            for j in range(3):
+                assert Fraction(wide.rad[i, j]) ** 2 >= rows[i] * rows[j]
+                assert Fraction(wide.rad[i, j]) ** 2 <= rows[i] * rows[j] * (1 + Fraction(1, 2**37))
+
+
+def test_a_run_of_zeros_ends_after_fifteen_words():
+    class Zeros(GeneratorSource):
+        taken = 0
+
+        def random_bytes(self, n):
+            self.taken += n
+            return b"\0" * n
+
+    source = Zeros(np.random.default_rng(0))
+    assert source.uniform(1, full_precision=True)[0] == np.ldexp(1 + 2.0**-53, -961)
+    assert source.taken == 16 * 8  # the cell, and fifteen words of zeros

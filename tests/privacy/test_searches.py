@@ -491,18 +491,18 @@ def test_algorithms_on_their_grids():
 
 def test_confidence_profiles_by_hand():
     rng = np.random.default_rng(3)
-    own, net = rng.random(50) + 1, rng.random((3, 50)) + 1
+    own, net = rng.random(2000) + 1, rng.random((3, 2000)) + 1
     profile = spd_confidence_profile(0.9, 0.4, own, net, 0.1, 0.05)
     losses = ((net + 0.04) ** 2 - own**2) / (2 * 0.81)
     eps = np.array(profile.eps)
     assert len(eps) == 400
     assert (eps[0], eps[-1]) == pytest.approx((0.0, losses.max()))
-    massart = math.sqrt(math.log(2 * 3 / 0.05) / 100)
+    massart = math.sqrt(math.log(2 * 3 / 0.05) / 4000)
     share = math.log(4 * 3 * 400 / 0.05)
     worst = np.zeros(400)
     for row in losses:
         parts = np.maximum(1 - np.exp(eps[:, None] - row), 0.0)
-        bernstein = np.sqrt(2 * parts.var(axis=1) * share / 49) + 7 * share / (3 * 49)
+        bernstein = np.sqrt(2 * parts.var(axis=1) * share / 1999) + 7 * share / (3 * 1999)
         worst = np.maximum(worst, parts.mean(axis=1) + np.minimum(bernstein, massart))
     bounds = np.minimum.accumulate(np.minimum(worst, 1.0))
     assert np.array(profile.bounds) == pytest.approx(bounds, rel=1e-12)
@@ -511,7 +511,7 @@ def test_confidence_profiles_by_hand():
     assert profile.delta((eps[7] + eps[8]) / 2) == profile.bounds[7]
     assert profile.delta(1e9) == profile.resolution
     assert profile.hellinger_angle == pytest.approx(2 * math.acos(1 - profile.bounds[0]), rel=1e-14)
-    assert profile.label == "confidence bound from 50 samples, wrong with probability at most 0.05"
+    assert profile.label == "confidence bound from 2000 samples, wrong with probability at most 0.05"
     infinite = (profile.mu, profile.rho, profile.rao, profile.pure_epsilon, profile.renyi(2.0))
     assert set(infinite) == {math.inf}
     many = spd_confidence_profile(0.9, 0.4, np.ones(40_000), np.ones((1, 40_000)), 0.0, 0.05)

@@ -1,0 +1,76 @@
+"""The Gaussian profile to its last digits, from δ near 1 down to the smallest doubles and far below."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from curvedp.privacy import gaussian_profile
+from curvedp.privacy.certify import _Certifier
+from curvedp.privacy.circle import circle_gaussian_delta
+from curvedp.privacy.gaussian import RELATIVE_ERROR, gdp_delta, gdp_log_delta, gdp_mu
+
+
+def truth(mu, eps):
+    with mp.workdps(60):
+        m, e = mp.mpf(mu), mp.mpf(eps)
+        a, b = e / m - m / 2, e / m + m / 2
+        # Φ(−a) − e^ε Φ(−b), by scaled complementary error functions where both are tiny
+        return mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2
+
+
+def test_delta_and_its_logarithm_to_the_last_digits():
+    rng = np.random.default_rng(0)
+    mu = 10.0 ** rng.uniform(-3, 1.6, 500)
+    a = rng.uniform(-6, 36, 500)
+    eps = np.maximum(mu * (a + mu / 2), 0.0)
+    delta, log_delta = gdp_delta(mu, eps), gdp_log_delta(mu, eps)
+    for m, e, found, log_found in zip(mu, eps, delta, log_delta, strict=True):
+        exact = truth(m, e)
+        if exact > mp.mpf(10) ** -40 * mp.erfc(40):
+            assert 0 <= float(mp.mpf(found) / exact - 1) <= 3 * RELATIVE_ERROR
+            excess = float(mp.mpf(log_found) - mp.log(exact))
+            assert 0 <= excess <= 3 * RELATIVE_ERROR + 4e-16 * abs(log_found)
+
+
+def test_logarithms_far_below_the_smallest_double():
+    for mu, eps in ((0.5, 60.0), (1.0, 300.0), (0.01, 3.0), (3.0, 2e3), (40.0, 1e4)):
+        with mp.workdps(900):
+            m, e = mp.mpf(mu), mp.mpf(eps)
+            a, b = e / m - m / 2, e / m + m / 2
+            exact = mp.log(mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2)
+            excess = float(mp.mpf(float(gdp_log_delta(mu, eps))) - exact)
+        assert 0 <= excess <= 3 * RELATIVE_ERROR + 4e-16 * abs(float(exact))
+
+
+def test_extremes_are_numbers():
+    for mu, eps in ((1e-200, 0.0), (1e200, 1e10), (1e-150, 1e-100), (1.0, 1e200), (1e150, 1e299), (5e-324, 1.0)):
+        assert 0 < gdp_delta(mu, eps) <= 1
+        assert not math.isnan(gdp_log_delta(mu, eps))
+    assert abs(gdp_delta(1e-150, 0.0) * math.sqrt(2 * math.pi) / 1e-150 - 1) < 1e-13
+    assert gdp_delta(1.0, math.inf) == 0.0
+    assert gdp_log_delta(1.0, math.inf) == -math.inf
+
+
+def test_mu_there_and_back_on_the_private_side():
+    rng = np.random.default_rng(1)
+    mu, eps = 10.0 ** rng.uniform(-4, 1, 200), rng.exponential(2.0, 200)
+    delta = gdp_delta(mu, eps)
+    good = (delta < 0.9) & (delta > 1e-300)
+    found = gdp_mu(eps[good], delta[good])
+    assert np.all(found >= mu[good] * (1 - 1e-15))
+    assert np.all(found <= mu[good] * (1 + 1e-11))
+    assert gdp_mu(1.0, 0.0) == 0.0
+    assert gdp_mu(1.0, np.nextafter(1.0, 0.0)) == math.inf or gdp_mu(1.0, np.nextafter(1.0, 0.0)) > 16
+
+
+@pytest.mark.parametrize(("s", "D"), [(2.0, 3.0), (1.0, 0.5), (0.7, 2.0), (3.0, math.pi)])
+def test_the_circle_up_to_its_cap(s, D):
+    """The closed form for reading against the same in balls, also where the far end of the arc is met from behind."""
+    certifier = _Certifier(gaussian_profile(1.0, 1, s, D))
+    cap = D * (2 * math.pi - D) / (2 * s * s)
+    for share in (0.0, 0.2, 0.5, 0.8, 0.95, 0.99):
+        found, exact = circle_gaussian_delta(s, D, share * cap), float(certifier.delta(share * cap))
+        assert found == pytest.approx(exact, rel=1e-7, abs=1e-12)
+    assert circle_gaussian_delta(s, D, cap) == 0.0
