@@ -17,7 +17,7 @@ import pytest
 
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
-from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, convert
 
 
 @pytest.fixture
@@ -321,3 +321,21 @@ def test_what_is_hashed_is_one_text_for_one_body(path):
         assert body == json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"))
         assert digest == hashlib.sha256(f"{previous}\n{number}\n{body}".encode()).hexdigest()
         previous = digest
+
+
+def test_a_divergence_of_higher_order_counts_at_the_ledgers(path):
+    """D_4 <= D_8 <= 0.1; of a lower order nothing follows."""
+    ledger = Ledger(path, budget=RenyiDP(4.0, 1.0))
+    ledger.spend(RenyiDP(8.0, 0.1), "higher")
+    assert ledger.spent == RenyiDP(4.0, 0.1)
+    with pytest.raises(UnattainableGuarantee):
+        ledger.spend(RenyiDP(2.0, 0.1), "lower")
+    assert ledger.spent == RenyiDP(4.0, 0.1)
+
+
+def test_a_curve_in_a_ledger_of_points_is_refused_with_what_to_do(path):
+    ledger = Ledger(path, budget=ApproxDP(1.0, 1e-5))
+    with pytest.raises(ParameterError, match=r"convert\(guarantee, to=ApproxDP, delta=1e-6\)"):
+        ledger.spend(GDP(0.1), "mean")
+    ledger.spend(convert(GDP(0.1), to=ApproxDP, delta=1e-6), "mean")
+    assert ledger.spent.delta0 == 1e-6

@@ -266,11 +266,17 @@ def _in_definition(budget: Guarantee, guarantee: Guarantee) -> Guarantee:
         raise ParameterError(
             f"the ledger counts {budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
         )
-    charged = guarantee
-    if type(guarantee) is not type(budget):
+    charged, order = guarantee, getattr(budget, "order", None)
+    if isinstance(budget, ApproxDP) and not isinstance(guarantee, ApproxDP):
         # Pure ε is (ε, δ) for every δ; other definitions have a whole curve, of which the caller must name a point.
-        pure = {"eps": guarantee.eps} if isinstance(budget, ApproxDP) and isinstance(guarantee, PureDP) else {}
-        charged = convert(guarantee, to=type(budget), order=getattr(budget, "order", None), **pure)
+        if not isinstance(guarantee, PureDP):
+            raise ParameterError(
+                f"the ledger counts (ε, δ), and {guarantee} is a whole curve of them; "
+                "spend one of its points, such as convert(guarantee, to=ApproxDP, delta=1e-6)"
+            )
+        charged = convert(guarantee, to=ApproxDP, eps=guarantee.eps)
+    elif type(guarantee) is not type(budget) or getattr(guarantee, "order", order) != order:
+        charged = convert(guarantee, to=type(budget), order=order)
     for rule in ("order", "angle"):
         if getattr(charged, rule, None) != getattr(budget, rule, None):
             raise ParameterError(f"the ledger counts {rule}={getattr(budget, rule)!r}; {guarantee} has another")

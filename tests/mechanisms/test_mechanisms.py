@@ -131,6 +131,19 @@ def test_bad_parameters_raise(kind, bad):
         kind.calibrated(bad, 0.1, GDP(1.0))
 
 
+@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism])
+def test_the_way_out_of_a_pure_target_is_a_pure_mechanism(kind):
+    """A Gaussian in the chart has no pure ε: below the floor another mechanism is named, and it can."""
+    with pytest.raises(UnattainableGuarantee, match="use LogLaplaceMechanism"):
+        kind.calibrated(Lorentz(3), 0.3, PureDP(0.01))
+    assert LogLaplaceMechanism.calibrated(Lorentz(3), 0.3, PureDP(0.01)).guarantee.eps <= 0.01
+
+
+def test_a_manifold_without_an_exact_sampler_is_refused_at_once():
+    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
+        GaussianMechanism(Stiefel(4, 2), 0.1, 0.2)
+
+
 def test_a_sensitivity_beyond_the_diameter_is_refused():
     with pytest.raises(ParameterError, match="diameter"):
         GaussianMechanism.calibrated(Sphere(2), 3.2, GDP(1.0))

@@ -203,3 +203,43 @@ def test_laplace_on_the_line_close_to_its_cap(largest: float) -> None:
                 truth = -mpmath.expm1(-(mpmath.mpf(largest) - mpmath.mpf(eps)) / 2)
                 excess = float(mpmath.mpf(float(profile.delta(eps))) / truth - 1)
             assert -1e-15 <= excess <= 2e-9 + 4e-6 * (gap < 1e-7 * largest) + 1e-15 * largest / gap * 2
+
+
+@pytest.mark.parametrize("loss_cap", [0.1, 1.0, 5.0])
+def test_tradeoff_of_the_laplace_on_the_line(loss_cap):
+    """Dong, Roth and Su 2022: the loss has atoms at ±T, where the best test is randomised."""
+    alpha = np.concatenate(
+        [np.linspace(0.0, 1.0, 201), np.geomspace(1e-12, 1e-3, 20), 1 - np.geomspace(1e-12, 1e-3, 20)]
+    )
+    ratio = math.exp(-loss_cap)
+    middle = ratio / (4 * np.maximum(alpha, 1e-300))
+    truth = np.where(alpha < ratio / 2, 1 - alpha / ratio, np.where(alpha <= 0.5, middle, ratio * (1 - alpha)))
+    found = laplace_profile(0.0, 1, 1.0, loss_cap).tradeoff(alpha)
+    assert np.all(found <= truth * (1 + 1e-15))
+    assert found == pytest.approx(truth, rel=3e-9)
+
+
+def test_tradeoff_of_the_laplace_on_the_circle():
+    """Convex and its own inverse, as every trade-off curve of a pair that an isometry swaps."""
+    alpha = np.linspace(0.0, 1.0, 401)
+    found = laplace_profile(1.0, 1, 0.5, 1.0).tradeoff(alpha)
+    assert np.all(np.diff(found, 2) >= -1e-12)
+    assert laplace_profile(1.0, 1, 0.5, 1.0).tradeoff(found[1:-1]) == pytest.approx(alpha[1:-1], rel=3e-9)
+
+
+@pytest.mark.parametrize("curvature", [-1.0, 1.0])
+def test_tradeoff_next_to_one_keeps_its_digits(curvature):
+    """Where space is all but flat the curve is Φ(Φ⁻¹(1−α) − μ); 1 − α is exact in doubles."""
+    alpha = 1 - np.array([1e-9, 1e-12, 2.0**-53])
+    truth = norm.cdf(norm.isf(alpha) - 1.0)  # isf keeps the digits of 1 − α
+    assert gaussian_profile(curvature, 3, 1e-5, 1e-5).tradeoff(alpha) == pytest.approx(truth, rel=3e-8)
+
+
+@pytest.mark.parametrize(("d", "scale"), [(2, 5e-5), (10, 5e-5), (3, 1e-4)])
+def test_mu_where_space_is_nearly_flat_does_not_depend_on_the_end_of_the_table(d, scale):
+    """To second order in the scale, μ on H^d is Δ/σ·(1 + (d−1)σ²/6): the end of a table must not show."""
+    profile = gaussian_profile(-1.0, d, scale, scale)
+    asked_before = gaussian_profile(-1.0, d, scale, scale)
+    asked_before.renyi(256.0)
+    assert 1.0 < profile.mu < 1 + (d - 1) * scale**2 + 3e-9
+    assert profile.mu == pytest.approx(asked_before.mu, rel=1e-11)

@@ -42,6 +42,7 @@ class GaussianMechanism(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "sigma", _validate.length("sigma", self.sigma))
+        _ = self.law  # refuses a manifold without an exact sampler here, not at the first release
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> "GaussianMechanism":

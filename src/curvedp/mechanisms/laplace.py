@@ -43,6 +43,7 @@ class LaplaceMechanism(Mechanism):
         if not isinstance(self.manifold, _SPACES):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> "LaplaceMechanism":

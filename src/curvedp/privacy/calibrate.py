@@ -291,13 +291,13 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     name = f"{type(target).__name__}({', '.join(f'{v:g}' for v in _numbers(target))})"
     floor = profile.floor
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
-        return UnattainableGuarantee(f"{name} is not met by {law}: its loss is unbounded; use LaplaceMechanism")
+        return UnattainableGuarantee(f"{name} is not met by {law}: its loss is unbounded; use LogLaplaceMechanism")
     if floor is not None:
         symbol = {GDP: "μ", PureDP: "ε", ApproxDP: "δ", ZCDP: "ρ", RenyiDP: "ε", RaoDP: "θ"}[type(target)]
         value = _cost(floor, target)[0]
         return UnattainableGuarantee(
             f"{name} is below the floor {symbol}={value:.4g} of {law} at sensitivity {sensitivity!r};"
-            " use LogGaussianMechanism"
+            f" use {'LogLaplaceMechanism' if isinstance(target, PureDP) else 'LogGaussianMechanism'}"
         )
     return UnattainableGuarantee(f"{name} is not met by {law} at any scale")
 

@@ -83,7 +83,7 @@ class Guarantee:
         values = _array("alpha", alpha)
         if not np.all((values >= 0) & (values <= 1)):
             raise ParameterError(f"alpha={alpha!r} must lie in [0, 1]")
-        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0)) if values.size else values
+        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0 - values)) if values.size else values
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
@@ -142,7 +142,7 @@ class PureDP(Guarantee):
         return _two_point_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        return np.maximum(1 - np.exp(min(self.eps, 700.0)) * alpha, np.exp(-self.eps) * (1 - alpha))
+        return np.maximum(1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,8 +174,8 @@ class ApproxDP(Guarantee):
         return np.where(delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        rest = 1 - self.delta0 - alpha
-        return np.maximum(rest - np.expm1(min(self.eps, 700.0)) * alpha, np.exp(-self.eps) * rest)
+        left = 1 - self.delta0 - _inflated(self.eps, alpha)
+        return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
 
 @dataclass(frozen=True, repr=False)
@@ -357,6 +357,11 @@ def _two_point_epsilon(eps0: float, delta: Array) -> Any:
         eps = eps0 + np.log1p(-delta / expit(eps0))
     eps = np.where(delta >= math.tanh(eps0 / 2), 0.0, np.maximum(eps, 0.0))
     return np.minimum(np.where(eps > 0, up(eps, 1e-15) + 4e-16 * (1 + eps0), eps), eps0)
+
+
+def _inflated(eps: float, alpha: Array) -> Any:
+    """e^ε·α, at least 1 where e^ε overflows and α > 0."""
+    return np.exp(eps) * alpha if eps < 700 else np.where(alpha > 0, 1.0, 0.0)
 
 
 def _array(name: str, value: Any) -> Array:

@@ -20,7 +20,7 @@ from curvedp._numerics import up as _up
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.gaussian import gdp_log_delta
-from curvedp.privacy.guarantees import Guarantee
+from curvedp.privacy.guarantees import Guarantee, PureDP
 
 __all__ = ["PrivacyProfile"]
 
@@ -76,22 +76,24 @@ class PrivacyProfile(Guarantee):
         """The smallest μ for which the release is μ-GDP: the supremum over every ε >= 0 of the μ with δ_μ(ε) = δ(ε).
 
         The grid covers [0, T) if the loss is bounded by T. Otherwise it is doubled until the tail is closed by a bound
-        (`closes`): beyond the grid, δ(ε) <= δ_μ(ε) is then a theorem, not an observation.
+        (`closes`): beyond the grid, δ(ε) <= δ_μ(ε) is then a theorem, not an observation. It stops short of the end of
+        the table, where δ is an integral over what the table is only continued by.
         """
         table = self._table
-        best = self._mu_on(table.grid())
+        grid = table.grid()
         if math.isinf(table.T):
+            best, seen = 0.0, 0.0
             for _ in range(200):
+                stop = 0.75 * table.end
+                best = max(best, self._mu_on(np.append(grid[(grid >= seen / 2) & (grid < stop)], stop)))
                 floor = max(best, self._tail_mu * (1 + 1e-10))
-                if self._closes(floor, table.end):
+                if self._closes(floor, stop):
                     return up(floor, 2 * RELATIVE_ERROR)
-                start = table.end
                 table.extend()
-                grid = table.grid()
-                best = max(best, self._mu_on(grid[grid >= start / 2]))
+                grid, seen = table.grid(), stop
             raise NotResolved("the tail of the privacy loss could not be closed")
         # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
-        return up(best, 2 * RELATIVE_ERROR)
+        return up(self._mu_on(grid), 2 * RELATIVE_ERROR)
 
     @property
     def _tail_mu(self) -> float:
@@ -144,23 +146,28 @@ class PrivacyProfile(Guarantee):
         table = self._table
         flat = np.asarray(alpha, np.float64).ravel()
         with np.errstate(divide="ignore"):
-            log_alpha = np.log(flat)
+            log_alpha, log_rest = np.log(flat), np.log1p(-flat)
         low, high = np.zeros_like(flat), np.full_like(flat, table.w_end)
         middle = table.log_second(np.zeros(1))[0]  # P₂(L > 0) = P₁(L <= 0): the fixed point of the curve
         left = log_alpha <= middle
+
+        def reached(w: Array) -> NDArray[np.bool_]:
+            """P₁(L <= t) >= α, by the tail that has the digits."""
+            t = table.t_of(w)
+            return np.where(flat < 0.5, table.log_lower(t) >= log_alpha, table.log_upper(t) <= log_rest)
+
         for _ in range(60):
             w = (low + high) / 2
-            t = table.t_of(w)
-            log_error = np.where(left, table.log_second(t), table.log_lower(t))
             # left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α
-            early = np.where(left, log_error >= log_alpha, log_error < log_alpha)
+            early = np.where(left, table.log_second(table.t_of(w)) >= log_alpha, ~reached(w))
             low, high = np.where(early, w, low), np.where(early, high, w)
         t = table.t_of(np.where(left, low, high))
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
             exact = np.where(left, np.exp(table.log_lower(t)), np.exp(table.log_second(t)))
-            # an atom of the loss at its maximum is randomised: there the curve is the line of (T, 0)-DP
-            line = 1 - flat * np.exp(min(table.T, 700.0)) if math.isfinite(table.T) else np.zeros_like(flat)
-        out = np.maximum(exact * (1 - RELATIVE_ERROR), line)
+        # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
+        out = np.where(left | reached(high), exact * (1 - RELATIVE_ERROR), 0.0)
+        if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
+            out = np.maximum(out, PureDP(self.pure_epsilon)._tradeoff(flat))
         out = np.where(flat == 0.0, 1.0, np.where(flat == 1.0, 0.0, np.minimum(out, 1 - flat)))
         return out.reshape(np.shape(alpha))
 
