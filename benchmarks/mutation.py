@@ -4,7 +4,8 @@
 comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
 left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files of `laws`,
 `privacy`, `entropy` and the ledger; the table gives the share killed, group by group, with its Clopper–Pearson interval, and
-lists the survivors with the line they change.
+lists the survivors with the line they change. Survivors of earlier samples that change nothing but effort are kept with
+their reasons in `equivalent_mutants.txt`; they are shown in a column of their own, and the second share leaves them out.
 
 One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
 tests that execute the changed line, the quickest first. So a mutant costs one failing test, not an interpreter with its
@@ -52,6 +53,7 @@ TESTS = [
     "tests/conformance/test_laws.py",
 ]  # and the examples in the files themselves
 SEEN = ROOT / "build/mutation.json"
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")  # tab-separated: file, line, change, reason
 COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
            ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr,
@@ -335,19 +337,39 @@ def main(count: int = 200, seed: int = 0, only: str = "", seconds: float = 8.0, 
     options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not process and not fork"]
     pytest.main([*options, *sorted({str(SOURCE / file) for file, _ in chosen}), *(tests or TESTS)], plugins=[plugin])
     sizes = Counter(files[file] for file, _ in pool)
-    print(f"\n{'files':12} {'mutants':>8} {'killed':>8} {'of':>5} {'share':>7}  95% interval")
+    reasons = {(file, line, change): reason for file, line, change, reason in _explained()}
+    rows = [
+        (
+            file,
+            line,
+            change,
+            killed,
+            "" if killed else reasons.get((file, sources[file].splitlines()[line - 1].strip(), change)),
+        )
+        for file, line, change, killed in sorted(plugin.results)
+    ]
+    print(
+        f"\n{'files':12} {'mutants':>8} {'killed':>7} {'of':>5} {'share':>7}  95% interval    equivalent  share without"
+    )
     for group in (*(group for group in GROUPS if sizes[group]), "in all"):
-        results = [killed for file, *_, killed in plugin.results if group in (files[file], "in all")]
-        killed, total = sum(results), len(results)
+        found = [row for row in rows if group in (files[row[0]], "in all")]
+        killed, total, same = sum(row[3] for row in found), len(found), sum(bool(row[4]) for row in found)
         if total:
             low, high = stats.binomtest(killed, total).proportion_ci(method="exact")
-            share = f"{killed:8} {total:5} {killed / total:7.1%}  {low:.1%} to {high:.1%}"
-            print(f"{group:12} {sizes.get(group, len(pool)):8} {share}")
+            share = f"{killed:7} {total:5} {killed / total:7.1%}  {low:.1%} to {high:.1%}"
+            print(f"{group:12} {sizes.get(group, len(pool)):8} {share} {same:10} {killed / max(total - same, 1):11.1%}")
     print(f"survivors, after {_since(started)}:")
-    for file, line, change, killed in sorted(plugin.results):
+    for file, line, change, killed, reason in rows:
         if not killed:
-            print(f"  {file}:{line}: {change}")
-    return int(sum(killed for *_, killed in plugin.results) < 0.85 * len(chosen))
+            print(f"  {file}:{line}: {change}{f'  ({reason})' if reason else ''}")
+    return int(sum(row[3] for row in rows) < 0.85 * sum(not row[4] for row in rows))
+
+
+def _explained() -> Iterator[list[str]]:
+    """(file, line, change, reason) of each mutant known to change nothing."""
+    for line in EQUIVALENT.read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield [part.strip() for part in line.split("\t")]
 
 
 if __name__ == "__main__":

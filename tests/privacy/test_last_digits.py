@@ -10,6 +10,7 @@ from curvedp.privacy import gaussian_profile
 from curvedp.privacy.certify import _Certifier
 from curvedp.privacy.circle import circle_gaussian_delta
 from curvedp.privacy.gaussian import RELATIVE_ERROR, gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
 
 
 def truth(mu, eps):
@@ -74,3 +75,36 @@ def test_the_circle_up_to_its_cap(s, D):
         found, exact = circle_gaussian_delta(s, D, share * cap), float(certifier.delta(share * cap))
         assert found == pytest.approx(exact, rel=1e-7, abs=1e-12)
     assert circle_gaussian_delta(s, D, cap) == 0.0
+
+
+def test_where_the_exponent_vanishes():
+    """ε = μ²/2: a = 0."""
+    for mu in (0.5, 1.0, 4.0):
+        exact = truth(mu, mu * mu / 2)
+        assert 0 <= float(mp.mpf(gdp_delta(mu, mu * mu / 2)) / exact - 1) <= 3 * RELATIVE_ERROR
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.5])
+def test_batches_are_rounded_up_in_the_far_tail(q):
+    """There an ulp of ε is many ulps of δ."""
+    for multiplier, eps in ((20.0, 2.0), (8.0, 5.0), (40.0, 0.9)):
+        with mp.workdps(400):
+            mu, rate, g = 1 / mp.mpf(multiplier), mp.mpf(q), mp.exp(mp.mpf(eps))
+            inner = mp.log(1 + (g - 1) / rate)
+            a, b = inner / (2 * mu) - mu, inner / (2 * mu) + mu
+            exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+            fixed = mp.mpf(FixedSizeGaussianStep(multiplier, q).delta(eps))
+            if exact > mp.mpf(10) ** -300:
+                assert exact <= fixed <= exact * (1 + mp.mpf(10) ** -10)
+            # Poisson: (1−q)(1−g) + q·v − g·q·e^{−μ²}/v = 0 at v = e^{μx − μ²/2}
+            h = (1 - rate) * (g - 1)
+            v = (h + mp.sqrt(h * h + 4 * g * rate * rate * mp.exp(-mu * mu))) / (2 * rate)
+            x = mp.log(v) / mu + mu / 2
+
+            def tail(z):
+                return mp.erfc(z / mp.sqrt(2)) / 2
+
+            exact = (1 - rate) * (1 - g) * tail(x) + rate * (tail(x - mu) - g * tail(x + mu))
+            poisson = mp.mpf(PoissonGaussianStep(multiplier, q).delta(eps))
+            if exact > mp.mpf(10) ** -300:
+                assert exact <= poisson <= exact * (1 + mp.mpf(10) ** -10)
