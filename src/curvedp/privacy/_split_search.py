@@ -1,7 +1,7 @@
 """The largest value of a smooth function over the ways to share out a squared length, from few evaluations.
 
 A split is a unit vector u with non-negative entries: factor i moves by Δ·uᵢ. What a product spends (μ_ε², ρ, …) is a
-smooth function of it, close to Σuᵢ²cᵢ. It is fitted by polynomials of growing degree, in the angle between two factors
+smooth function of it, close to Σuᵢ²cᵢ. It is fitted by polynomials of growing degree, in the share of the second of two factors
 and on the sphere among more; the difference of two successive fits, where they are large, measures the error, which is
 added to the largest value of the last one.
 
@@ -26,7 +26,7 @@ Value = Callable[[Array], Array]  # a vector of lengths -> a row of positive num
 _GOOD = 1e-7  # a relative error that needs no finer lattice
 _ENOUGH = 1e-6  # the same among three or more factors
 _POOR = 1e-5
-_ARCS = (9, 17, 33, 65)  # directions between two factors
+_ARCS = (5, 9, 17, 33, 65)  # directions between two factors
 _LATTICES = {3: (5, 8, 11), 4: (4, 6)}  # steps of the lattices for n factors
 
 
@@ -94,13 +94,19 @@ def _among_many(value: Value, n: int) -> tuple[float, float]:
 
 
 def _on_arc(value: Value, start: float, stop: float) -> tuple[Array, Array]:
-    """(value, error) of each entry over an arc, by Chebyshev series in the angle."""
+    """(value, error) of each entry over an arc, by Chebyshev series in the share sin²θ of the second factor.
+
+    A factor's loss does not see the sign of its length, so what is spent is smooth in the squared lengths, and nearly
+    linear: half the degree that a series in the angle would need.
+    """
+    low, high = math.sin(start) ** 2, math.sin(stop) ** 2
 
     def basis(z: Array, size: int) -> Array:
         return np.asarray(np.polynomial.chebyshev.chebvander(z[:, 0], size - 1))
 
     def at(z: Array) -> Array:
-        return value(_direction(start + (stop - start) * (1 + float(z[0])) / 2))
+        share = low + (high - low) * (1 + float(z[0])) / 2
+        return value(np.sqrt([max(1 - share, 0.0), share]))
 
     lattices = [-np.cos(np.pi * np.arange(size) / (size - 1))[:, None] for size in (*_ARCS, 2049)]
     return _fit(at, lattices[:-1], lattices[-1], basis)[1:]
