@@ -65,6 +65,16 @@ def test_the_mean_is_right_and_its_bits_do_not_depend_on_the_chunks(M, radius):
     assert square == pytest.approx(float(np.mean(M.dist(x, inside) ** 2)), rel=1e-9)
 
 
+@pytest.mark.parametrize("M", [Sphere(50), Lorentz(20), KendallShapes(30), Grassmann(50, 1)], ids=str)
+def test_the_layout_of_a_chunk_in_memory_does_not_matter(M):
+    # Tables of columns come in Fortran's order, in which NumPy adds up a row's terms in another order.
+    X, domain = cloud(M, 0.3, 200), Domain(M, np.asarray(M.origin), 0.3)
+    x = domain.clip(X[7])
+    whole = block_sums(domain, x, X)
+    assert np.array_equal(block_sums(domain, x, np.asfortranarray(X)), whole)
+    assert np.array_equal(sum(block_sums(domain, x, X[i : i + 1]) for i in range(200)), whole)
+
+
 def test_an_unlucky_start_costs_passes_and_nothing_else():
     M, domain = SPDAffineInvariant(3), Domain(SPDAffineInvariant(3), np.eye(3), 1.5)
     X = cloud(M, 1.5, 60)

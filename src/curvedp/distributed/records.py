@@ -223,5 +223,6 @@ def _check_scheduler() -> None:
     try:
         client.sync(client.scheduler.identity, callback_timeout=_PATIENCE)
     except Exception as error:  # closed, lost, timed out: as many types as ways
-        line = f"the dask scheduler at {client.scheduler.address} does not answer ({error}). Nothing was spent"
+        why = str(error) or type(error).__name__
+        line = f"the dask scheduler at {client.scheduler.address} does not answer ({why}). Nothing was spent"
         raise ParameterError(line) from None

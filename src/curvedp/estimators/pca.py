@@ -171,6 +171,7 @@ def _gram(radius: float, rows: np.ndarray) -> np.ndarray:
 
 
 def _clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
+    records = np.ascontiguousarray(records)  # the float sums of a row's length depend on its layout
     rows = np.where(np.isfinite(records).all(axis=1, keepdims=True), records, 0.0)
     # Scale by the largest entry first: the square of a huge row would overflow, and a row is data, not an error.
     largest = np.abs(rows).max(axis=1, keepdims=True)

@@ -94,7 +94,7 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 
     The last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone.
     """
-    X, M = np.asarray(X, dtype=np.float64), domain.manifold
+    X, M = np.asarray(X, dtype=np.float64, order="C"), domain.manifold  # a row's float sums depend on its layout
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         if isinstance(M, SPDAffineInvariant) and M.m == 3:

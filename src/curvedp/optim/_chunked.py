@@ -86,7 +86,7 @@ def _gradient_sums(
     problem, total = _thawed(frozen), np.zeros((2, _thawed(frozen).manifold.dim), dtype=np.int64)
     with full_precision():
         for i in range(0, len(chunk), BLOCK):
-            block = np.asarray(chunk[i : i + BLOCK]).astype(start.dtype)
+            block = np.asarray(chunk[i : i + BLOCK]).astype(start.dtype, order="C")  # a row's sums depend on its layout
             if isinstance(problem, FrechetMeanProblem):
                 block = np.asarray(_on_manifold(problem.manifold, start, block))
             # One shape, so that one program serves, and no row is ever in the odd rest of a vectorised loop.
