@@ -111,3 +111,10 @@ def test_a_run_of_zeros_ends_after_fifteen_words():
     source = Zeros(np.random.default_rng(0))
     assert source.uniform(1, full_precision=True)[0] == np.ldexp(1 + 2.0**-53, -961)
     assert source.taken == 16 * 8  # the cell, and fifteen words of zeros
+
+
+def test_numpy_reads_halves_of_words_from_their_upper_end():
+    words = np.frombuffer(GeneratorSource(np.random.default_rng(4)).random_bytes(64), "<u8")
+    generator = GeneratorSource(np.random.default_rng(4)).numpy_generator()
+    found = [int(generator.integers(0, 2**32, dtype=np.uint32)) for _ in range(8)]
+    assert found == [int(w) >> 32 for w in words]

@@ -10,6 +10,7 @@ from curvedp.privacy import gaussian_profile
 from curvedp.privacy.certify import _Certifier
 from curvedp.privacy.circle import circle_gaussian_delta
 from curvedp.privacy.gaussian import RELATIVE_ERROR, gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.rao import rao_epsilon
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
 
 
@@ -108,3 +109,20 @@ def test_batches_are_rounded_up_in_the_far_tail(q):
             poisson = mp.mpf(PoissonGaussianStep(multiplier, q).delta(eps))
             if exact > mp.mpf(10) ** -300:
                 assert exact <= poisson <= exact * (1 + mp.mpf(10) ** -10)
+
+
+def test_epsilon_of_an_angle_is_rounded_up_next_to_its_pole():
+    """δ − sin²(θ/2) of a few ulps to a few percent: the quotient magnifies every rounding."""
+    rng = np.random.default_rng(2)
+    for theta in rng.uniform(0.05, 2.5, 40):
+        square = math.sin(theta / 2) ** 2
+        for gap in (1e-13, 1e-9, 1e-4, 0.05):
+            delta = square * (1 + gap)
+            with mp.workdps(60):
+                s2, d = mp.sin(mp.mpf(float(theta)) / 2) ** 2, mp.mpf(delta)
+                exact = mp.log(d * (1 - d) / (d - s2))
+                found = rao_epsilon(float(theta), delta)
+                if math.isfinite(found) and exact > 0:
+                    assert mp.mpf(found) >= exact
+                    assert found <= float(exact) + 1e-13 + 4e-15 * delta / (delta - square)
+    assert rao_epsilon(1.0, math.sin(0.5) ** 2 * (1 - 1e-12)) == math.inf

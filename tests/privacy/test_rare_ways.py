@@ -20,7 +20,7 @@ from curvedp.privacy import (
     laplace_profile,
     product_profile,
 )
-from curvedp.privacy._loss_sum import MARGIN
+from curvedp.privacy._loss_sum import MARGIN, LossSum
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.calibrate import smallest_scale
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
@@ -136,3 +136,17 @@ def test_the_paper_takes_a_hundred_batches_of_a_thousand():
     found = algorithm2_estimate(sampler, 1.0, 1.0, np.random.default_rng(0))
     assert calls == [(0, 1000)] * 100 + [(1, 1000)] * 100
     assert len(found.eps) == 1000
+
+
+@pytest.mark.parametrize(("d", "s", "D", "order"), [(2, 1.0, 6.0, 64), (2, 3.0, 12.0, 128), (3, 1.0, 10.0, 1024)])
+def test_steep_flanks_take_more_nodes(d, s, D, order):
+    """On large hyperbolic distances the sum of two losses is taken with more nodes, and only there."""
+    profile = gaussian_profile(-1.0, d, s, D)
+    scale = profile.tails.loss_scale
+    found = LossSum(profile._table, profile._table, scale, scale)
+    assert found.order == order
+    t = scale * np.array([0.0, 1.0, 4.0])
+    upper, lower = found.log_tails(t)
+    finest = found._log_tails(t, 1024)
+    assert upper == pytest.approx(finest[0], rel=1e-9, abs=1e-9)
+    assert lower == pytest.approx(finest[1], rel=1e-9, abs=1e-9)
