@@ -187,6 +187,7 @@ def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
         PrivateFrechetMean(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivateDispersion(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivatePCA(radius=1.0, ledger=ledger).fit,
+        PrivatePCA(radius=1.0, method="dp-rgd", ledger=ledger).fit,
     ):
         with pytest.raises(ParameterError, match=r"ValueError in a task.*Nothing was spent") as caught:
             fit(X)

@@ -1,5 +1,7 @@
 """Class means of dask arrays: the same bits for every chunking, a pass for all classes, paid once; lazy predictions."""
 
+from functools import partial
+
 import dask
 import dask.array as da
 import numpy as np
@@ -13,6 +15,7 @@ from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_t
 from curvedp.geometry.mean_streamed import Domain
 from curvedp.mechanisms.mean_solver import solver_error
 from curvedp.mechanisms.verify import verify_certificate
+from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
 from rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)
@@ -174,3 +177,10 @@ def test_what_needs_records_in_memory_says_so(tmp_path):
         with pytest.raises(ParameterError, match=rf"{name} is a dask array.*{name}\.compute\(\)"):
             model.fit(predictors, responses)
     assert ledger.spent is None
+    mean = FrechetMeanProblem(M)
+    for descend in (
+        partial(dp_rsgd, steps=2, batch_size=10, clip=0.5),
+        partial(dp_rsvrg, epochs=1, inner_steps=2, clip=(0.5, 0.5)),
+    ):
+        with pytest.raises(ParameterError, match=r"data is a dask array.*data\.compute\(\)"):
+            descend(mean, da.from_array(Y), M.origin, learning_rate=0.5, guarantee=GDP(1.0))

@@ -7,6 +7,15 @@ thousand, which one worker gathers to find a start. A task lost with its worker 
 
 from curvedp.distributed.labels import ChunkedLabels, Labels
 from curvedp.distributed.parquet import from_parquet
-from curvedp.distributed.records import ChunkedRecords, by_chunks, is_chunked, refuse_chunked
+from curvedp.distributed.records import ChunkedRecords, by_chunks, check_sizes, is_chunked, refuse_chunked
 
-__all__ = ["ChunkedLabels", "ChunkedRecords", "Labels", "by_chunks", "from_parquet", "is_chunked", "refuse_chunked"]
+__all__ = [
+    "ChunkedLabels",
+    "ChunkedRecords",
+    "Labels",
+    "by_chunks",
+    "check_sizes",
+    "from_parquet",
+    "is_chunked",
+    "refuse_chunked",
+]

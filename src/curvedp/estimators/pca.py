@@ -134,11 +134,13 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         start = problem.manifold.project(public.standard_normal(problem.manifold.point_shape))
         noise = rgd_noise(n, _STEPS, clip, self.guarantee)  # refuses before anything is spent
         mechanism = GaussianMechanism(Euclidean(problem.manifold.dim), sqrt(_STEPS) * 2 * clip / n, noise)
-        if self.ledger is not None:
+        chunked, clipped = isinstance(records, ChunkedRecords), partial(_clip_rows, radius=radius)
+        if self.ledger is not None and not chunked:
             charge(self.ledger, self.guarantee, mechanism, self.label)
-        clipped = partial(_clip_rows, radius=radius)
-        rows = records.map(clipped) if isinstance(records, ChunkedRecords) else clipped(records)
+        rows = records.map(clipped) if chunked else clipped(records)
         result = dp_rgd(problem, rows, start, _STEPS, clip, 0.5 / radius**2, guarantee=self.guarantee, rng=self.source)
+        if self.ledger is not None and chunked:  # a cluster can fail between steps; nothing has left before this
+            charge(self.ledger, self.guarantee, mechanism, self.label)
         self.components_ = np.atleast_2d(result.point.T)
         self.certificate_ = Certificate(
             mechanism="dp-rgd",
@@ -162,7 +164,8 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
-    return np.asarray(records @ components.T)
+    with np.errstate(all="ignore"):  # a record that is not finite is no reason for a warning
+        return np.asarray(records @ components.T)
 
 
 def _gram(radius: float, rows: np.ndarray) -> np.ndarray:

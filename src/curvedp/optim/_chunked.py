@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from curvedp.distributed import ChunkedRecords
+from curvedp.distributed import ChunkedRecords, check_sizes
 from curvedp.errors import ParameterError
 from curvedp.geometry.fixed_point import FixedPoint
 from curvedp.optim._loop import Randomness, _on_manifold, chunks, clip_rows, full_precision, prepare, step_along
@@ -37,6 +37,7 @@ def chunked_rgd(
     """`dp_rgd` for a dask array, one pass over it a step."""
     import cloudpickle  # type: ignore[import-untyped]  # comes with dask
 
+    check_sizes("data", data)
     with full_precision():
         w, _ = prepare(problem, np.zeros((2, *data.shape[1:])), init)  # checks the start and the records' shape
         records = ChunkedRecords(data, tuple(data.shape[1:]))

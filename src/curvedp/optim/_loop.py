@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from curvedp import _validate
+from curvedp.distributed import refuse_chunked
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
@@ -126,6 +127,7 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
     if start.shape != manifold.point_shape or not np.isfinite(start).all() or not manifold.residual(start) <= 1e-3:
         raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
     start = manifold.project(start).astype(start.dtype)
+    refuse_chunked("data", data)
     records = _array("data", data)
     if records.ndim < 1 or len(records) < 2:
         raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
