@@ -28,7 +28,8 @@ from curvedp.geometry._matrix import (
 )
 from curvedp.geometry._namespace import namespace
 from curvedp.geometry._threads import blocks
-from curvedp.geometry.base import FEW, Array
+from curvedp.geometry.base import Array
+from curvedp.geometry.public_time import in_public_time
 from curvedp.geometry.rotations import rotation_log
 
 __all__ = ["endpoint", "generator", "log_change", "reduced_log"]
@@ -57,19 +58,18 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     Newton's method from the chord, and from logarithms of rotations that complete both frames: the chord is a good start
     except next to points that it does not lead to, such as a column turned by π. The shortest solution is the answer.
 
-    A few points, such as the one statistic of a release, cost the same work wherever they are: all starts, all steps. Of
-    many points (and where the library compiles) the loop ends with the last one, and the other starts are for those without
-    a geodesic shorter than π, which no other can undercut (`Stiefel.injectivity_radius`). Both give the same answers.
+    The loop ends with the last point that converges, and the other starts are for points without a geodesic shorter than
+    π, which no other can undercut (`Stiefel.injectivity_radius`). In `public_time` it is all starts and all steps.
     """
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
     count = math.prod(target.shape[:-2])
-    if is_jax_array(target) or count <= FEW:
+    if is_jax_array(target) or count <= 1:
         X = _log(xp, target)
     else:  # in blocks, so that memory stays flat
         flat = xp.reshape(target, (count, rows, r))
-        size = max(FEW + 1, _BLOCK // (rows * rows * _dim(rows, r)))
+        size = max(1, _BLOCK // (rows * rows * _dim(rows, r)))
         X = xp.reshape(xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]), target.shape)
     return X[..., :r, :], X[..., r:, :]
 
@@ -88,9 +88,9 @@ def _log(xp: Any, target: Array) -> Array:
 
         starts = xp.stack([chord, *_turned_starts(xp, target)])
         return jax.lax.scan(lambda best, start: (attempt(best, start), None), none, starts)[0]
-    if math.prod(target.shape[:-2]) <= FEW:
+    if in_public_time():
         starts = xp.stack([chord, *_turned_starts(xp, target)])
-        found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool), public_time=True)
+        found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool))
         return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
     X = attempt(none, chord)
     return X if bool(xp.all(_length(xp, X) < math.pi)) else reduce(attempt, _turned_starts(xp, target), X)
@@ -163,11 +163,8 @@ class _State(NamedTuple):
     step: Any
 
 
-def _newton(xp: Any, X: Array, target: Array, *, wanted: Array, public_time: bool = False) -> Array:
-    """Newton's method from X, where it is wanted: endpoint(X) = target, or NaN. What has converged stays where it is.
-
-    For a `public_time` the number of steps is fixed; else the loop ends with the last one that converges.
-    """
+def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
+    """Newton's method from X, where it is wanted: endpoint(X) = target, or NaN. What has converged stays where it is."""
     eps = float(xp.finfo(target.dtype).eps)
     scale = _length(xp, target)
     enough, floor = math.sqrt(eps) * scale, 4 * eps * target.shape[-2] * scale
@@ -181,17 +178,17 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array, public_time: boo
     state = _State(
         X, flow, gap, size, (size > floor) & wanted, xp.asarray(0, device=device(X)) if is_jax_array(X) else 0
     )
-    end = _repeat(xp, body, state, public_time)
+    end = _repeat(xp, body, state)
     return xp.where(end.size <= enough, end.X, xp.full_like(end.X, xp.nan))
 
 
-def _repeat(xp: Any, body: Callable[[_State], _State], state: _State, public_time: bool) -> _State:
+def _repeat(xp: Any, body: Callable[[_State], _State], state: _State) -> _State:
     if is_jax_array(state.X):
         import jax
 
         end: _State = jax.lax.while_loop(lambda s: xp.any(s.active) & (s.step < _NEWTON_STEPS), body, state)
         return end
-    while state.step < _NEWTON_STEPS and (public_time or bool(xp.any(state.active))):
+    while state.step < _NEWTON_STEPS and (in_public_time() or bool(xp.any(state.active))):
         state = body(state)
     return state
 

@@ -10,8 +10,10 @@ from curvedp.errors import ParameterError
 from curvedp.geometry._namespace import namespace
 from curvedp.geometry._threads import blocks, in_threads
 from curvedp.geometry.base import Array, Manifold, check_manifold
+from curvedp.geometry.public_time import public_time
+from curvedp.geometry.stable import euclidean_norm
 
-__all__ = ["OFF_MANIFOLD_TOLERANCE", "project_to_ball"]
+__all__ = ["OFF_MANIFOLD_TOLERANCE", "ball_coordinates", "project_to_ball"]
 
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 
@@ -44,6 +46,20 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         return _blocks(M, center, radius, X) if is_numpy_array(X) else _project(xp, M, center, radius, X)
+
+
+def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
+    """Coordinates at the center of what `project_to_ball` makes of the records: those of log, shortened to the radius.
+
+    *Guarantees.* Lengths up to radius·(1 + 4u). Each result depends on its own record alone, none raises or warns, and the
+    work is the same for every record (`public_time`).
+    """
+    with np.errstate(all="ignore"), public_time():
+        points, usable = _onto(np, M, center, X)
+        z = np.asarray(M.to_coordinates(center, M.log(center, points)))
+        length = euclidean_norm(np, z)[..., None]
+        good = usable[..., None] & np.isfinite(length)
+        return np.where(good, z * np.where(length > radius, radius / length, 1.0), 0.0)
 
 
 def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:

@@ -12,13 +12,9 @@ from array_api_compat import array_namespace
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["FEW", "Array", "Manifold", "check_manifold"]
+__all__ = ["Array", "Manifold", "check_manifold"]
 
 Array = Any  # an array of any Array-API library; there is no common static type
-
-FEW = 8
-"""Up to so many points a call, such as the statistic of a release, work does not stop early where the points would allow
-it: how long a release takes must not tell where its statistic is."""
 
 
 class Manifold(ABC):

@@ -9,6 +9,7 @@ from array_api_compat import device, is_numpy_array
 from .._validate import integer
 from ._namespace import namespace
 from .base import Array, Manifold
+from .public_time import in_public_time
 from .small_eigh import eigh
 from .spectral import sym
 
@@ -130,9 +131,9 @@ def _clearly_positive(S: Array) -> np.ndarray | None:
     """Which 2×2 or 3×3 NumPy matrices have all eigenvalues above ε·‖S‖, by the pivots of S − 64ε‖S‖I; None for others.
 
     Elimination errs by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of
-    eigenvalues. Where squares could underflow or overflow nothing is claimed.
+    eigenvalues. Where squares could underflow or overflow nothing is claimed. None in `public_time` too.
     """
-    if not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
+    if in_public_time() or not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
         return None
     flat = S.reshape(-1, S.shape[-1], S.shape[-1])
     with np.errstate(all="ignore"):

@@ -20,12 +20,14 @@ from array_api_compat import device, is_jax_namespace, is_numpy_array
 
 from ._namespace import compiled, namespace
 from .base import Array
+from .public_time import in_public_time
 from .small_eigh import eigh
 from .stable import two_product, two_sum
 from .triangular import cholesky, lower_solve, whiten
 
 __all__ = ["log_spectrum", "whitened"]
 
+_SWEEPS = 15  # of Jacobi's method, at most
 _DOUBTFUL = 100.0
 _LARGEST_COMPILED = 3  # under JAX; beyond it compiling the unrolled pair arithmetic takes longer than it is worth
 
@@ -181,7 +183,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
-    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, 15 at most (convergence is quadratic).
+    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic).
 
     A matrix that is done is left alone, so that its result does not depend on those it is computed beside.
     """
@@ -192,14 +194,14 @@ def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, to
         return xp.where(active[..., None, None], turned, G), active & (worst > tolerance), count + 1
 
     def more(state: tuple[Array, Array, int | Array]) -> Array:
-        return xp.any(state[1]) & (state[2] < 15)
+        return xp.any(state[1]) & (state[2] < _SWEEPS)
 
     state = G, xp.ones_like(G[..., 0, 0]) > 0, 0
     if is_jax_namespace(xp):
         import jax
 
         return jax.lax.while_loop(more, body, state)[0]
-    while bool(more(state)):
+    while state[2] < _SWEEPS if in_public_time() else bool(more(state)):
         state = body(state)
     return state[0]
 
@@ -234,9 +236,9 @@ def _refine(doubtful: Array, plain: tuple[Array, ...], careful: Callable[..., tu
         import jax
 
         return jax.lax.cond(xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args)
-    if not bool(xp.any(doubtful)):
+    if not in_public_time() and not bool(xp.any(doubtful)):
         return plain
-    if not is_numpy_array(doubtful) or batch == ():
+    if in_public_time() or not is_numpy_array(doubtful) or batch == ():
         return merge(careful(*args))
     results = careful(*(a[doubtful] for a in args))
     merged = tuple(np.array(old) for old in plain)

@@ -16,7 +16,8 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import ExactDraw, Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry import Euclidean
+from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import CHART_ERROR, REACH, Mechanism, check_manifold, check_point
 from curvedp.mechanisms.gaussian import GaussianMechanism
@@ -129,8 +130,7 @@ class _LogMechanism(Mechanism):
         return self._at(self.in_chart.simulate(rng, self._coordinates(value), size))
 
     def _coordinates(self, value: np.ndarray) -> np.ndarray:
-        value = project_to_ball(self.manifold, self.base, self._reach, value[None])[0]
-        return np.asarray(self.manifold.to_coordinates(self.base, self.manifold.log(self.base, value)))
+        return ball_coordinates(self.manifold, self.base, self._reach, value)
 
     def _at(self, coordinates: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
