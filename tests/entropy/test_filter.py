@@ -13,6 +13,7 @@ from curvedp.entropy import (
     exact_gaussian,
     exact_laplace,
     exact_spd,
+    exact_spd_chain,
     exact_spd_near,
 )
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere
@@ -118,3 +119,14 @@ def test_numpy_reads_halves_of_words_from_their_upper_end():
     generator = GeneratorSource(np.random.default_rng(4)).numpy_generator()
     found = [int(generator.integers(0, 2**32, dtype=np.uint32)) for _ in range(8)]
     assert found == [int(w) >> 32 for w in words]
+
+
+def test_the_cell_above_all_edges_bounds_nothing():
+    """e^−top is 0 there: the factor of whatever lies below is 1."""
+    chain = exact_spd_chain.ChainEnvelope(3, 1.6, np.array([3.0, 0.0, -3.0]))
+    top = exact_spd_chain._CELLS - 1
+    assert float(chain.log_bounds([top, 5, 4], 64)) == float(chain.log_bounds([5, 4], 64))
+    assert chain.log_bounds([top, top], 64) == 0
+    assert float(chain.log_bounds([top - 1, 700], 64)) == pytest.approx(
+        np.log(-np.expm1(chain._edges[699] - chain._edges[top - 1])), rel=1e-12
+    )

@@ -9,6 +9,7 @@ from scipy.special import log_ndtr
 from curvedp.errors import UnattainableGuarantee
 from curvedp.privacy import (
     GDP,
+    ZCDP,
     PureDP,
     RaoDP,
     algorithm2_estimate,
@@ -150,3 +151,14 @@ def test_steep_flanks_take_more_nodes(d, s, D, order):
     finest = found._log_tails(t, 1024)
     assert upper == pytest.approx(finest[0], rel=1e-9, abs=1e-9)
     assert lower == pytest.approx(finest[1], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "bits"), [("gaussian", GDP(0.4), 40), ("laplace", GDP(0.4), 40), ("laplace", ZCDP(0.05), 30)]
+)
+def test_scales_lie_on_the_stated_lattice(kind, target, bits):
+    """A multiple of 2^-40 of a power of two (2^-30 for zCDP), and of no coarser one by chance in all of five cases."""
+    found = [calibrate(kind, 1.0, 2, D, target) for D in (0.1, 0.2, 0.3, 0.37, 0.45)]
+    steps = [math.frexp(x)[0] * 2**bits for x in found]
+    assert all(step == round(step) for step in steps)
+    assert any(step % 2 for step in steps)
