@@ -5,7 +5,15 @@ import jax
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean
+from curvedp import (
+    GDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+)
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
@@ -64,6 +72,29 @@ def test_the_release_from_another_library(M, tmp_path):
     sound = [check for check in verify_certificate(private.certificate_) if "entropy" not in check.claim]
     assert all(check.holds for check in sound), sound
     assert 0 <= PrivateDispersion(M, radius=0.3).fit(there).variance_ <= 0.09
+
+
+@pytest.mark.parametrize("convert", [array_api_strict.asarray, as_jax, as_torch])
+def test_the_other_estimators_take_them_too(convert):
+    M, y = Sphere(2), np.arange(60) % 2
+    X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (60, 3)))
+    there = convert(X)
+
+    def classes(data, labels):
+        return PrivateMDM(M, radius=0.5, mechanism="log-gaussian", source=source()).fit(data, labels)
+
+    model = classes(there, convert(y))
+    np.testing.assert_allclose(model.means_, classes(X, y).means_, atol=1e-8)  # the same noise about the same means
+    assert np.array_equal(model.predict(there), model.predict(X))
+    pca = PrivatePCA(radius=2.0, source=source()).fit(there)
+    assert np.array_equal(pca.components_, PrivatePCA(radius=2.0, source=source()).fit(X).components_)
+    assert np.array_equal(pca.transform(there), pca.transform(X))
+    x, options = np.linspace(0, 1, 60), {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": GDP(1.0)}
+    lines = [
+        PrivateGeodesicRegression(M, **options, source=source()).fit(*data).predict(data[0])
+        for data in ((x, X), (convert(x), there))
+    ]
+    assert np.array_equal(*lines)
 
 
 def test_float32_and_integers_are_taken_in_double_precision():
