@@ -204,3 +204,11 @@ def test_the_circle_at_any_epsilon(kind, scale):
             lower, upper = certified_delta(kind, 1.0, 1, scale, 0.25, eps)
             assert lower <= truth <= upper <= 1
             assert upper <= max(lower * (1 + 1e-6), 1e-300)
+
+
+def test_epsilon_beyond_what_the_float_path_resolves():
+    """On hyperbolic spaces at ε = 10¹⁵⁰ and more the integrals are no numbers; δ falls with ε, so a bound before holds."""
+    for eps in (1e150, 1e300):
+        lower, upper = certified_delta("gaussian", -1.0, 5, 0.9, 0.003, eps)
+        assert lower == 0
+        assert 0 <= upper < 1e-60

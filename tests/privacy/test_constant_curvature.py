@@ -143,3 +143,13 @@ def test_the_floor_where_the_far_tail_is_below_every_float():
         exact = [float(mpmath.log((mpmath.exp(mpmath.mpf(x) / 2) - mpmath.exp(-D)) / (2 * mpmath.sinh(D)))) for x in t]
     np.testing.assert_allclose(FloorTails(3, D).log_tails(t)[1], exact, rtol=1e-13)
     assert gaussian_floor(-1.0, 2, D) == pytest.approx(gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3)
+
+
+@pytest.mark.parametrize("loss", [1e3, 1e9, 1e12, 1e15, 1e17, 1e140])
+def test_divergences_of_a_huge_loss(loss):
+    """The Laplace law on ℝ: KL = T − 1 + e^{−T}, order 2 gives T + log ⅔ + o(1); never below, nor above T."""
+    profile = laplace_profile(0.0, 1, 1e-50, loss * 1e-50)
+    for order, exact in ((1.0, loss - 1), (2.0, loss + math.log(2 / 3)), (1e6, loss - 2e-6), (1e200, loss)):
+        assert exact * (1 - 1e-14) <= profile.renyi(order) <= max(exact * (1 + 3e-9), profile.pure_epsilon)
+    with pytest.raises(ParameterError):
+        profile.renyi("2")

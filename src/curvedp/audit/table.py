@@ -1,7 +1,7 @@
 """The audit of everything: claimed against audited, one row a mechanism and manifold, total failure at most 1e-6."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -50,13 +50,14 @@ def audit_all(
     jobs: int = 1,
     seed: int | None = None,
     shrunk: float = 1.0,
+    among: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[Row]:
     """Audit every case, several at a time where `jobs` says so. Fresh randomness unless there is a seed.
 
-    With `shrunk` below 1 the noise that is drawn is so many times what is claimed, to see which cheats are caught;
-    optimisers, which are audited from one run, are then left out.
+    With `shrunk` below 1 the noise that is drawn is so many times what is claimed, to see which cheats are caught (not
+    for optimisers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
     """
-    names = [name for name in case_names(only) if shrunk == 1.0 or name not in _one_run_names()]
+    names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
     work = [(*name, samples, canaries, delta, confidence, seed, shrunk) for name in names]
     if jobs == 1:
@@ -69,10 +70,6 @@ def audit_all(
 def _sampled(shrunk: float = 1.0) -> Iterator[Any]:
     yield from mechanism_cases(shrunk)
     yield from estimator_cases(shrunk)
-
-
-def _one_run_names() -> set[tuple[str, str]]:
-    return {(case.mechanism, manifold_name(case.manifold)) for case in optimiser_cases()}
 
 
 def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Row:

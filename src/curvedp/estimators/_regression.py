@@ -279,7 +279,11 @@ def _descend(
         draw = release(Euclidean(value.size), plan.scale, value.ravel(), source=source, grid=GRID)
         noisy, tau = np.asarray(draw.value).reshape(shape), tau + draw.tau
         V = V + np.asarray(M.from_coordinates(p, rate / (2 * domain.predictors) * noisy[1:] / DEVIATION))
-        q = np.asarray(M.exp(p, M.from_coordinates(p, rate * noisy[0])))
+        length = rate * float(
+            np.linalg.norm(noisy[0])
+        )  # no point of the domain is farther than 2R, and exp may overflow
+        move = rate * noisy[0] * min(1.0, 2 * domain.radius / length if length > 0 else 1.0)
+        q = np.asarray(M.exp(p, M.from_coordinates(p, move)))
         p, V = _into_domain(M, ball, domain, q, np.asarray(M.transport(p, q, V)))
         if step >= plan.steps // 3:
             path.append((p, V))

@@ -47,7 +47,8 @@ class TangentGaussian(Law):
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(‖v‖ ≤ r): the chi law of `dim` degrees of freedom."""
         ratio = np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self.scale
-        return np.asarray(gammainc(self.manifold.dim / 2, ratio**2 / 2))
+        with np.errstate(over="ignore"):  # beyond every float the probability is 1
+            return np.asarray(gammainc(self.manifold.dim / 2, ratio**2 / 2))
 
     @property
     def mean_radius(self) -> float:

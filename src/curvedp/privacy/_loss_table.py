@@ -298,15 +298,21 @@ class LossTable:
             rounding = np.exp(np.minimum(w, 36.0)) * 2.0**-50
             return slope * np.where(w > 2, np.minimum(rounding + np.where(w > self._edges[-1], 1e-6, 0.0), 1.0), 0.0)
 
+    @property
+    def _beyond(self) -> list[float]:
+        """Panels between the table and the end of a bounded loss, over which it is continued."""
+        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self._edges[-1]]
+
     @cached_property
     def _moment_nodes(self) -> tuple[Array, Array, Array, Array]:
         """(t, log weight, log P₁(L > t), log δ(t)) of a fixed rule over the table as first built."""
-        edges = self._edges if math.isinf(self.T) else np.append(self._edges, [20.0, 26.0, 36.0])
+        edges = np.append(self._edges, self._beyond)
         fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(), edges[-1])
         width = np.diff(fine)[:, None]
         w = (fine[:-1, None] + width * _OFFSET16).ravel()
         t = self.t_of(w)
-        log_w = np.log((width * _WEIGHT16).ravel()) + (math.log(self.T) - w if math.isfinite(self.T) else 0.0)
+        with np.errstate(divide="ignore"):  # a panel narrower than a rounding weighs nothing
+            log_w = np.log((width * _WEIGHT16).ravel()) + (math.log(self.T) - w if math.isfinite(self.T) else 0.0)
         return t, log_w, self.log_upper(t), self.log_delta(t)
 
     def log_moment(self, s: float) -> float:
@@ -336,8 +342,7 @@ class LossTable:
                 self.extend()
                 probe = self.grid()
         w = np.unique(np.concatenate([self._edges, self._w(self.grid(), self.T - self.grid())]))
-        if math.isfinite(self.T):
-            w = np.append(w, [20.0, 26.0, 36.0])
+        w = np.append(w[w <= self._edges[-1]], self._beyond)  # next to a huge T the grid's last t rounds to T: w = inf
         low, high = w[:-1], w[1:]
         for _ in range(60):
             h = self._log_density(log_integrand, np.concatenate([low, high]))

@@ -106,8 +106,11 @@ class _Certifier:
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
                 if guess <= self.least_log:  # below what the float path resolves: only the upper end is wanted
-                    ball = arb(0).union(ball.upper())
-                    break
+                    if not ball.is_finite() and eps > 0:
+                        ball = self.delta(self._last_resolved(eps))
+                    if ball.is_finite():
+                        ball = arb(0).union(ball.upper())
+                        break
                 precision *= 2
                 if precision > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
                     raise NotResolved(f"δ({eps!r}) could not be enclosed")
@@ -115,6 +118,12 @@ class _Certifier:
             ctx.prec = old
         self.cache[eps] = ball
         return ball
+
+    def _last_resolved(self, eps: float) -> float:
+        """An ε below `eps`, by halving, at which the float path resolves δ: as δ falls with ε, a bound there is one here."""
+        while eps > 0 and self._log_guess(eps) <= self.least_log:
+            eps /= 2
+        return eps
 
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""

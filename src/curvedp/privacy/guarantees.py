@@ -339,7 +339,7 @@ def _chords(epsilon: Callable[[Array], Any], eps: Array) -> Array:
     first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
     known, delta = known[: first + 1][::-1], delta[: first + 1][::-1]  # ε increasing from 0, δ falling
     right = np.clip(np.searchsorted(known, eps, side="left"), 1, len(known) - 1)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # known values may coincide
         share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])
     share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
     return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import erfcx, log_ndtr, ndtri_exp
+from scipy.special import erfcx, log_ndtr, ndtri, ndtri_exp
 
 from curvedp import _validate
 from curvedp._numerics import up as _up
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.gaussian import gdp_log_delta
-from curvedp.privacy.guarantees import Guarantee, PureDP
+from curvedp.privacy.guarantees import Guarantee
 
 __all__ = ["PrivacyProfile"]
 
@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11
 _LOG_2 = math.log(2.0)
 _LARGEST_ORDER = 1e150
+_HUGE_LOSS = 1e10  # beyond, an integral of it keeps less than RELATIVE_ERROR
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,28 @@ class PrivacyProfile(Guarantee):
         return out
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L <= t).
+        flat = np.asarray(alpha, np.float64).ravel()
+        log_beta, log_rest = self._log_tradeoff(flat)
+        with np.errstate(under="ignore"):
+            beta = np.where(log_beta < -_LOG_2, np.exp(log_beta), np.nextafter(-np.expm1(log_rest), 0.0))
+        beta = np.where(flat == 0.0, 1.0, np.where(flat == 1.0, 0.0, np.minimum(beta, 1 - flat)))
+        return beta.reshape(np.shape(alpha))
 
-        The curve is its own inverse, since an isometry swaps the pair. t is taken where the answer is smaller.
+    def mu_of_tradeoff(self, alpha: Array) -> Array:
+        """The μ whose curve passes through (α, β(α)), 0 < α < 1, rounded up: −Φ⁻¹(α) − Φ⁻¹(β)."""
+        log_beta, log_rest = self._log_tradeoff(alpha)
+        z = np.where(log_beta < -_LOG_2, ndtri_exp(log_beta), -ndtri_exp(log_rest))
+        return np.maximum(-ndtri(alpha) - z, 0.0)
+
+    def _log_tradeoff(self, flat: Array) -> tuple[Array, Array]:
+        """(log β, log(1 − β)), each with its own digits, β rounded down.
+
+        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L <= t). The curve is its own
+        inverse, since an isometry swaps the pair. t is taken where the answer is smaller.
         """
         table = self._table
-        flat = np.asarray(alpha, np.float64).ravel()
         with np.errstate(divide="ignore"):
-            log_alpha, log_rest = np.log(flat), np.log1p(-flat)
+            log_alpha, log_rest_of_alpha = np.log(flat), np.log1p(-flat)
         low, high = np.zeros_like(flat), np.full_like(flat, table.w_end)
         middle = table.log_second(np.zeros(1))[0]  # P₂(L > 0) = P₁(L <= 0): the fixed point of the curve
         left = log_alpha <= middle
@@ -154,7 +169,7 @@ class PrivacyProfile(Guarantee):
         def reached(w: Array) -> NDArray[np.bool_]:
             """P₁(L <= t) >= α, by the tail that has the digits."""
             t = table.t_of(w)
-            return np.where(flat < 0.5, table.log_lower(t) >= log_alpha, table.log_upper(t) <= log_rest)
+            return np.where(flat < 0.5, table.log_lower(t) >= log_alpha, table.log_upper(t) <= log_rest_of_alpha)
 
         for _ in range(60):
             w = (low + high) / 2
@@ -162,14 +177,15 @@ class PrivacyProfile(Guarantee):
             early = np.where(left, table.log_second(table.t_of(w)) >= log_alpha, ~reached(w))
             low, high = np.where(early, w, low), np.where(early, high, w)
         t = table.t_of(np.where(left, low, high))
-        with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            exact = np.where(left, np.exp(table.log_lower(t)), np.exp(table.log_second(t)))
+        log_beta = np.where(left, table.log_lower(t), table.log_second(t)) + math.log1p(-RELATIVE_ERROR)
         # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
-        out = np.where(left | reached(high), exact * (1 - RELATIVE_ERROR), 0.0)
+        log_beta = np.where(left | reached(high), log_beta, -math.inf)
+        log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
         if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
-            out = np.maximum(out, PureDP(self.pure_epsilon)._tradeoff(flat))
-        out = np.where(flat == 0.0, 1.0, np.where(flat == 1.0, 0.0, np.minimum(out, 1 - flat)))
-        return out.reshape(np.shape(alpha))
+            steep, shallow = np.minimum(log_alpha + self.pure_epsilon, 0.0), log_rest_of_alpha - self.pure_epsilon
+            log_beta = np.maximum(log_beta, np.maximum(_log_complement(steep), shallow))
+            log_rest = np.minimum(log_rest, np.minimum(steep, _log_complement(shallow)))
+        return log_beta, np.minimum(log_rest, 0.0)
 
     def renyi(self, order: Any) -> Any:
         """The Rényi divergence of the given order (>= 1; 1 is Kullback–Leibler, inf the largest loss), rounded up.
@@ -183,8 +199,10 @@ class PrivacyProfile(Guarantee):
         return out if out.ndim else float(out)
 
     def _renyi(self, order: float) -> float:
-        if order > _LARGEST_ORDER:  # the divergence grows with the order, up to the largest loss
-            return self.pure_epsilon
+        largest = self.pure_epsilon
+        capped = _HUGE_LOSS < largest < math.inf and self.tails.loss_scale > math.sqrt(largest)  # the loss is all but T
+        if order > _LARGEST_ORDER or capped:
+            return largest  # the divergence grows with the order, up to the largest loss
         s = order - 1.0
         log_j = self._table.log_moment(s)
         if s == 0:
@@ -243,6 +261,12 @@ class PrivacyProfile(Guarantee):
         table = self._table
         log_gap = table.log_integral(lambda t: table.log_delta(t) - t / 2, growth=-0.5) - _LOG_2
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
+
+
+def _log_complement(x: Array) -> Array:
+    """log(1 − e^x)."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(-np.expm1(x)))
 
 
 def up(x: float, relative: float = 0.0) -> float:
