@@ -20,8 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from curvedp import geometry, laws, mechanisms, privacy
 from curvedp.cli import app
 from curvedp.errors import CurvedpError
+from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Mechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 from fuzz_targets import TARGETS, X
@@ -116,6 +118,50 @@ def test_one_bad_argument(group):
             else:
                 return
             assert message
+
+    check()
+
+
+# ---- several extreme arguments at once, each of them valid by itself
+
+EXTREME = st.one_of(
+    st.sampled_from([1e-300, 1e-100, 1e-30, 1e-12, 1e-3, 0.1, 1.0, math.pi, 10.0, 700.0, 1e3, 1e6, 1e12, 1e30, 1e150, 1e300]),
+    st.floats(1e-4, 1e4),
+)  # fmt: skip
+CURVATURES = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), EXTREME, EXTREME.map(lambda x: -x))
+KINDS, DIMS = st.sampled_from(["gaussian", "laplace"]), st.sampled_from([1, 1, 2, 3, 10])
+SPACES = st.sampled_from([Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(3), KendallShapes(4), Rotations(3)])
+EXTREMES = {
+    "floor": (privacy.gaussian_floor, CURVATURES, st.sampled_from([2, 3, 10, 10_000]), EXTREME),
+    "certified_delta": (privacy.certified_delta, KINDS, CURVATURES, DIMS, EXTREME, EXTREME, EXTREME),
+    "laplace renyi": (
+        lambda curvature, dim, scale, moved, order: privacy.laplace_profile(curvature, dim, scale, moved).renyi(1 + order),
+        CURVATURES, DIMS, EXTREME, EXTREME, EXTREME,
+    ),
+    "sensitivity": (mechanisms.frechet_mean_sensitivity, SPACES, EXTREME, st.sampled_from([1, 2, 10**9])),
+    "mean error": (geometry.mean_error_bound, SPACES, EXTREME),
+    "geometric": (lambda eps, n: privacy.geometric_rao(eps, n).theta, EXTREME, st.sampled_from([1, 1000])),
+    "tangent law": (
+        lambda space, scale, r: float(laws.TangentGaussian(space, scale).radial_cdf(r)), SPACES, EXTREME, EXTREME
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_together(name):
+    """Numbers come back as numbers, bounds in order; nothing hangs, and what cannot be had is refused by name."""
+    function, *strategies = EXTREMES[name]
+
+    @settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.tuples(*strategies))
+    def check(arguments: tuple[Any, ...]) -> None:
+        with limit(60):
+            try:
+                found = function(*arguments)
+            except CurvedpError:
+                return
+        low, high = found if isinstance(found, tuple) else (found, found)
+        assert 0 <= low <= high
 
     check()
 

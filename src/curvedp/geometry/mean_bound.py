@@ -35,6 +35,7 @@ from .product import Product
 __all__ = ["mean_error_bound", "mean_iterations"]
 
 _RESIDUAL = 1e-10  # what the contraction leaves of ‖mean log‖ ≤ L·error: a tenth of the 1e-9 promised
+_FARTHEST = 300.0  # radii of curvature
 _KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 
 
@@ -125,4 +126,6 @@ def _coordinate_spread(M: Manifold, radius: float) -> float:
     """
     low, high = M.curvature_bounds
     s = radius * math.sqrt(max(0.0, -low))
+    if s > _FARTHEST:
+        raise ParameterError(f"radius={radius!r} is too large on {M!r}: coordinates of points that far away overflow")
     return (1 + 2 * s) * math.exp(s) if low == high else math.exp(2 * s)

@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 
 
 _SCALES, _RATIOS, _FARTHEST = (1e-20, 1e6), (1e-15, 1e7), 300.0
+_CIRCLE = (1e-140, 1e140)
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class ConstantCurvatureProfile(PrivacyProfile):
             _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.dim > 1 and self.curvature < 0:
             _validate.within("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
+        if self.dim == 1 and self.curvature > 0:  # closed forms, whose squares must be numbers
+            _validate.within("scale·√curvature", self.scale * root, *_CIRCLE)
+            _validate.within("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
         if self.curvature > 0:
             diameter = math.pi / root
             if self.sensitivity > diameter * (1 + 4e-16):
@@ -118,6 +122,9 @@ class ConstantCurvatureProfile(PrivacyProfile):
         if self._flat_gaussian:
             return np.asarray(gdp_tradeoff(self.mu, alpha))
         return super()._tradeoff(alpha)
+
+    def mu_of_tradeoff(self, alpha: Array) -> Array:
+        return np.full_like(alpha, self.mu) if self._flat_gaussian else super().mu_of_tradeoff(alpha)
 
     def _renyi(self, order: float) -> float:
         if self._flat_gaussian:
