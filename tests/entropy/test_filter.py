@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from curvedp.entropy import (
     exact_spd_chain,
     exact_spd_near,
 )
+from curvedp.entropy.bits import LazyNormals
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere
 
 
@@ -130,3 +132,13 @@ def test_the_cell_above_all_edges_bounds_nothing():
     assert float(chain.log_bounds([top - 1, 700], 64)) == pytest.approx(
         np.log(-np.expm1(chain._edges[699] - chain._edges[top - 1])), rel=1e-12
     )
+
+
+def test_the_error_of_a_float_exponential_is_an_upper_bound():
+    for seed in range(5):
+        trial = exact_spd_near.NearDraw(exact_spd_near.near_envelope(4, 0.3), LazyNormals(Replay(seed), 10))
+        values, _, gap, eta = trial._float_eigen()
+        with mp.workdps(40):
+            e, n = mp.mpf(gap), mp.mpf(eta)
+            least = (e + 2 * n + n * n) * mp.exp(mp.mpf(float(values.max())) + e)
+            assert least <= trial.float_exp()[1] <= least * (1 + mp.mpf(2) ** -38)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, Lorentz, Product, SPDAffineInvariant, Sphere
 from curvedp.laws import RiemannianGaussian, spd_confidence, spd_gaussian
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall, TangentBundleBall
@@ -117,3 +117,11 @@ def test_draws_about_centres_too_far_for_a_boost():
     both = np.stack([south, -south])
     x = RiemannianGaussian(Sphere(2), 1e-3).sample(np.random.default_rng(0), both, (5, 2))
     assert x[..., 0] == pytest.approx(np.broadcast_to([-1.0, 1.0], (5, 2)), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [0.03, 1.0, 40.0])
+def test_products_of_any_scale(scale):
+    law = RiemannianGaussian(Product(Euclidean(2), Euclidean(1)), scale)
+    r = scale * np.linspace(0, 5, 60)
+    assert law.radial_cdf(r) == pytest.approx(stats.chi.cdf(r / scale, 3), abs=1e-5)
+    assert law.mean_radius == pytest.approx(scale * stats.chi.mean(3), rel=1e-4)

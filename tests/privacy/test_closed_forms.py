@@ -113,15 +113,16 @@ def test_what_is_at_the_largest_loss_counts_no_more():
     def sampler(rng, which, n):
         return np.linspace(-1.0, 2.4, n)
 
-    run = algorithm2_estimate(
-        sampler, 1.0, 1.6, np.random.default_rng(0), n=500, m=2, n_eps=4, corrected=True, max_loss=1.2
-    )
+    def run(eps_max):
+        options = {"n": 500, "m": 2, "n_eps": 4, "corrected": True, "max_loss": 1.0}
+        return algorithm2_estimate(sampler, 1.0, eps_max, np.random.default_rng(0), **options)
+
+    found = run(2.0)
+    assert found.eps.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
     share = math.log(2 * 5 / 0.01)
-    bernstein = np.sqrt(2 * run.variance * 1000 / 999 * share) + 7 * share / (3 * 999)
-    bound = run.delta + np.minimum(bernstein, math.sqrt(math.log(200) / 2000))
-    truth = max(float(gdp_mu(e, b)) for e, b in zip([0.4, 0.8, 1.2], bound[:3], strict=True))
-    assert run.mu_upper == pytest.approx(truth, rel=1e-9)
-    short = algorithm2_estimate(
-        sampler, 1.0, 1.1, np.random.default_rng(0), n=500, m=2, n_eps=4, corrected=True, max_loss=1.2
-    )
-    assert short.mu_upper == math.inf
+    bernstein = np.sqrt(2 * found.variance * 1000 / 999 * share) + 7 * share / (3 * 999)
+    bound = found.delta + np.minimum(bernstein, math.sqrt(math.log(200) / 2000))
+    at = [float(gdp_mu(e, b)) for e, b in zip([0.5, 1.0, 1.0], bound[:3], strict=True)]
+    assert found.mu_upper == pytest.approx(max(at[:2]), rel=1e-9)
+    assert run(0.99).mu_upper == math.inf
+    assert math.isfinite(run(1.0).mu_upper)

@@ -84,3 +84,22 @@ def test_a_closed_tail_is_below_the_gaussian():
     for x in (0.5, 2.0):
         density = float(law.log_rho(np.array([x - law.mode]))[0]) - law.log_mass
         assert float(certifier._log_density(arb(x))) == pytest.approx(density, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "curvature", "dim", "scale", "D"),
+    [
+        (laplace_profile, 0.0, 3, 2.0, 5.0),
+        (gaussian_profile, -1.0, 2, 1.0, 4.0),
+        (gaussian_profile, 1.0, 2, 2.0, math.pi),
+        (gaussian_profile, 0.25, 2, 2.0, 2 * math.pi),
+    ],
+)
+def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale, D):
+    """π is the end of a sphere alone."""
+    profile = make(curvature, dim, scale, D)
+    certifier = _Certifier(profile)
+    assert float(certifier._units()[1]) == pytest.approx(D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14)
+    for eps in (0.0, 0.5):
+        ball = certifier.delta(eps)
+        assert float(ball) == pytest.approx(float(profile.delta(eps)), rel=4e-9)
