@@ -12,9 +12,10 @@ from ..errors import ParameterError
 from ._namespace import namespace
 from .ball import project_to_ball
 from .base import Array, Manifold, check_manifold
-from .hyperbolic import Lorentz, PoincareBall
+from .lorentz import Lorentz
 from .mean_bound import contraction, mean_error_bound, mean_iterations
 from .mean_spd import TOLERANCE, Sweep, affine_invariant_mean
+from .poincare import PoincareBall
 from .product import Product
 from .spd import SPDAffineInvariant
 from .sphere import Sphere

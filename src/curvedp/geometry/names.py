@@ -6,8 +6,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.euclidean import Euclidean
 from curvedp.geometry.grassmann import Grassmann
-from curvedp.geometry.hyperbolic import Lorentz, PoincareBall
 from curvedp.geometry.kendall import KendallShapes
+from curvedp.geometry.lorentz import Lorentz
+from curvedp.geometry.poincare import PoincareBall
 from curvedp.geometry.product import Product
 from curvedp.geometry.rotations import Rotations
 from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean

@@ -9,13 +9,17 @@ multiplies its derivative by 0 and 0·inf is NaN.
 import math
 from typing import Any
 
-from array_api_compat import is_jax_array, is_torch_array
+import numpy as np
+from array_api_compat import is_jax_array, is_numpy_array, is_torch_array
 
 from curvedp.geometry.base import Array
+from curvedp.geometry.public_time import in_public_time
 
 __all__ = [
+    "columns",
     "cos_sinc",
     "cosh_sinhc",
+    "dot",
     "euclidean_norm",
     "one_minus_square",
     "reject",
@@ -28,6 +32,7 @@ __all__ = [
 
 # Below this square, three terms of a Taylor series are exact to 1e-19, far under the round-off of float64.
 _SMALL_SQUARE = 1e-6
+_SHORT = 32  # coordinates
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
@@ -36,8 +41,41 @@ def safe_sqrt(xp: Any, x: Array) -> Array:
     return xp.where(zero, xp.zeros_like(x), xp.sqrt(xp.where(zero, xp.ones_like(x), x)))
 
 
+def dot(xp: Any, u: Array, v: Array) -> Array:
+    """Products summed over the last axis; column by column where NumPy arrays lie so (`columns`)."""
+    if is_numpy_array(u) and u.ndim > 1 and 0 < u.strides[-2] < u.strides[-1]:
+        return np.add.reduce(u * v, axis=-1)
+    return xp.vecdot(u, v)
+
+
+def columns(x: Array) -> Array:
+    """The same array, laid out in memory column by column where that helps: many short NumPy vectors.
+
+    NumPy's inner loops run along memory: over ten thousand records then, and not over two coordinates.
+    """
+    if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT or 0 < x.strides[-2] < x.strides[-1]:
+        return x
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
+
+
 def euclidean_norm(xp: Any, v: Array) -> Array:
-    """Length over the last axis, without overflow or underflow of the squares; derivative 0 at v=0."""
+    """Length over the last axis, without overflow or underflow of the squares; derivative 0 at v=0.
+
+    NumPy scales only the vectors whose squares need it.
+    """
+    if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            square = dot(xp, v, v)
+        plain = (square > 1e-280) & (square < math.inf)
+        if np.all(plain):
+            return np.sqrt(square)
+        length = np.asarray(np.sqrt(np.where(plain, square, 1.0)))
+        length[~plain] = _scaled_norm(xp, v[~plain])
+        return length[()]
+    return _scaled_norm(xp, v)
+
+
+def _scaled_norm(xp: Any, v: Array) -> Array:
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     scale = xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest))
     unit = v / scale
@@ -129,11 +167,11 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     longer than the answer plus u·|v|. What is left of it below its own round-off, u²·|v|, is 0 in value (so that
     parallel vectors give 0 at any scale) and keeps its derivative. base = 0 takes nothing away.
     """
-    square = xp.vecdot(base, base)[..., None]
+    square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, xp.ones_like(square))
-    product, error = two_product(xp, xp.vecdot(base, v)[..., None] / square, base)
+    product, error = two_product(xp, dot(xp, base, v)[..., None] / square, base)
     first = (v - product) - error
-    rest = first - xp.vecdot(base, first)[..., None] / square * base
+    rest = first - dot(xp, base, first)[..., None] / square * base
     bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
     noise = euclidean_norm(xp, rest)[..., None] < bound
     return rest - _constant(xp.where(noise, rest, xp.zeros_like(rest)))
