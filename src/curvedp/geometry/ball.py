@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj, is_numpy_array
+from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
@@ -41,7 +41,8 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     radius = positive("radius", radius)
     check_manifold(M)
     xp = namespace(*(a for a in (center, X) if is_array_api_obj(a))) if is_array_api_obj(X) else np
-    center, X = _floating(xp, "center", center, M), _floating(xp, "X", X, M)
+    X = _floating(xp, "X", X, M)
+    center = _floating(xp, "center", center, M, device(X))
     if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -130,10 +131,10 @@ def _finite(xp: Any, M: Manifold, X: Array) -> Array:
     return xp.all(xp.isfinite(X), axis=tuple(range(-len(M.point_shape), 0)))
 
 
-def _floating(xp: Any, name: str, x: Array, M: Manifold) -> Array:
-    """x as a floating array ending in the manifold's axes."""
+def _floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -> Array:
+    """x as a floating array ending in the manifold's axes, on the device `where`."""
     try:
-        x = xp.asarray(x)
+        x = xp.asarray(x, device=where)
         if xp.isdtype(x.dtype, "complex floating"):
             raise TypeError
         if not xp.isdtype(x.dtype, "real floating"):

@@ -1,0 +1,93 @@
+"""Every kernel of every manifold on other array libraries, compiled and differentiated."""
+
+import numpy as np
+import pytest
+
+from curvedp.geometry import Euclidean, Product, Sphere
+from spaces import EDGES, METHODS, SPACES, sample
+
+every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
+# Compiling is what takes time: a product of spaces that are compiled already tells no more than a small one.
+compiled = pytest.mark.parametrize("M", [*SPACES[:-1], Product(Sphere(2), Euclidean(1))], ids=repr)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(2026)
+
+
+# ---- array libraries -----------------------------------------------------------------------------------------------------
+
+
+def _calls(M, s):
+    return {name: [s[k] for k in kinds] for name, kinds in METHODS.items()}
+
+
+def _same(actual, expected, name):
+    scale = max(1.0, np.max(np.abs(expected)))
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=0, atol=1e-11 * scale, err_msg=name)
+
+
+@every
+def test_array_api_strict(M, rng):
+    strict = pytest.importorskip("array_api_strict")
+    s = sample(M, rng, 4)
+    for name, args in _calls(M, s).items():
+        actual = getattr(M, name)(*(strict.asarray(x) for x in args))
+        assert isinstance(actual, type(strict.asarray(0.0))), name
+        _same(actual, getattr(M, name)(*args), name)
+
+
+@every
+def test_stays_on_the_device_of_its_arrays(M, rng):
+    """A constant made on the default device cannot meet an array that lies elsewhere."""
+    strict = pytest.importorskip("array_api_strict")
+    elsewhere = strict.Device("device1")
+    for name, args in _calls(M, sample(M, rng, 4)).items():
+        assert getattr(M, name)(*(strict.asarray(x, device=elsewhere) for x in args)).device == elsewhere, name
+
+
+def _jit(jax, f):
+    """Compiled without the optimiser: it takes most of the time and rewrites arithmetic little."""
+    return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
+
+
+@compiled
+def test_jax_jit_and_vmap(M, rng):
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        calls = _calls(M, sample(M, rng, 4))
+        mapped = jax.vmap(lambda calls: {name: getattr(M, name)(*args) for name, args in calls.items()})
+        for name, actual in _jit(jax, mapped)(calls).items():
+            _same(actual, getattr(M, name)(*calls[name]), name)
+
+
+@compiled
+def test_jax_gradients(M, rng):
+    """Finite and right everywhere, at p = q too: grad ½d²(exp_p(z), q) at z = 0 is -log(p, q)."""
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+
+        def energy(z, p, q):
+            return M.dist(M.exp(p, M.from_coordinates(p, z)), q) ** 2 / 2
+
+        s = sample(M, rng, 3)
+        same = np.concatenate([s["p"], M.origin[None]])
+        p, q = np.concatenate([same, same]), np.concatenate([same, s["q"], s["q"][:1]])
+        zero = np.zeros((8, M.dim))
+        gradient = _jit(jax, jax.vmap(jax.grad(energy, argnums=(0, 2))))
+        by_z, by_q = gradient(zero, p, q)
+        np.testing.assert_allclose(by_z[:4], 0, atol=1e-13)
+        np.testing.assert_allclose(by_q[:4], 0, atol=1e-13)
+        np.testing.assert_allclose(by_z[4:], -M.to_coordinates(p, M.log(p, q))[4:], rtol=0, atol=1e-10)
+        assert np.all(np.isfinite(by_q))
+
+
+@every
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_other_libraries(M, rng, library):
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+    s = sample(M, rng, 4)
+    for name, args in _calls(M, s).items():
+        actual = getattr(M, name)(*(xp.asarray(x) for x in args))
+        _same(actual.get() if library == "cupy" else actual, getattr(M, name)(*args), name)
