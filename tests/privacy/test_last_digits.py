@@ -126,3 +126,16 @@ def test_epsilon_of_an_angle_is_rounded_up_next_to_its_pole():
                     assert mp.mpf(found) >= exact
                     assert found <= float(exact) + 1e-13 + 4e-15 * delta / (delta - square)
     assert rao_epsilon(1.0, math.sin(0.5) ** 2 * (1 - 1e-12)) == math.inf
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.5])
+@pytest.mark.parametrize("eps", [29.9, 30.0, 30.5, 31.0, 31.5])
+def test_batches_of_fixed_size_where_the_logarithm_changes_its_form(q, eps):
+    """From ε = 30 on log(1 + (e^ε−1)/q) is ε − log q and a little less, never more."""
+    with mp.workdps(60):
+        mu, rate, g = mp.mpf(2) / mp.mpf(0.4), mp.mpf(q), mp.exp(mp.mpf(eps))
+        inner = mp.log(1 + (g - 1) / rate)
+        a, b = inner / mu - mu / 2, inner / mu + mu / 2
+        exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+        found = mp.mpf(FixedSizeGaussianStep(0.4, q).delta(eps))
+        assert exact <= found <= exact * (1 + mp.mpf(10) ** -11)

@@ -17,6 +17,7 @@ from curvedp.privacy import (
     compose_profiles,
     constant_curvature,
     convert,
+    gaussian_floor,
     gaussian_profile,
     laplace_profile,
     product_profile,
@@ -162,3 +163,20 @@ def test_scales_lie_on_the_stated_lattice(kind, target, bits):
     steps = [math.frexp(x)[0] * 2**bits for x in found]
     assert all(step == round(step) for step in steps)
     assert any(step % 2 for step in steps)
+
+
+def test_angles_of_products_count_each_sphere_up_to_its_diameter():
+    profile = product_profile([(4.0, 2), (0.0, 1)], 1.0, 3.0)
+    sphere = gaussian_profile(4.0, 2, 1.0, math.pi / 2).rao / (math.pi / 2)
+    assert profile.rao == pytest.approx(3.0 * max(1.0, sphere), rel=1e-8)
+    small = product_profile([(4.0, 2), (1.0, 2)], 0.2, 2.0)
+    per_length = [
+        gaussian_profile(4.0, 2, 0.2, math.pi / 2).rao / (math.pi / 2),
+        gaussian_profile(1.0, 2, 0.2, 2.0).rao / 2,
+    ]
+    assert small.rao == pytest.approx(2.0 * max(per_length), rel=1e-8)
+    hyperbolic = product_profile([(-1.0, 3), (0.0, 1)], 1.0, 5.0)
+    assert hyperbolic.rao == pytest.approx(gaussian_profile(-1.0, 3, 1.0, 5.0).rao, rel=1e-8)
+    for dim in (2, 3):
+        assert gaussian_floor(-1.0, dim, 1.0) > 0
+    assert gaussian_floor(-1.0, 1, 1.0) == 0.0
