@@ -168,3 +168,19 @@ def test_confidence_bound_holds_and_shrinks():
     assert profile.epsilon(0.9) < 1.0
     with pytest.raises(ParameterError):
         spd_confidence_profile(sigma, D, own[:5], other, h, 0.05)
+
+
+@pytest.mark.parametrize("factors", [((1.0, 2), (0.0, 1)), ((0.0, 1), (-0.5, 2))])
+def test_tradeoff_of_a_product_at_every_alpha(factors):
+    """No α, however close to an end, spoils the others; the curve is dual to δ(ε)."""
+    profile = product_profile(factors, 0.8, 0.6)
+    alpha = np.array([0.0, 5e-324, 1e-300, 1e-12, 0.1, 0.5, 0.9, 1 - 1e-12, 1 - 2.0**-53, 1.0])
+    found = profile.tradeoff(alpha)
+    assert np.all((found >= 0) & (found <= 1 - alpha))
+    assert np.all(np.diff(found) <= 0)
+    assert found[4:7] == pytest.approx(profile.tradeoff(alpha[4:7]), rel=1e-6)
+    assert np.all(found >= GDP(profile.mu).tradeoff(alpha) * (1 - 1e-6))
+    grid = np.linspace(0.0, 1.0, 401)
+    curve = profile.tradeoff(grid)
+    for eps in (0.0, 0.5):
+        assert np.max(1 - curve - np.exp(eps) * grid) == pytest.approx(profile.delta(eps), abs=1e-5)

@@ -1,9 +1,9 @@
 """The largest value of a smooth function over the ways to share out a squared length, from few evaluations.
 
 A split is a unit vector u with non-negative entries: factor i moves by Δ·uᵢ. What a product spends (μ_ε², ρ, …) is a
-smooth function of it, close to Σuᵢ²cᵢ. It is fitted by polynomials of growing degree, in the share of the second of two factors
-and on the sphere among more; the difference of two successive fits, where they are large, measures the error, which is
-added to the largest value of the last one.
+smooth function of it, close to Σuᵢ²cᵢ. It is fitted by polynomials of growing degree, in the share uᵢ² of one of two
+factors and on the sphere among more; the difference of two successive fits, where they are large, measures the error,
+which is added to the largest value of the last one.
 
 Two bounded losses make a kink of order dim + 1 in it, which the fit feels at about 1e-8. Between two factors, where the
 fit is not good at all (ε near the largest loss), the arc is narrowed first: what is spent grows with each distance

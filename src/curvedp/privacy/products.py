@@ -75,6 +75,9 @@ class _Split(PrivacyProfile):
     def mu_at(self, eps: Array) -> Array:
         return super().mu_at(eps) * (1 + 40 * self._table.unresolved)
 
+    def mu_of_tradeoff(self, alpha: Array) -> Array:
+        return super().mu_of_tradeoff(alpha) * (1 + 40 * self._table.unresolved)
+
     @property
     def rao(self) -> float:
         squares = [p.rao**2 for p in self.parts] + [(self.flat / self.scale) ** 2]
@@ -236,7 +239,7 @@ class ProductProfile(PrivacyProfile):
         inside = (flat > 0) & (flat < 1)
         z, out = ndtri(flat[inside]), np.where(flat > 0, 0.0, 1.0)
         if np.any(inside):
-            square = self._worst(lambda split: (-z - ndtri(split.tradeoff(flat[inside]))) ** 2)
+            square = self._worst(lambda split: np.maximum(split.mu_of_tradeoff(flat[inside]) ** 2, 1e-300))
             out[inside] = ndtr(-z - np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)))
         return out.reshape(np.shape(alpha))
 

@@ -151,7 +151,7 @@ class PrivacyProfile(Guarantee):
         """The μ whose curve passes through (α, β(α)), 0 < α < 1, rounded up: −Φ⁻¹(α) − Φ⁻¹(β)."""
         log_beta, log_rest = self._log_tradeoff(alpha)
         z = np.where(log_beta < -_LOG_2, ndtri_exp(log_beta), -ndtri_exp(log_rest))
-        return np.maximum(-ndtri(alpha) - z, 0.0)
+        return np.asarray(np.maximum(-ndtri(alpha) - z, 0.0))
 
     def _log_tradeoff(self, flat: Array) -> tuple[Array, Array]:
         """(log β, log(1 − β)), each with its own digits, β rounded down.
@@ -182,7 +182,11 @@ class PrivacyProfile(Guarantee):
         log_beta = np.where(left | reached(high), log_beta, -math.inf)
         log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
         if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
-            steep, shallow = np.minimum(log_alpha + self.pure_epsilon, 0.0), log_rest_of_alpha - self.pure_epsilon
+            cap = (
+                self.pure_epsilon * (1 + 4e-16) + 4e-16
+            )  # the logarithms below are rounded by up to 2e-16 of themselves
+            steep = np.minimum(log_alpha * (1 - 4e-16) + cap, 0.0)
+            shallow = log_rest_of_alpha * (1 + 4e-16) - cap
             log_beta = np.maximum(log_beta, np.maximum(_log_complement(steep), shallow))
             log_rest = np.minimum(log_rest, np.minimum(steep, _log_complement(shallow)))
         return log_beta, np.minimum(log_rest, 0.0)
