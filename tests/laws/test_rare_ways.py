@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvedp.errors import ParameterError
+from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Product, SPDAffineInvariant, Sphere
 from curvedp.laws import RiemannianGaussian, spd_confidence, spd_gaussian
 from curvedp.laws.cells import CellSampler
@@ -125,3 +125,18 @@ def test_products_of_any_scale(scale):
     r = scale * np.linspace(0, 5, 60)
     assert law.radial_cdf(r) == pytest.approx(stats.chi.cdf(r / scale, 3), abs=1e-5)
     assert law.mean_radius == pytest.approx(scale * stats.chi.mean(3), rel=1e-4)
+
+
+def test_a_bump_that_is_too_steep_is_seen_while_cells_are_split():
+    """Before anything is drawn: a child's value against its parent's, over the distance between them."""
+    ball, top = GeodesicBall(Euclidean(2), radius=1.0), np.array([0.7, 0.7])
+
+    def g(x):
+        return 10 * np.maximum(0.2 - np.linalg.norm(x - top, axis=-1), 0.0)
+
+    sampler = CellSampler(ball, 0.05, g, (1.0,), np.random.default_rng(0))
+    with pytest.raises(EnvelopeViolation, match="Lipschitz"):
+        [sampler._refine() for _ in range(4)]
+    gentle = CellSampler(ball, 0.05, g, (10.0,), np.random.default_rng(0))
+    for _ in range(4):
+        assert gentle._refine()
