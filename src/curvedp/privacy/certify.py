@@ -30,6 +30,7 @@ __all__ = ["certified_delta", "certified_mu"]
 _WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
 _LEAST_LOG = math.log(1e-300)  # smaller δ are bounded from above only,
+_FAR = 1e6  # times the last ε that floats resolve: there no integral is tried
 _LEAST_LOG_FOR_MU = -1e5  # but μ compares them with those of a Gaussian
 _WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)  # of the enclosure of μ: the first that is not too much work
 _MOST_INTERVALS = 2500
@@ -98,6 +99,9 @@ class _Certifier:
         if self._beyond_cap(eps):
             return arb(0)
         guess = self._log_guess(eps)
+        closed = self.profile._flat_gaussian or self.d == 1
+        if not closed and guess <= self.least_log and eps > _FAR * (near := self._last_resolved(eps)):
+            return arb(0).union(self.delta(near).upper())
         precision, old = 96, ctx.prec
         try:
             while True:
@@ -105,12 +109,11 @@ class _Certifier:
                 ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
                 if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
                     break
-                if guess <= self.least_log:  # below what the float path resolves: only the upper end is wanted
-                    if not ball.is_finite() and eps > 0:
-                        ball = self.delta(self._last_resolved(eps))
-                    if ball.is_finite():
-                        ball = arb(0).union(ball.upper())
-                        break
+                if (
+                    guess <= self.least_log and ball.is_finite()
+                ):  # below what floats resolve: only the upper end is wanted
+                    ball = arb(0).union(ball.upper())
+                    break
                 precision *= 2
                 if precision > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
                     raise NotResolved(f"δ({eps!r}) could not be enclosed")
@@ -127,11 +130,12 @@ class _Certifier:
 
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
-        if self.profile._flat_gaussian:
-            guess = float(gdp_log_delta(self.profile.mu, _column(eps))[0])
-        else:
-            guess = float(self.profile._table.log_delta(_column(eps))[0])
-        return max(guess, self.least_log)
+        with np.errstate(all="ignore"):  # at an ε beyond all bounds it may be no number: then δ is taken for tiny
+            if self.profile._flat_gaussian:
+                guess = float(gdp_log_delta(self.profile.mu, _column(eps))[0])
+            else:
+                guess = float(self.profile._table.log_delta(_column(eps))[0])
+        return guess if guess > self.least_log else self.least_log
 
     def _beyond_cap(self, eps: float) -> bool:
         """Whether eps is certainly at or above the largest loss."""
