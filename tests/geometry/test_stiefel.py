@@ -82,6 +82,23 @@ def test_velocities_of_low_rank():
     np.testing.assert_allclose(M.log(p, M.exp(p, v)), v, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("spread", [(1.0, 0.03), (0.03, 1.0)], ids=["inside the span", "out of it"])
+def test_far_points_in_directions_where_one_start_alone_fails(spread):
+    """Next to π the chord may lead to a longer geodesic, or to none."""
+    M = Stiefel(4, 2)
+    p = M.project(RNG.standard_normal((200, 4, 2)))
+    z = RNG.standard_normal((200, 5)) * np.repeat(spread, [1, 4])
+    v = 0.96 * math.pi * M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
+    np.testing.assert_allclose(M.log(p, M.exp(p, v)), v, rtol=0, atol=1e-11)
+
+
+def test_random_frames_of_many_columns_are_joined_too():
+    """Far beyond π, where steps of Newton's method by inexact linear solves do not arrive."""
+    M = Stiefel(14, 7)
+    p, q = M.project(RNG.standard_normal((2, 3, 14, 7)))
+    np.testing.assert_allclose(M.exp(p, M.log(p, q)), q, atol=1e-12)
+
+
 def test_random_frames_are_joined_by_geodesics_and_obey_the_triangle_inequality():
     M = Stiefel(5, 2)
     p, q, o = M.project(RNG.standard_normal((3, 100, 5, 2)))

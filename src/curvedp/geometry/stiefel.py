@@ -37,7 +37,7 @@ class Stiefel(Manifold):
     """m×r matrices with orthonormal columns, r ≤ m, with the Frobenius (Euclidean) metric tr(uᵀv).
 
     `exp` is the geodesic exponential in closed form. `log` has none: it solves exp(p, v) = q by Newton's method with a
-    bounded number of steps; it inverted `exp` in every trial up to 0.8π, but next to π can end on a longer geodesic.
+    bounded number of steps from three starts; it inverted `exp` in every trial up to 0.97π, and next to π may be NaN.
     `transport` is an isometry of tangent spaces that carries velocities along the geodesic, not the parallel transport.
     Stiefel(m, 1) is the sphere; Stiefel(m, m) is O(m), whose components are infinitely far apart (`log` NaN).
 
