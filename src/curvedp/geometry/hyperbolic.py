@@ -67,18 +67,23 @@ def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
         batch = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
-        count, size = math.prod(batch), max(1, _BLOCK // arrays[0].shape[-1])
-        if count <= size:
+        count, size = math.prod(batch), max(2, _BLOCK // arrays[0].shape[-1])
+        if not batch or (count <= size and count != 1):
             return kernel(self, *arrays)
         shared = [a.ndim == 1 for a in arrays]
         flat = [
             a if one else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1)
             for a, one in zip(arrays, shared, strict=True)
         ]
-        parts = [
-            kernel(self, *(a if one else a[part] for a, one in zip(flat, shared, strict=True)))
-            for part in blocks(count, size)
-        ]
+
+        def over(part: slice) -> Array:
+            # One record alone lies in memory both ways, and would be added up in the other order (`stable.dot`): doubled, it
+            # gets what it gets in any batch.
+            rows: Any = part if part.stop - part.start > 1 else [part.start, part.start]
+            found = kernel(self, *(a if one else a[rows] for a, one in zip(flat, shared, strict=True)))
+            return found[: part.stop - part.start]
+
+        parts = [over(part) for part in blocks(count, size)]
         return np.concatenate(parts).reshape(*batch, *parts[0].shape[1:])
 
     return run

@@ -53,7 +53,7 @@ class Lorentz(Hyperbolic):
             inside = length < _NEAR  # elsewhere the form may overflow
             zero = xp.zeros_like(x)
             z = xp.where(inside, _unboost(xp, x, time, velocity), zero)
-            cosh, sinhc = cosh_sinhc(xp, xp.vecdot(z, z)[..., None])
+            cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
             return _boost(xp, xp.where(inside, x, zero), time, cosh, sinhc * z)[1]
 
         def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
@@ -123,12 +123,14 @@ class Lorentz(Hyperbolic):
 
     # The boost that carries the origin to p carries (0, z) into the tangent space at p.
 
+    @blocked
     def from_coordinates(self, p: Array, z: Array) -> Array:
         xp = namespace(p, z)
         x = columns(p[..., 1:])
         time, space = _boost(xp, x, lift(xp, x)[0], 0.0, z)
         return xp.concat([time, space], axis=-1)
 
+    @blocked
     def to_coordinates(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
         x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
