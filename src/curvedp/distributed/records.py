@@ -66,16 +66,16 @@ def by_chunks(
     )
 
 
-def check_whole(X: Any, point_shape: tuple[int, ...]) -> None:
+def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     """A `ParameterError` unless X is a dask array of points, real numbers, each in one chunk."""
     if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        raise ParameterError(f"X has shape {X.shape}; it must be (n, {', '.join(map(str, point_shape))})")
+        raise ParameterError(f"{name} has shape {X.shape}; it must be (n, {', '.join(map(str, point_shape))})")
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)
-        raise ParameterError(f"X has chunks that cut through a record; X.rechunk({{{whole}}}) mends it")
+        raise ParameterError(f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) mends it")
     if X.dtype.kind not in "iuf":
-        raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
+        raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
 
 
 class ChunkedRecords:
@@ -88,13 +88,14 @@ class ChunkedRecords:
     10
     """
 
-    def __init__(self, X: Any, point_shape: tuple[int, ...]) -> None:
-        check_whole(X, point_shape)
-        check_sizes("X", X)
+    def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
+        check_whole(X, point_shape, name)
+        check_sizes(name, X)
         if X.shape[0] > MOST_TERMS:
-            raise ParameterError(f"X has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}")
+            raise ParameterError(f"{name} has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}")
         self._array = X
         self._point_shape = point_shape
+        self._name = name
         _check_scheduler()
 
     def __len__(self) -> int:
@@ -128,9 +129,9 @@ class ChunkedRecords:
             new_axis=[1],
             chunks=((1,) * len(self.sizes), (np.nan,)),
         )
-        total = np.asarray(computed(parts.sum(axis=0, split_every=_FAN_IN)))
+        total = np.asarray(computed(parts.sum(axis=0, split_every=_FAN_IN), self._name))
         if total[-1] != len(self):  # n is part of the guarantee
-            raise ParameterError(f"the chunks of X hold {total[-1]} records; their sizes say {len(self)}")
+            raise ParameterError(f"the chunks of {self._name} hold {total[-1]} records; their sizes say {len(self)}")
         return total[:-1]
 
     def map(self, function: Callable[[np.ndarray], np.ndarray]) -> Any:
@@ -157,9 +158,9 @@ def checked_block(point_shape: tuple[int, ...], block: Any, *beside: np.ndarray)
     """A chunk in a worker's memory (it may come from a device), where it holds what its array says."""
     records = to_host(block)
     if records.shape[1:] != point_shape:
-        raise ParameterError(f"a chunk of X has shape {records.shape}; its records should be {point_shape}")
+        raise ParameterError(f"a chunk has shape {records.shape}; its records should be {point_shape}")
     if any(len(values) != len(records) for values in beside):
-        raise ParameterError(f"a chunk of X has {len(records)} records and {len(beside[0])} labels")
+        raise ParameterError(f"a chunk has {len(records)} records and {len(beside[0])} labels")
     return records
 
 
@@ -196,11 +197,9 @@ def computed(collection: Any, name: str = "X") -> Any:
         # The cluster and the storage speak of machines and files. What another error says may be a record's value (a
         # reader's "could not convert ..."), and is left out, from the traceback too.
         tell = isinstance(error, OSError | MemoryError) or type(error).__module__.partition(".")[0] in _MACHINES
-        kind = type(error).__name__
-        line = (
-            f"{kind}: {' '.join(str(error).split())}" if tell else f"{kind} in a task; X.blocks[i].compute() tells more"
-        )
-        raise ParameterError(f"the pass over X failed: {line}. Nothing was spent") from None
+        more = " ".join(str(error).split()).rstrip(".") if tell else f"in a task; {name}.blocks[i].compute() tells more"
+        kind = f"{type(error).__name__}{': ' if tell else ' '}"
+        raise ParameterError(f"the pass over {name} failed: {kind}{more}. Nothing was spent") from None
 
 
 _MACHINES = ("dask", "distributed", "concurrent", "asyncio")

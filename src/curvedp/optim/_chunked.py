@@ -40,7 +40,7 @@ def chunked_rgd(
     check_sizes("data", data)
     with full_precision():
         w, _ = prepare(problem, np.zeros((2, *data.shape[1:])), init)  # checks the start and the records' shape
-        records = ChunkedRecords(data, tuple(data.shape[1:]))
+        records = ChunkedRecords(data, tuple(data.shape[1:]), "data")
         n, dim, steps, start = len(records), problem.manifold.dim, len(rates), np.asarray(w)
         if n < 2:
             raise ParameterError(f"data has {n} records; at least 2 are needed")
