@@ -203,3 +203,18 @@ def test_no_bound_is_claimed_where_none_is_proved():
             mean_error_bound(Sphere(2), radius)
         with pytest.raises(ParameterError, match="radius"):
             frechet_mean(Sphere(2), np.eye(3), ball=(Sphere(2).origin, radius))
+
+
+@pytest.mark.parametrize("m", [2, 3, 5, 50])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_mean_of_two_matrices_ends_where_it_starts(m, copies):
+    """The start, the geometric mean of the arithmetic and the harmonic mean, IS the mean of two: what is left is round-off,
+    on which no inner iteration may go on for ever."""
+    manifold = SPDAffineInvariant(m)
+    rng = np.random.default_rng(3)
+    for spread in (1e-8, 0.3, 3.0):
+        z = rng.normal(size=(2, manifold.dim))
+        z *= spread / np.linalg.norm(z, axis=1, keepdims=True)
+        X = np.repeat(manifold.exp(np.eye(m), manifold.from_coordinates(np.eye(m), z)), copies, axis=0)
+        mean = frechet_mean(manifold, X)
+        assert np.linalg.norm(np.mean(manifold.log(mean, X), axis=0)) < 1e-9

@@ -30,6 +30,7 @@ __all__ = ["TOLERANCE", "Sweep", "affine_invariant_mean"]
 
 TOLERANCE = 5e-10  # residual seen before the last step, half of what is promised; the last step improves on it
 _CHUNK_BYTES = 1 << 18
+_ROUNDS = 1000  # of conjugate gradients, which need a few; the outer steps check what they are given
 _FAR = 1e-5  # least ratio of eigenvalues that plain double precision resolves to 1e-11
 
 
@@ -146,12 +147,19 @@ def _hessian_solver(L: Matrix, X: Matrix, weights: Matrix) -> Callable[[Matrix],
         return sym((inner @ U.mT).reshape(n * m, m).T @ columns)
 
     def solve(gradient: Matrix) -> Matrix:
-        x, r = np.zeros_like(gradient), gradient
+        # symmetric to the last bit, as H's values are: what round-off leaves of the rest would never fall, and where the
+        # gradient is all round-off (the start was the mean) the rounds would grow without end
+        x, r = np.zeros_like(gradient), sym(gradient)
         d, rr = r, float(np.sum(r * r))
         goal = rr * min(max(rr, 1e-6), 1e-4)
-        while rr > goal:
+        for _ in range(_ROUNDS):
+            if not rr > goal:
+                break
             Hd = hessian(d)
-            a = rr / float(np.sum(d * Hd))
+            bend = float(np.sum(d * Hd))
+            if not bend > 0:  # underflow
+                break
+            a = rr / bend
             x, r = x + a * d, r - a * Hd
             rr, old = float(np.sum(r * r)), rr
             d = r + (rr / old) * d
