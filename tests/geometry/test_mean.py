@@ -148,7 +148,7 @@ def test_other_libraries_and_fewer_digits():
 
 BALLS = [(Sphere(2), 0.3), (Sphere(2), 0.78), (Sphere(2), 1.1), (Lorentz(2), 0.5), (Lorentz(2), 3.0), (Rotations(3), 0.8),
          (SPDAffineInvariant(2), 2.0), (SPDLogCholesky(2), 2.0), (KendallShapes(4), 0.35), (Grassmann(4, 2), 0.4),
-         (Product(Sphere(2), Lorentz(2)), 0.6)]  # fmt: skip
+         (Stiefel(4, 2), 0.3), (Stiefel(3, 2), 0.9), (Product(Sphere(2), Lorentz(2)), 0.6)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("M", "radius"), BALLS, ids=repr)

@@ -7,15 +7,17 @@ Let S be the set of x (in B, where κ_max > 0) with f(x) ≤ f(c).
 1. On S the Hessian of f lies between μ and L.
    - κ ≤ 0: that of ½d² lies between 1 and s·coth s ≤ 1 + s, s = √−κ_min d (Rauch); Σ w_i d_i ≤ r (Jensen), so μ = 1
      and L = 1 + r√−κ_min.
-   - κ ≥ 0: it lies between s·cot s, s = √κ_max d, and 1. In B every d_i ≤ 2r, u ↦ √u cot √u is concave and
-     Σ w_i d_i² ≤ r², so its mean is at least the chord's value μ = ¾ + ¼ s·cot s at s = 2r√κ_max; L = 1.
+   - κ_max > 0: it is at least s·cot s, s = √κ_max d. In B every d_i ≤ 2r, u ↦ √u cot √u is concave and Σ w_i d_i² ≤ r²,
+     so its mean is at least the chord's value μ = ¾ + ¼ s·cot s at s = 2r√κ_max. Above as before: L = 1 + r√−κ_min, and
+     L = 1 for κ ≥ 0.
 2. The iterates stay in S.
    - κ ≤ 0, t = 1/L: along the step f falls as long as the geodesic is in S, so it never leaves S.
-   - κ ≥ 0, t = sin(s)/s: f falls because its Hessian is at most 1 everywhere and t ≤ 1. For B, scale to κ_max = 1 and
-     let ψ = 1 − cos d(·, c), whose Hessian is at most 1. At x with d(x, c) = ρ the spherical comparison of the triangle
-     (x, c, x_i) gives ⟨−∇ψ, log_x x_i⟩ ≥ (d_i/sin d_i)(cos r − cos ρ cos d_i). With e = cos ρ − cos r ≥ 0 and
-     d tan(d/2) ≥ d²/2, (1 − cos r) − ψ(x_next) ≥ e(1 − t Σ w_i d_i/sin d_i) + ½ t (cos ρ − t) Σ w_i d_i², and both terms
-     are ≥ 0 because t = sin 2r/2r ≤ cos r.
+   - κ_max > 0, t = sin(s)/(s·L): f falls as before, as long as the geodesic is in B too. For that, scale to κ_max = 1 and
+     let ψ = 1 − cos d(·, c). Its Hessian is cos d along and at most sin(d)·k·coth(kd), k = √−κ_min, across the radius, so
+     at most kr·coth(kr) ≤ L on B (1 for κ ≥ 0). At x with d(x, c) = ρ the spherical comparison of the triangle (x, c, x_i)
+     gives ⟨−∇ψ, log_x x_i⟩ ≥ (d_i/sin d_i)(cos r − cos ρ cos d_i). With e = cos ρ − cos r ≥ 0 and d tan(d/2) ≥ d²/2, every
+     part τ ≤ t of the step has (1 − cos r) − ψ ≥ e(1 − τ Σ w_i d_i/sin d_i) + ½ τ (cos ρ − τL) Σ w_i d_i² while it has not
+     left B, and both terms are ≥ 0, the second > 0 unless it is at the mean, because tL = sin 2r/2r < cos r: it never leaves.
 3. Rate. −∇f points into B on its boundary; its flow from x in S stays in S and ends at x*, the only critical point in B
    (Afsari 2011, Thm 2.1, r < ½ min(injectivity, π/√κ)). Along the flow |∇f| shrinks at rate μ, so
    |∇f(x)|² ≥ 2μ(f(x) − f*) and d(x, x*)² ≤ 2(f(x) − f*)/μ. With f(x_{k+1}) ≤ f(x_k) − t(1 − Lt/2)|∇f(x_k)|² this gives,
@@ -56,13 +58,13 @@ class Contraction:
 def contraction(M: Manifold, radius: float) -> Contraction:
     """The constants of the proof above for data in a ball of this radius."""
     low, high = M.curvature_bounds
+    smoothness = 1 + radius * math.sqrt(max(0.0, -low))
     if high <= 0:
-        smoothness = 1 + radius * math.sqrt(-low)
         return Contraction(1.0, smoothness, 1 / smoothness)
     s = 2 * radius * math.sqrt(high)
-    if low < 0 or not (s < math.pi and 2 * radius < M.injectivity_radius):
+    if not (s < math.pi and 2 * radius < M.injectivity_radius):
         raise ParameterError(
-            f"radius={radius!r}: no a-priori bound on the Fréchet mean of {M!r}; it needs curvature of one sign and "
+            f"radius={radius!r}: no a-priori bound on the Fréchet mean of {M!r}; it needs "
             f"radius < ½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
             f"injectivity radius {M.injectivity_radius:g})"
         )
@@ -71,7 +73,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
         raise ParameterError(
             f"radius={radius!r}: the cost need not be convex; ¾ + ¼ s·cot s must be > 0 at s=2r√κ={s:g}"
         )
-    return Contraction(convexity, 1.0, math.sin(s) / s)
+    return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
 
 
 def mean_iterations(M: Manifold, radius: float) -> int:
