@@ -69,14 +69,18 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """Real numbers as an array of doubles. Only the type can be refused, never a value: NaN is a number here."""
+    """Real numbers as an array of doubles. Only the type can be refused, never a value: NaN is a number here.
+
+    The message tells the type alone, because what is refused may be records.
+    """
     try:
         found = np.asarray(value)
         if found.dtype.kind in "biufO":
             return found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise ParameterError(f"{name} must be an array of numbers, not {shown(value)}")
+    kind = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
+    raise ParameterError(f"{name} must be an array of numbers with rows of one shape; this {kind} is not")
 
 
 def shown(value: Any) -> str:

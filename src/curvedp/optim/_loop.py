@@ -133,10 +133,12 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
         raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
     if not any(jnp.issubdtype(records.dtype, kind) for kind in (jnp.integer, jnp.floating)):
         raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
+    shape = problem.record_shape
+    if shape is not None and records.shape[1:] != shape:
+        needed = ", ".join(map(str, shape))
+        raise ParameterError(f"data has shape {records.shape}; {type(problem).__name__} on {manifold!r} needs (n, {needed})")
     records = records.astype(start.dtype)
     if isinstance(problem, FrechetMeanProblem):
-        if records.shape[1:] != manifold.point_shape:
-            raise ParameterError(f"data has shape {records.shape}; {manifold!r} needs (n, *{manifold.point_shape})")
         records = _on_manifold(manifold, start, records)
     _check_scalar(problem, start, records)
     return jnp.asarray(start), jnp.asarray(records)
@@ -151,8 +153,8 @@ def _array(name: str, values: Any) -> Any:
         if hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] != _DLPACK_CPU:
             return jax.dlpack.from_dlpack(values)
         return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} cannot be read as an array of numbers: {error}") from None
+    except (TypeError, ValueError):  # whose message may quote records
+        raise ParameterError(f"{name} cannot be read as an array of numbers, but is {type(values).__name__}") from None
 
 
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
