@@ -1,6 +1,7 @@
 """PrivateFrechetMean, PrivateDispersion, PrivateMDM, PrivatePCA: any data, any manifold, nothing spent on a refusal."""
 
 import copy
+import dataclasses
 import math
 import pickle
 
@@ -82,6 +83,23 @@ def test_certificates_of_means_verify(manifold, guarantee):
     estimator = PrivateFrechetMean(manifold, radius=0.3, guarantee=guarantee).fit(cloud(manifold, 0.3, 50))
     checks = verify_certificate(estimator.certificate_)
     assert all(check.holds for check in checks), checks
+
+
+def test_a_centre_whose_projection_is_not_stable_to_the_last_digit_verifies():
+    manifold, rng = Rotations(3), np.random.default_rng(3)
+    for _ in range(50):
+        turned = manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, rng.normal(size=3) * 0.3))
+        once = manifold.project(turned)
+        if not np.array_equal(manifold.project(once), once):
+            break
+    else:
+        pytest.fail("no such centre among fifty")
+    mean = PrivateFrechetMean(manifold, radius=0.4, center=once, guarantee=GDP(1.0), mechanism="log-gaussian")
+    certificate = mean.fit(np.broadcast_to(once, (20, 3, 3))).certificate_
+    assert all(check.holds for check in verify_certificate(certificate))
+    moved = {**certificate.parameters, "base": manifold.origin.tolist()}
+    forged = dataclasses.replace(certificate, parameters=moved)
+    assert not all(check.holds for check in verify_certificate(forged))
 
 
 @pytest.mark.parametrize("manifold", [Sphere(2), SPDAffineInvariant(2), PoincareBall(2), KendallShapes(4)])

@@ -84,3 +84,13 @@ def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     assert type(_split(spheres, 1.0, 0.0, (0.0, 0.6))) is type(gaussian_profile(1.0, 2, 1.0, 0.6))
     flat = _split(spheres, 1.0, 0.7, (0.0, 0.0))
     assert flat.mu == pytest.approx(0.7)
+
+
+def test_divergences_of_a_thousand_standard_deviations_in_a_thousand_dimensions():
+    profile = gaussian_profile(-1.0, 1000, 0.01, 10.0)
+    # cos φ is 0 ± 0.03, so d₂ = 10 + log cosh r to within that, r the mode of the radius: E[d₂² − r²]/2σ² by the law of r.
+    r = np.linspace(0.2, 0.45, 4001)
+    log_law = -r * r / 2e-4 + 999 * np.log(np.sinh(r))
+    law = np.exp(log_law - log_law.max())
+    divergence = np.sum(law * ((10 + np.log(np.cosh(r))) ** 2 - r * r)) / np.sum(law) / 2e-4
+    assert profile.renyi(1.0) == pytest.approx(divergence, rel=1e-3)

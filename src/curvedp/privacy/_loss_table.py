@@ -359,7 +359,8 @@ class LossTable:
                 np.concatenate([np.where(split, mid, high), high[split]]),
             )
         v = low[:, None] + (high - low)[:, None] * _OFFSET16
-        h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)
+        with np.errstate(divide="ignore"):  # a panel narrower than a rounding weighs nothing
+            h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)
         return float(log_sum(h.ravel(), axis=0))
 
     def _log_density(self, log_integrand: Callable[[Array], Array], w: Array) -> Array:
