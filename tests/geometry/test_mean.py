@@ -113,6 +113,33 @@ def test_many_small_matrices_and_no_more_memory_than_promised(n):
     assert residual(M, X, frechet_mean(M, X)) <= 1e-9
 
 
+class Recorded:
+    """What a torch tensor that has a gradient is to us: no NumPy array before it is detached."""
+
+    device = "cpu"
+
+    def __init__(self, values, detached=False):
+        self.values, self.detached, self.ndim, self.shape = values, detached, values.ndim, values.shape
+
+    def __array_namespace__(self, api_version=None):
+        return np
+
+    def detach(self):
+        return Recorded(self.values, True)
+
+    def __array__(self, dtype=None, copy=None):
+        if not self.detached:
+            raise RuntimeError("can't call numpy() on a tensor that requires grad")
+        return np.asarray(self.values, dtype=dtype)
+
+
+def test_points_and_weights_that_have_gradients_are_detached():
+    M, w = Sphere(2), np.arange(1.0, 6.0)
+    X = cloud(M, 5, 0.5)
+    found = frechet_mean(M, Recorded(X), Recorded(w))
+    np.testing.assert_array_equal(found, frechet_mean(M, X, w))
+
+
 def test_weights():
     M = Sphere(2)
     X = cloud(M, 5, 0.5)

@@ -72,6 +72,18 @@ def test_dp_rgd_refuses(change, says):
         dp_rgd(**{**RGD, **change})
 
 
+@pytest.mark.parametrize("shape", [(60,), (60, 1), (60, 3), (60, 4, 1), (60, 4, 4)])
+@pytest.mark.parametrize(
+    "problem",
+    [LeadingEigenvectorProblem(4), SubspaceProblem(4, 2), FrechetMeanProblem(Sphere(3))],
+    ids=lambda p: type(p).__name__,
+)
+def test_records_of_another_shape_are_refused_by_name(problem, shape):
+    """Also shapes that the loss alone would broadcast over."""
+    with pytest.raises(ParameterError, match=r"data has shape .* needs \(n, 4\)"):
+        dp_rgd(**{**RGD, "problem": problem, "data": np.zeros(shape), "init": problem.manifold.origin})
+
+
 @pytest.mark.parametrize(
     "change",
     [

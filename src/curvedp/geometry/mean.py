@@ -52,6 +52,7 @@ def frechet_mean(
     shape = check_manifold(M).point_shape
     if not is_array_api_obj(X):
         X = _validate.array("X", X)
+    X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
     xp = namespace(X)
     if X.ndim != len(shape) + 1 or tuple(X.shape[1:]) != shape or X.shape[0] == 0:
         raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, shape))}) with n >= 1")
@@ -86,6 +87,7 @@ def _weights(weights: Array | None, n: int) -> np.ndarray:
 def _host(X: Array) -> np.ndarray:
     """X as a NumPy float64 array."""
     if not is_numpy_array(X):
+        X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
         X = to_device(X, "cpu") if hasattr(X, "is_cuda") else X
         X = X.get() if hasattr(X, "get") else X
     return np.asarray(X, dtype=np.float64)

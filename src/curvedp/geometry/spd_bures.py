@@ -11,7 +11,7 @@ from .base import Array
 from .small_eigh import eigh
 from .spd_common import SPD, pack, unpack
 from .spectral import differentiate_as, sandwich, sqrt_sym, sym
-from .stable import safe_sqrt
+from .stable import euclidean_norm, safe_sqrt
 from .triangular import cholesky, upper_solve
 
 __all__ = ["SPDBuresWasserstein"]
@@ -73,8 +73,13 @@ class SPDBuresWasserstein(SPD):
         return 0.5 * xp.sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """The isometry C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates; NOT parallel transport."""
-        return self.from_coordinates(q, self.to_coordinates(p, v))
+        """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is known.
+
+        C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the one velocity
+        into the other.
+        """
+        leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
+        return self.from_coordinates(q, _rotate(leaves, arrives, self.to_coordinates(p, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""
@@ -86,6 +91,27 @@ class SPDBuresWasserstein(SPD):
         w, U = eigh(p)
         K = namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :]))
         return pack(sym(sandwich(U, (U.mT @ v @ U) / K)))
+
+
+def _rotate(a: Array, b: Array, z: Array) -> Array:
+    """z turned in the plane of a and b by the rotation that carries the direction of a to that of b.
+
+    Directions that are opposite, or of length 0 (p = q), leave z where it is.
+    """
+    xp = namespace(a, b, z)
+
+    def direction(x: Array) -> Array:
+        length = euclidean_norm(xp, x)[..., None]
+        return x / xp.where(length > 0, length, xp.ones_like(length))
+
+    def dot(x: Array, y: Array) -> Array:
+        return xp.sum(x * y, axis=-1)[..., None]
+
+    a, b = direction(a), direction(b)
+    middle = a + b
+    square = dot(middle, middle)  # 2(1 + ⟨a,b⟩)
+    turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, xp.ones_like(square))) + 2 * b * dot(a, z)
+    return xp.where(square > 0, turned, z)
 
 
 def _lyapunov(p: Array, v: Array) -> Array:

@@ -135,8 +135,8 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
         raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
     shape = problem.record_shape
     if shape is not None and records.shape[1:] != shape:
-        needed = ", ".join(map(str, shape))
-        raise ParameterError(f"data has shape {records.shape}; {type(problem).__name__} on {manifold!r} needs (n, {needed})")
+        needed = f"(n, {', '.join(map(str, shape))})"
+        raise ParameterError(f"data has shape {records.shape}; {type(problem).__name__} on {manifold!r} needs {needed}")
     records = records.astype(start.dtype)
     if isinstance(problem, FrechetMeanProblem):
         records = _on_manifold(manifold, start, records)

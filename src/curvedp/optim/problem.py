@@ -39,6 +39,11 @@ class Problem:
         if not callable(self.loss):
             raise ParameterError(f"loss={self.loss!r} must be a function loss(w, z) that returns a number")
 
+    @property
+    def record_shape(self) -> tuple[int, ...] | None:
+        """The shape of one record; None where it is the loss's own affair."""
+        return None
+
     def gradient(self, w: Any, z: Any) -> Any:
         """Coordinates, shape (dim,), of the Riemannian gradient at w for one record.
 
@@ -96,6 +101,11 @@ class FrechetMeanProblem(Problem):
         object.__setattr__(self, "loss", lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
 
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """A point of the manifold."""
+        return self.manifold.point_shape
+
     def gradient(self, w: Any, z: Any) -> Any:
         """-log_w z: no differentiation through the distance."""
         return self.gradients(w, z[None])[0]
@@ -123,6 +133,11 @@ class LeadingEigenvectorProblem(Problem):
         object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
         object.__setattr__(self, "manifold", Sphere(self.dim - 1))
         object.__setattr__(self, "loss", _rayleigh)
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """A vector of R^dim."""
+        return (self.dim,)
 
     def gradient(self, w: Any, z: Any) -> Any:
         """-2(wᵀz)z without its part along w."""
@@ -160,6 +175,11 @@ class SubspaceProblem(Problem):
         object.__setattr__(self, "rank", _validate.integer("rank", rank, 1))
         object.__setattr__(self, "manifold", Grassmann(self.dim, self.rank))
         object.__setattr__(self, "loss", lambda w, z: -jnp.sum((z @ w) ** 2))
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """A vector of R^dim."""
+        return (self.dim,)
 
     def gradient(self, w: Any, z: Any) -> Any:
         """-2z(zᵀw) without its part in the subspace."""
