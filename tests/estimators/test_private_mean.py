@@ -289,6 +289,18 @@ def test_pca_second_moment_moves_no_more_than_claimed():
 def test_pca_with_bad_rows():
     X = np.array([[np.nan, 1.0], [np.inf, 0.0], [1e300, 1e300], [0.0, 0.0], [1.0, 0.0]])
     assert np.isfinite(PrivatePCA(radius=1.0).fit(X).components_).all()
+    longest = np.full((5, 4), np.finfo(float).max)  # a length above every float
+    assert np.isfinite(PrivatePCA(radius=1.0).fit(longest).components_).all()
+
+
+def test_pca_quotes_no_record():
+    X = np.array([["Mrs Smith", 1.0], [2.0, 3.0]], dtype=object)
+    for records in (X, X.tolist(), X.astype(str)):
+        with pytest.raises(ParameterError) as refusal:
+            PrivatePCA(radius=1.0).fit(records)
+        assert "Smith" not in str(refusal.value)
+    with pytest.raises(ParameterError, match=r"array of numbers$"):
+        PrivatePCA(radius=1.0).fit(np.eye(2)).transform(X)
 
 
 # What scikit-learn asks of every estimator that our contract forbids, with the reason.

@@ -95,8 +95,7 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
     def _records(self, X: Any) -> Any:
         """NumPy or chunked. Shapes and types only: a value that is not finite is data, and is mapped later."""
         if not is_chunked(X):
-            X = on_host("X", X)
-            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
+            return self._numbers(X, ensure_min_samples=2)
         if X.ndim != 2 or not X.shape[1] >= 1:
             raise ParameterError(f"X has shape {X.shape}; it must be (n, features)")
         records = ChunkedRecords(X, (int(X.shape[1]),))
@@ -160,7 +159,15 @@ class PrivatePCA(TransformerMixin, BaseEstimator):
         coordinates = partial(_coordinates, self.components_)
         if is_chunked(X):
             return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),), np.dtype(np.float64))
-        return coordinates(validate_data(self, on_host("X", X), dtype=np.float64, ensure_all_finite=False, reset=False))
+        return coordinates(self._numbers(X, reset=False))
+
+    def _numbers(self, X: Any, **options: Any) -> Any:
+        try:
+            return validate_data(self, on_host("X", X), dtype=np.float64, ensure_all_finite=False, **options)
+        except ValueError as error:
+            if str(error).startswith("could not convert"):  # goes on to quote the record
+                raise ParameterError("X must be an array of numbers") from None
+            raise
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
@@ -179,8 +186,8 @@ def _clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
     # Scale by the largest entry first: the square of a huge row would overflow, and a row is data, not an error.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     unit = rows / np.where(largest > 0, largest, 1.0)
-    length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a length may overflow, and then exceeds any radius
+        length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
         clipped: np.ndarray = np.where(
             length <= radius, rows, unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
         )

@@ -81,5 +81,5 @@ def _volume_growth(manifold: Manifold) -> float:
 def _engine(manifold: Manifold, scale: float) -> Engine:
     engine = space_form("laplace", manifold, scale)
     if engine is None:
-        raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogGaussianMechanism")
+        raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")
     return engine
