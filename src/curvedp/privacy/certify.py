@@ -12,15 +12,16 @@ the float path, so that its value lies inside.
 """
 
 import math
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from flint import acb, acb_poly, arb, ctx
+from flint import acb, arb, ctx
 
 from curvedp import _validate
 from curvedp.errors import NotResolved
+from curvedp.privacy._ball_functions import ct, gdp_ball, lifted_tail, mu_lower, phi, sine_integral, sn
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_log_delta
@@ -157,7 +158,7 @@ class _Certifier:
         s, D = self._units()
         if self.profile._flat_gaussian:
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
-            return _phi(mu / 2 - eps / mu) - _lifted_tail(eps, mu / 2 + eps / mu)
+            return phi(mu / 2 - eps / mu) - lifted_tail(eps, mu / 2 + eps / mu)
         if self.d == 1:
             return self._one_dimensional(s, D, eps)
         law = self.profile.tails
@@ -177,12 +178,12 @@ class _Certifier:
         if self.kind == "laplace":
             near, far = (D / s - eps) / 2, pi / s - (D / s + eps) / 2  # y_a and r_b, over s
             return (1 - (-near).exp()) * (1 - (-far).exp()) / (1 - (-pi / s).exp())
-        mass = _phi(pi / s) - _phi(-pi / s)
+        mass = phi(pi / s) - phi(-pi / s)
         far = 2 * pi - D
         y_a, r_b = (D * D - 2 * s * s * eps) / (2 * D), (far * far - 2 * s * s * eps) / (2 * far)
-        first = _phi(y_a / s) - _phi(-r_b / s)
+        first = phi(y_a / s) - phi(-r_b / s)
         # seen from η₂ the arc is −(r_b+D) < y < y_a − D, of which the part beyond −π is met from the other side
-        second = _lifted_tail(eps, (D - y_a) / s) + _lifted_tail(eps, (far - r_b) / s) - 2 * _lifted_tail(eps, pi / s)
+        second = lifted_tail(eps, (D - y_a) / s) + lifted_tail(eps, (far - r_b) / s) - 2 * lifted_tail(eps, pi / s)
         return (first - second) / mass
 
     # ---- radial integrals ----
@@ -195,14 +196,14 @@ class _Certifier:
         k, laplace = self.k, self.kind == "laplace"
         depth = 60.0 - log_guess
         start, end = self._window(law, depth)
-        sn_m = _sn(k, acb(m))
+        sn_m = sn(k, acb(m))
 
         def rho(r: acb) -> acb:
             weight = (m - r) / s if laplace else (m - r) * (m + r) / (2 * s * s)
-            return weight.exp() * (_sn(k, r) / sn_m) ** n
+            return weight.exp() * (sn(k, r) / sn_m) ** n
 
         def log_slope(r: arb) -> arb:
-            return n * _ct(k, r) - (1 / s if laplace else r / (s * s))
+            return n * ct(k, r) - (1 / s if laplace else r / (s * s))
 
         outside = arb(0)
         if start > 0:
@@ -217,17 +218,17 @@ class _Certifier:
         mass = self._integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
         mass = mass + arb(0).union(outside)
 
-        sn_D = _sn(k, acb(D))
+        sn_D = sn(k, acb(D))
 
         def halves(r: acb, analytic: bool) -> tuple[acb, acb]:
             """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels."""
             b = r + s * t if laplace else (r * r + 2 * s * s * t).sqrt(analytic=analytic)
             gap = acb(s * t) if laplace else 2 * s * s * t / (b + r)  # b − r
-            below = _sn(k, r) * sn_D
-            x = _sn(k, (D - gap) / 2) * _sn(k, (r + D + b) / 2) / below
-            return x, _sn(k, (D + gap) / 2) * _sn(k, (b + r - D) / 2) / below
+            below = sn(k, r) * sn_D
+            x = sn(k, (D - gap) / 2) * sn(k, (r + D + b) / 2) / below
+            return x, sn(k, (D + gap) / 2) * sn(k, (b + r - D) / 2) / below
 
-        whole = _sine_integral(self.d - 2, acb(1), acb(0), False).real
+        whole = sine_integral(self.d - 2, acb(1), acb(0), False).real
 
         def partial(r: acb, analytic: bool) -> acb:
             x, y = halves(r, analytic)
@@ -236,7 +237,7 @@ class _Certifier:
             if not analytic and not (x.real > 0 and y.real > 0):
                 # a real ball that reaches over the end of the range: the fraction lies in [0, 1]
                 return rho(r) * acb(arb(0.5, 0.5))
-            return rho(r) * _sine_integral(self.d - 2, x, y, analytic) / whole
+            return rho(r) * sine_integral(self.d - 2, x, y, analytic) / whole
 
         low, high, inner = self._breaks(s, D, t)
         total = arb(0)
@@ -302,7 +303,7 @@ class _Certifier:
                 break
         else:
             raise NotResolved("μ could not be certified: δ is too close to a Gaussian's for too long")
-        lower = max(_mu_lower(self.delta(e), e) for e in {0.0, at})
+        lower = max(mu_lower(self.delta(e), e) for e in {0.0, at})
         pending, proved = list(pairwise(knots)), 0
         while pending:
             a, b = pending.pop()
@@ -399,7 +400,7 @@ class _Certifier:
         last = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
         old, ctx.prec = ctx.prec, 160
         try:
-            if first.upper() < _gdp(mu, arb(b))[0]:
+            if first.upper() < gdp_ball(mu, arb(b))[0]:
                 return True
             ua, ub = arb(a).exp(), arb(b).exp()
             slope = (last.upper() - first.upper()) / (ub - ua)
@@ -407,7 +408,7 @@ class _Certifier:
             ends = [ua + (ub - ua) * i / pieces for i in range(pieces + 1)]
             gaps = []
             for u in ends:
-                value, tangent = _gdp(mu, u.log())
+                value, tangent = gdp_ball(mu, u.log())
                 gaps.append((value - (first.upper() + slope * (u - ua)), tangent - slope))
             for i in range(pieces):
                 (g0, t0), (g1, t1) = gaps[i], gaps[i + 1]
@@ -426,74 +427,3 @@ class _Certifier:
 
 def _column(x: float) -> Any:
     return np.array([x])
-
-
-def _phi(x: arb) -> arb:
-    return (-x / arb(2).sqrt()).erfc() / 2
-
-
-def _lifted_tail(eps: arb, z: arb) -> arb:
-    """e^ε·Φ(−z), z > 0, as e^{ε − z²/2} times e^{z²/2}·Φ(−z); far out that lies between z/(1+z²) and 1/z, over √2π."""
-    lift = (eps - z * z / 2).exp()
-    if z < 1e6:
-        return lift * (z * z / 2).exp() * _phi(-z)
-    return lift * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
-
-
-def _gdp(mu: arb, eps: arb) -> tuple[arb, arb]:
-    """(δ_μ(ε), its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2))."""
-    second = _phi(-eps / mu - mu / 2)
-    return _phi(-eps / mu + mu / 2) - eps.exp() * second, -second
-
-
-def _mu_lower(delta: arb, eps: float) -> float:
-    """A float below the μ at which δ_μ(eps) = δ."""
-    low, high = 0.0, 1.0
-    old, ctx.prec = ctx.prec, 256
-    try:
-        while _gdp(arb(high), arb(eps))[0] < delta:
-            low, high = high, 2 * high
-        for _ in range(60):
-            mid = (low + high) / 2
-            if _gdp(arb(mid), arb(eps))[0] < delta:
-                low = mid
-            else:
-                high = mid
-    finally:
-        ctx.prec = old
-    return low
-
-
-def _sn(k: int, r: acb) -> acb:
-    return r if k == 0 else (r.sin() if k == 1 else r.sinh())
-
-
-def _ct(k: int, r: arb) -> arb:
-    return 1 / r if k == 0 else (r.cot() if k == 1 else r.coth())
-
-
-def _sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
-    """∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
-
-    J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2} with c = cos φ, from J₀ = π − φ or J₁ = 1 + c; that is a multiple of
-    J₀ or J₁ and c times a polynomial in 1 − c² = 4xy (`_recurrence`). Analytic while 4xy stays off (−∞, 0], which √
-    verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative too.
-    """
-    c, square = x - y, 4 * x * y
-    polynomial, share = _recurrence(m, ctx.prec)
-    if m % 2:
-        return share * 2 * x + c * square * polynomial(square)
-    # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
-    root = square.sqrt(analytic=analytic)
-    angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
-    return share * angle + c * root * polynomial(square)
-
-
-@lru_cache(maxsize=16)
-def _recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
-    """The recurrence of J_m summed up at the given precision: (Σ a_i·(4xy)^i, ∏(j−1)/j)."""
-    share, coefficients = arb(1), []
-    for j in range(m, 1, -2):
-        coefficients.append(share / j)
-        share = share * (j - 1) / j
-    return acb_poly(coefficients[::-1]), share
