@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.exceptions import NotFittedError
 
 from benchmarks.regression import attack  # a study of its own, run here in a reduced form
 from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateGeodesicRegression, PureDP
@@ -419,3 +420,10 @@ def test_bad_parameters_are_refused():
     ):
         with pytest.raises(ParameterError):
             model.fit(*bad)
+
+
+def test_predicting_before_fitting_says_so():
+    model = PrivateGeodesicRegression(Sphere(2), radius=0.5, speed=0.5, clip=0.2)
+    for call in (lambda: model.predict([0.5]), lambda: model.score([0.5], [[1.0, 0.0, 0.0]])):
+        with pytest.raises(NotFittedError):
+            call()

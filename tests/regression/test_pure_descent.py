@@ -7,6 +7,7 @@ import pytest
 
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
+from curvedp.errors import VerificationFailed
 from curvedp.estimators import _regression
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate
@@ -38,6 +39,24 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
     smaller = {**certificate.parameters, "scale": 0.99 * certificate.parameters["scale"]}
     cheat = Certificate(**{**vars(certificate), "parameters": smaller})
     assert any(check.holds is False and "pure" in check.claim for check in verify_certificate(cheat))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"clip": -1.0}, {"clip": 0.0}, {"n": -1}, {"n": 55.0}, {"n": None}, {"speed": float("nan")}, {"radius": "wide"},
+     {"data_radius": [1.0]}, {"predictors": 0}, {"predictors": 1.5}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("M", [Sphere(2), Sphere(3)], ids=str)  # one K-norm draw, and descent
+def test_certificates_of_no_regression_are_not_confirmed(M, change):
+    """A negative clip, or a negative n, has a negative sensitivity, which any stated one exceeds."""
+    x, Y = np.linspace(0, 1, 50), np.broadcast_to(M.origin, (50, *M.point_shape))
+    model = PrivateGeodesicRegression(M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0)).fit(x, Y)
+    assert model.method_ == ("kng" if M.dim == 2 else "dp-rgd")
+    altered = {**model.certificate_.parameters, **change}
+    cheat = Certificate(**{**vars(model.certificate_), "parameters": altered})
+    with pytest.raises(VerificationFailed, match=next(iter(change))):
+        verify_certificate(cheat)
 
 
 def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):

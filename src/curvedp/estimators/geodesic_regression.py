@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
@@ -116,6 +117,7 @@ class PrivateGeodesicRegression(BaseEstimator):
 
     @property
     def _predictors(self) -> int:
+        check_is_fitted(self)
         return 1 if self.velocity_.ndim == len(self.manifold.point_shape) else len(self.velocity_)
 
     def _columns(self, x: Any) -> np.ndarray:

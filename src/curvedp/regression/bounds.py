@@ -7,10 +7,11 @@ negative curvature spreads geodesics, so d Exp grows like cosh; where curvature 
 """
 
 from math import cos, cosh, inf, nextafter, pi, sinh, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import constant_curvature
@@ -42,6 +43,14 @@ class Domain(NamedTuple):
     data_radius: float
     predictors: int = 1
 
+    def checked(self) -> Self:
+        """Refused where it describes no regression: a certificate's domain is what a stranger wrote."""
+        for name in ("radius", "speed", "clip", "data_radius"):
+            _validate.length(name, getattr(self, name))
+        for name in ("n", "predictors"):
+            _validate.integer(name, getattr(self, name), 1)
+        return self
+
 
 def spread(manifold: Manifold, length: float) -> tuple[float, float]:
     """(c, s): bounds of ‖d_p Exp(p, w)‖ and ‖d_v Exp(p, w)‖ for ‖w‖ ≤ length."""
@@ -62,6 +71,7 @@ def gradient_sensitivities(
 
 def joint_sensitivity(domain: Domain) -> float:
     """Of `clipped_direction`, in which one record's contribution is a vector of length at most τ: 2τ/n."""
+    domain = domain.checked()
     return nextafter(2 * domain.clip / domain.n, inf)
 
 
@@ -80,7 +90,7 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """Of `endpoint_norm` with `endpoint_clips` on a space of constant curvature: 2τ/n in flat space."""
-    curvature, V = _curvature(manifold), domain.speed
+    curvature, V = _curvature(manifold), domain.checked().speed
     ends = np.array([DEVIATION, HALF])
     if curvature <= 0:  # the supremum is at one of the two
         factor = float(np.max(_spread_of_ends(curvature, V, ends) / np.maximum(1.0, ends / DEVIATION)))
