@@ -25,6 +25,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     SPDLogEuclidean,
     Sphere,
+    Stiefel,
     frechet_mean,
 )
 from curvedp.geometry.base import Manifold
@@ -38,7 +39,7 @@ __all__ = ["estimator_cases"]
 
 MEAN: tuple[Manifold, ...] = (
     Euclidean(3), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3), Grassmann(4, 2),
-    Rotations(3), KendallShapes(4),
+    Rotations(3), KendallShapes(4), Stiefel(4, 2),
 )  # fmt: skip
 SPREAD: tuple[Manifold, ...] = (Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2))
 CLASSES: tuple[Manifold, ...] = (Sphere(2), SPDAffineInvariant(3))
