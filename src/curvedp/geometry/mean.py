@@ -18,6 +18,7 @@ from .mean_spd import TOLERANCE, Sweep, affine_invariant_mean
 from .poincare import PoincareBall
 from .product import Product
 from .spd import SPDAffineInvariant
+from .spd_common import SPD
 from .sphere import Sphere
 from .triangular import cholesky
 
@@ -54,6 +55,8 @@ def frechet_mean(
         X = _validate.array("X", X)
     X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
     xp = namespace(X)
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
     if X.ndim != len(shape) + 1 or tuple(X.shape[1:]) != shape or X.shape[0] == 0:
         raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, shape))}) with n >= 1")
     w = _weights(weights, X.shape[0])
@@ -104,7 +107,9 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         return np.asarray(M.join(parts))
     if isinstance(M, SPDAffineInvariant):
         return np.asarray(affine_invariant_mean(X, w))
-    return _minimise(M, X, w)
+    # Points written with few digits (float32, text) miss the manifold's equations by more than a residual of 1e-9 allows.
+    # Symmetric matrices have no such equation.
+    return _minimise(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w)
 
 
 # ---- any space: Newton where the Hessian is known, a quasi-Newton method elsewhere -----------------------------------------
