@@ -155,6 +155,16 @@ def test_points_of_few_digits_are_put_on_the_manifold(M):
         assert residual(M, M.project(X.astype(np.float64)), x) <= 1e-9
 
 
+@pytest.mark.parametrize(
+    "M", [Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(3), SPDLogEuclidean(2), Stiefel(3, 2)], ids=repr
+)
+def test_the_mean_of_what_is_no_point_is_no_number(M):
+    X = np.stack([M.origin] * 3)
+    X[1] = np.nan
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(frechet_mean(M, X)).all()
+
+
 def test_complex_points_are_refused():
     with pytest.raises(ParameterError, match="complex"):
         frechet_mean(Sphere(2), np.eye(3) + 0j)

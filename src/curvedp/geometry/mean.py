@@ -174,7 +174,7 @@ def _minimise(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         best = state if state.residual < best.residual else best
         if done:
             break
-    return best.x
+    return np.full_like(best.x, np.nan) if math.isnan(best.residual) else best.x  # never the start in place of a mean
 
 
 def _start(M: Manifold, X: np.ndarray, w: np.ndarray) -> _State:
