@@ -94,3 +94,11 @@ def test_divergences_of_a_thousand_standard_deviations_in_a_thousand_dimensions(
     law = np.exp(log_law - log_law.max())
     divergence = np.sum(law * ((10 + np.log(np.cosh(r))) ** 2 - r * r)) / np.sum(law) / 2e-4
     assert profile.renyi(1.0) == pytest.approx(divergence, rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "sensitivity"), [(1e-3, math.pi), (1e-3, 300.0), (1e-6, 1.0)])
+def test_divergences_of_high_orders_are_not_below_those_of_the_tail(scale, sensitivity):
+    profile = gaussian_profile(-1.0, 2, scale, sensitivity)
+    for order in (1e3, 1e6, 1e8, 1e100):  # hyperbolic distances grow at least as flat ones: order·(Δ/σ)²/2 in the limit
+        value = profile.renyi(order) / (order * (sensitivity / scale) ** 2 / 2)
+        assert 1 - 1e-8 < value < 1 + 1e-6

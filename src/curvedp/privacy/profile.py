@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11
 _LOG_2 = math.log(2.0)
 _LARGEST_ORDER = 1e150
+_HUGE_MOMENT = 1e6  # beyond, the logarithm of a moment has too few digits to find where the integral ends
 _HUGE_LOSS = 1e10  # beyond, an integral of it keeps less than RELATIVE_ERROR
 
 
@@ -207,6 +208,8 @@ class PrivacyProfile(Guarantee):
         capped = _HUGE_LOSS < largest < math.inf and self.tails.loss_scale > math.sqrt(largest)  # the loss is all but T
         if order > _LARGEST_ORDER or capped:
             return largest  # the divergence grows with the order, up to the largest loss
+        if math.isinf(largest) and order * self.tails.loss_scale > _HUGE_MOMENT:
+            return up(order * self.mu * self.mu / 2, RELATIVE_ERROR)  # what μ-GDP implies (Dong, Roth & Su 2022)
         s = order - 1.0
         log_j = self._table.log_moment(s)
         if s == 0:
