@@ -195,6 +195,7 @@ class PrivacyProfile(Guarantee):
     def renyi(self, order: Any) -> Any:
         """The Rényi divergence of the given order (>= 1; 1 is Kullback–Leibler, inf the largest loss), rounded up.
 
+        Of an unbounded loss at order·θ > 10⁶ it is order·μ²/2, an upper bound. Otherwise
         log E₁[e^{sL}]/s, s = order − 1; E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt.
         """
         orders = _validate.array("order", order)
