@@ -7,7 +7,7 @@ import pytest
 
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import VerificationFailed
+from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.estimators import _regression
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate
@@ -57,6 +57,35 @@ def test_certificates_of_no_regression_are_not_confirmed(M, change):
     cheat = Certificate(**{**vars(model.certificate_), "parameters": altered})
     with pytest.raises(VerificationFailed, match=next(iter(change))):
         verify_certificate(cheat)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("parameters", {"steps": 9.9}),
+        ("parameters", {"steps": True}),
+        ("parameters", {"scale": -1.0}),
+        ("statistic", {"n": 10**6}),
+        ("entropy", {"cryptographic": "yes"}),
+    ],
+    ids=str,
+)
+def test_tampered_certificates_are_not_confirmed(part, change):
+    x = np.linspace(0, 1, 50)
+    model = PrivateGeodesicRegression(
+        Euclidean(1), radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(4.0), method="dp-rgd"
+    )
+    honest = model.fit(x, x[:, None]).certificate_
+    assert all(check.holds for check in verify_certificate(honest))
+    tampered = Certificate(**{**vars(honest), part: {**getattr(honest, part), **change}})
+    assert not all(check.holds for check in _verified(tampered))
+
+
+def _verified(certificate):
+    try:
+        return verify_certificate(certificate)
+    except CurvedpError:
+        return [SimpleNamespace(holds=False)]
 
 
 def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):

@@ -133,7 +133,7 @@ class Certificate:
             )
         except ParameterError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
 
     @classmethod

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.base import Manifold
@@ -30,6 +31,7 @@ from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.privacy import PureDP, certified_mu, meets
 from curvedp.regression.bounds import Domain, endpoint_sensitivity, joint_sensitivity
+from curvedp.regression.jacobi import check_symmetric
 
 __all__ = ["SINGLE_DRAWS", "Check", "rebuild_mechanism", "verify_certificate"]
 
@@ -161,23 +163,27 @@ def _verify_newton(certificate: Certificate) -> list[Check]:
 
 def _verify_bundle_descent(certificate: Certificate) -> list[Check]:
     p = certificate.parameters
+    check_symmetric(parse_manifold(certificate.manifold))
+    steps = _validate.integer("steps", p["steps"], 1)
     sensitivity = _at_least(
         "sensitivity of the clipped direction", certificate.sensitivity, joint_sensitivity(_domain(certificate))
     )
     if "sigma" not in p:  # Laplace steps, whose ε add up
-        return [sensitivity, *_check_pure(certificate, p["steps"] * certificate.sensitivity / p["scale"])]
+        eps = steps * certificate.sensitivity / _validate.length("scale", p["scale"])
+        return [sensitivity, *_check_pure(certificate, eps)]
     return [
         sensitivity,
-        *_check_gaussian(certificate, p["sigma"], sqrt(p["steps"]) * certificate.sensitivity),
+        *_check_gaussian(certificate, p["sigma"], sqrt(steps) * certificate.sensitivity),
     ]
 
 
 def _verify_descent(certificate: Certificate) -> list[Check]:
     p = certificate.parameters
-    least = 2 * p["clip"] / certificate.statistic["n"]
+    n, steps = (_validate.integer(*pair, 1) for pair in (("n", certificate.statistic["n"]), ("steps", p["steps"])))
+    least = 2 * _validate.length("clip", p["clip"]) / n
     return [
         _at_least("sensitivity of the mean clipped gradient", certificate.sensitivity, least),
-        *_check_gaussian(certificate, p["noise"], sqrt(p["steps"]) * certificate.sensitivity),
+        *_check_gaussian(certificate, p["noise"], sqrt(steps) * certificate.sensitivity),
     ]
 
 
@@ -226,7 +232,10 @@ def _pure(certificate: Certificate) -> float:
 
 
 def _domain(certificate: Certificate) -> Domain:
-    return Domain(**{name: certificate.parameters[name] for name in Domain._fields})
+    domain = Domain(**{name: certificate.parameters[name] for name in Domain._fields})
+    if certificate.statistic["n"] != domain.n:
+        raise ParameterError(f"the statistic has n={certificate.statistic['n']!r} records, the parameters {domain.n!r}")
+    return domain
 
 
 _VERIFIERS: dict[str, Callable[[Certificate], list[Check]]] = {
@@ -289,7 +298,9 @@ def _check_profile(certificate: Certificate, profile: Any, law: _Law) -> list[Ch
 def _check_release(certificate: Certificate) -> list[Check]:
     """How the draw was made: exactly, or in floats, and from which entropy."""
     numerics, entropy = certificate.numerics, certificate.entropy
-    source = Check(f"entropy: {entropy['source']}", bool(entropy["cryptographic"]), "a simulated source is not private")
+    source = Check(
+        f"entropy: {entropy['source']}", entropy["cryptographic"] is True, "a simulated source is not private"
+    )
     if not str(numerics["path"]).startswith(_EXACT):
         detail = (
             "drawn in float64: the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
