@@ -164,8 +164,8 @@ class Arena:
             noise = (1e-12, math.hypot(*_rsvrg_noise(self.n, steps, 1, self.guarantee.eps, rate)))
         else:
             noise = _rsvrg_noise(self.n, epochs, INNER, self.guarantee.eps, rate)
-        result = dp_rsvrg(self.case.problem, self.records, self.case.init, epochs, INNER, len(self.records) // 20,
-                          (choice.clip, choice.clip), rate, noise=(choice.clip * noise[0], choice.clip * noise[1]),
+        result = dp_rsvrg(self.case.problem, self.records, self.case.init, epochs, INNER, (choice.clip, choice.clip), rate,
+                          noise=(choice.clip * noise[0], choice.clip * noise[1]), batch_size=len(self.records) // 20,
                           rng=np.random.default_rng(seed), record_history=every if record else 0)  # fmt: skip
         return self._curve(result, every, steps, 2 * self.n / INNER)
 
