@@ -102,3 +102,9 @@ def test_divergences_of_high_orders_are_not_below_those_of_the_tail(scale, sensi
     for order in (1e3, 1e6, 1e8, 1e100):  # hyperbolic distances grow at least as flat ones: order·(Δ/σ)²/2 in the limit
         value = profile.renyi(order) / (order * (sensitivity / scale) ** 2 / 2)
         assert 1 - 1e-8 < value < 1 + 1e-6
+
+
+def test_gaussians_have_no_pure_epsilon():
+    assert gaussian_profile(0.0, 2, 1.0, 1.0).pure_epsilon == math.inf
+    assert gaussian_profile(-1.0, 2, 1.0, 1.0).pure_epsilon == math.inf
+    assert gaussian_profile(1.0, 2, 1.0, 1.0).pure_epsilon == pytest.approx((2 * math.pi - 1) / 2)  # L <= Δ(2π − Δ)/2σ²
