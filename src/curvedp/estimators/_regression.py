@@ -183,9 +183,8 @@ def _plan_descent(manifold: Manifold, domain: Domain, guarantee: Guarantee, reas
     warm = ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (_rate(manifold, domain) * domain.clip)) + 6 * k
     warm = min(warm, 1000)
     sensitivity = _rounded(joint_sensitivity(domain), domain.n)
-    if isinstance(
-        guarantee, PureDP
-    ):  # the ε of T Laplace steps add up: averaging more of them would cost more than it gives
+    if isinstance(guarantee, PureDP):
+        # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
         scale = up(warm * sensitivity / guarantee.eps, 1e-15)
         return Plan("dp-rgd", domain, guarantee, sensitivity, scale, warm, reason)
     steps = 3 * warm

@@ -183,9 +183,8 @@ class PrivacyProfile(Guarantee):
         log_beta = np.where(left | reached(high), log_beta, -math.inf)
         log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
         if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
-            cap = (
-                self.pure_epsilon * (1 + 4e-16) + 4e-16
-            )  # the logarithms below are rounded by up to 2e-16 of themselves
+            # the logarithms below are rounded by up to 2e-16 of themselves
+            cap = self.pure_epsilon * (1 + 4e-16) + 4e-16
             steep = np.minimum(log_alpha * (1 - 4e-16) + cap, 0.0)
             shallow = log_rest_of_alpha * (1 + 4e-16) - cap
             log_beta = np.maximum(log_beta, np.maximum(_log_complement(steep), shallow))
