@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from curvedp.geometry import SPDAffineInvariant, project_to_ball
-from curvedp.geometry.mean_device import device_mean
-from curvedp.geometry.mean_streamed import Domain
+from curvedp.geometry.mean.device import device_mean
+from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms import LogGaussianMechanism, frechet_mean_sensitivity
 from curvedp.mechanisms.base import Ball
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error

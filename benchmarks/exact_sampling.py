@@ -12,9 +12,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from curvedp.entropy import SecureSource, exact_gaussian, exact_laplace
+from curvedp.entropy import SecureSource
 from curvedp.geometry import Euclidean, Lorentz, Manifold, PoincareBall, SPDAffineInvariant, Sphere
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 
 CASES: list[tuple[str, Manifold, float, float | None]] = [  # law, space, scale, target in ms
     ("gaussian", Euclidean(100), 0.3, None),

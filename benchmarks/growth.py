@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.entropy import SecureSource, exact_gaussian, exact_log_gaussian
+from curvedp.entropy import SecureSource
 from curvedp.geometry import SPDAffineInvariant, Sphere, Stiefel, frechet_mean
 from curvedp.laws import RiemannianGaussian
+from curvedp.laws.exact import exact_gaussian, exact_log_gaussian
 from curvedp.privacy import gaussian_profile
 from curvedp.regression import fit_geodesic
 

@@ -166,12 +166,12 @@ TARGETS: dict[str, dict[str, Call]] = {
         "laplace.profile": (laws.RiemannianLaplace(Lorentz(2), 0.3).profile, {"sensitivity": 0.1}),
         "certified_delta": (laws.RiemannianGaussian(Sphere(2), 0.3).certified_delta, {"sensitivity": 0.1, "eps": 0.5}),
         "exact_gaussian": (
-            entropy.exact_gaussian,
+            laws.exact.exact_gaussian,
             {"manifold": S2, "sigma": 0.3, "center": S2.origin, "grid": 30},
         ),
-        "exact_laplace": (entropy.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
+        "exact_laplace": (laws.exact.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
         "exact_log_gaussian": (
-            entropy.exact_log_gaussian,
+            laws.exact.exact_log_gaussian,
             {"manifold": S2, "sigma": 0.3, "base": S2.origin, "coordinates": np.zeros(2), "grid": 30},
         ),
     },

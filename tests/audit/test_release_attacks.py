@@ -13,9 +13,10 @@ from curvedp.audit.release_attacks import (
     norm_residual,
     symmetry_residual,
 )
-from curvedp.entropy import GeneratorSource, exact_gaussian, exact_laplace
+from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 
 EPS, DISTANCE = 2.0, 0.5
 SCALE = DISTANCE / EPS  # the Laplace law on a homogeneous space is pure Δ/σ-DP

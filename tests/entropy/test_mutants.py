@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from curvedp.entropy import SecureSource, exact_gaussian, exact_laplace, exact_log_gaussian
+from curvedp.entropy import SecureSource
 from curvedp.entropy.csprng import GeneratorSource, Source
-from curvedp.entropy.exact import ExactDraw
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Product, SPDLogEuclidean, Sphere, Stiefel
+from curvedp.laws.exact import exact_gaussian, exact_laplace, exact_log_gaussian
+from curvedp.laws.exact.draw import ExactDraw
 
 
 class Given(Source):

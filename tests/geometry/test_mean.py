@@ -21,9 +21,9 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
     mean_error_bound,
-    mean_spd,
 )
-from curvedp.geometry.mean_bound import contraction, mean_iterations
+from curvedp.geometry.mean import spd as mean_spd
+from curvedp.geometry.mean.bound import contraction, mean_iterations
 
 RNG = np.random.default_rng(5)
 SPACES = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.geometry.mean_bound import _coordinate_spread
+from curvedp.geometry.mean.bound import _coordinate_spread
 from curvedp.mechanisms.mean_solver import solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._numerics import up
-from curvedp.entropy import Source, exact_gaussian, exact_laplace
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.laws import TangentBundleBall
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import GRID, Ball
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.mechanisms.kng import check_width, kng_draw, kng_numerics, pure_claims, pure_epsilon

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
-from curvedp.distributed import ChunkedLabels, ChunkedRecords, Labels, is_chunked, refuse_chunked
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean_device import device_mean, device_share, to_host
-from curvedp.geometry.mean_streamed import Domain, rounding_share
+from curvedp.geometry.mean.device import device_mean, device_share, to_host
+from curvedp.geometry.mean.streamed import Domain, rounding_share
 from curvedp.mechanisms.base import Ball
 from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.records import ChunkedLabels, ChunkedRecords, Labels, is_chunked, refuse_chunked
 
 __all__ = ["Resident", "Streamed", "on_host", "open_streamed"]
 

@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.distributed import ChunkedLabels, Labels, by_chunks, is_chunked
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import BallEstimator, PlannedMean, check_records, plan_mean, public_ball, release_mean
 from curvedp.estimators._streamed import Streamed, on_host, open_streamed
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Ball, Release
+from curvedp.records import ChunkedLabels, Labels, by_chunks, is_chunked
 
 __all__ = ["PrivateMDM"]
 

@@ -9,19 +9,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from curvedp import _validate
-from curvedp.distributed import ChunkedRecords, by_chunks, is_chunked
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.estimators._mean import charge
 from curvedp.estimators._streamed import on_host
 from curvedp.geometry import Euclidean
-from curvedp.geometry.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.geometry.names import manifold_name
+from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.ledger import Ledger
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.privacy import GDP, Guarantee
+from curvedp.records import ChunkedRecords, by_chunks, is_chunked
 
 __all__ = ["PrivatePCA"]
 

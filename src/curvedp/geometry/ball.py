@@ -7,11 +7,11 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
-from curvedp.geometry._namespace import namespace
-from curvedp.geometry._threads import blocks, in_threads
 from curvedp.geometry.base import Array, Manifold, check_manifold
-from curvedp.geometry.public_time import public_time
-from curvedp.geometry.stable import euclidean_norm
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.public_time import public_time
+from curvedp.geometry.numerics.stable import euclidean_norm
+from curvedp.geometry.numerics.threads import blocks, in_threads
 
 __all__ = ["OFF_MANIFOLD_TOLERANCE", "ball_coordinates", "project_to_ball"]
 

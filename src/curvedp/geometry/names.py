@@ -4,16 +4,21 @@ from dataclasses import fields
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.euclidean import Euclidean
-from curvedp.geometry.grassmann import Grassmann
-from curvedp.geometry.kendall import KendallShapes
-from curvedp.geometry.lorentz import Lorentz
-from curvedp.geometry.poincare import PoincareBall
-from curvedp.geometry.product import Product
-from curvedp.geometry.rotations import Rotations
-from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
-from curvedp.geometry.sphere import Sphere
-from curvedp.geometry.stiefel import Stiefel
+from curvedp.geometry.manifolds.euclidean import Euclidean
+from curvedp.geometry.manifolds.grassmann import Grassmann
+from curvedp.geometry.manifolds.kendall import KendallShapes
+from curvedp.geometry.manifolds.lorentz import Lorentz
+from curvedp.geometry.manifolds.poincare import PoincareBall
+from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifolds.rotations import Rotations
+from curvedp.geometry.manifolds.spd_affine import (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
+from curvedp.geometry.manifolds.sphere import Sphere
+from curvedp.geometry.manifolds.stiefel import Stiefel
 
 __all__ = ["manifold_name", "parse_manifold"]
 

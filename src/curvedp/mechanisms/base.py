@@ -11,11 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import ExactDraw, SecureSource, Source
+from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.names import manifold_name
+from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.certificate import Certificate, Claims
 from curvedp.privacy import Guarantee, PrivacyProfile
 

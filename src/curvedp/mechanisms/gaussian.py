@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import ExactDraw, Source, exact_gaussian
+from curvedp.entropy import Source
 from curvedp.geometry import SPDLogCholesky, SPDLogEuclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
+from curvedp.laws.exact import ExactDraw, exact_gaussian
 from curvedp.mechanisms.base import CHART_ERROR, GRID, REACH, Mechanism, check_guarantee, check_manifold
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, smallest_scale
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import ExactDraw, Source, exact_laplace
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, exact_laplace
 from curvedp.mechanisms.base import GRID, Mechanism, check_guarantee, check_manifold
 from curvedp.privacy import Guarantee, PrivacyProfile, PureDP, smallest_scale
 

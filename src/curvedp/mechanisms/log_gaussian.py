@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import ExactDraw, Source
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
+from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import CHART_ERROR, REACH, Mechanism, check_manifold, check_point
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism

@@ -3,9 +3,9 @@
 import numpy as np
 
 from curvedp.geometry import Product, frechet_mean, mean_error_bound
-from curvedp.geometry._threads import blocks, in_threads
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean_bound import contraction
+from curvedp.geometry.mean.bound import contraction
+from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Ball
 
 __all__ = ["bounded_mean", "solver_error"]

@@ -20,12 +20,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import SecureSource, Source, exact_gaussian
+from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.geometry._threads import blocks, in_threads
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
+from curvedp.geometry.numerics.threads import blocks, in_threads
+from curvedp.laws.exact import exact_gaussian
 from curvedp.laws.spaceform import curvature_of
 from curvedp.mechanisms.base import CHART_ERROR, GRID, Release, check_guarantee, check_manifold, check_point
 from curvedp.mechanisms.certificate import Certificate, Claims

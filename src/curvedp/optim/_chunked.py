@@ -12,14 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from curvedp.distributed import ChunkedRecords, check_sizes
 from curvedp.errors import ParameterError
-from curvedp.geometry.fixed_point import FixedPoint
+from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.optim._loop import Randomness, _on_manifold, chunks, clip_rows, full_precision, prepare, step_along
 from curvedp.optim.accounting import BLOCK, derive, rgd_guarantee, rgd_noise
 from curvedp.optim.problem import FrechetMeanProblem, Problem
 from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
+from curvedp.records import ChunkedRecords, check_sizes
 
 __all__ = ["chunked_rgd"]
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from curvedp import _validate
-from curvedp.distributed import refuse_chunked
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
@@ -18,6 +17,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.accounting import ACCELERATOR_BLOCK, BLOCK
 from curvedp.optim.problem import FrechetMeanProblem, Problem
+from curvedp.records import refuse_chunked
 
 __all__ = [
     "Randomness",

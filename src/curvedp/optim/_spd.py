@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from curvedp.geometry.small_eigh import eigh
-from curvedp.geometry.spd_common import pack, unpack
+from curvedp.geometry.manifolds.spd_common import pack, unpack
+from curvedp.geometry.numerics.small_eigh import eigh
 
 __all__ = ["spd_carry", "spd_logs", "spd_move"]
 

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.distributed import is_chunked
 from curvedp.errors import ParameterError
 from curvedp.optim._chunked import chunked_rgd
 from curvedp.optim._loop import (
@@ -27,6 +26,7 @@ from curvedp.optim.accounting import derive, rgd_guarantee, rgd_noise, rounded_c
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
+from curvedp.records import is_chunked
 
 __all__ = ["dp_rgd"]
 

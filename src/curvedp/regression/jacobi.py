@@ -29,7 +29,7 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.stable import cos_sinc, cosh_sinhc
+from curvedp.geometry.numerics.stable import cos_sinc, cosh_sinhc
 
 __all__ = ["check_symmetric", "constant_curvature", "cos_and_sinc", "curvature_operator", "jacobi_frame"]
 

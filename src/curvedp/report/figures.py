@@ -8,7 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse
 
 from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere, parse_manifold, project_to_ball
-from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry.manifolds.spd_affine import (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
 from curvedp.mechanisms.base import Ball
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.choose import finished

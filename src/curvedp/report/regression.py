@@ -11,7 +11,12 @@ from matplotlib.patches import Circle, Ellipse
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.spd import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry.manifolds.spd_affine import (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
 
 __all__ = ["plot_geodesic"]
 

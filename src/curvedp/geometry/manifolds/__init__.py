@@ -1,0 +1,1 @@
+"""The spaces, one file each."""

@@ -1,0 +1,93 @@
+"""Flat space."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import euclidean_norm
+
+__all__ = ["Euclidean"]
+
+
+@dataclass(frozen=True)
+class Euclidean(Manifold):
+    """R^d with its usual metric; points are vectors of length d.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean
+    >>> float(Euclidean(2).dist(np.zeros(2), np.array([3.0, 4.0])))
+    5.0
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", integer("d", self.d, 1))
+
+    @property
+    def dim(self) -> int:
+        return self.d
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d,)
+
+    @property
+    def origin(self) -> Array:
+        return np.zeros(self.d)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def convexity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def exp(self, p: Array, v: Array) -> Array:
+        return p + v
+
+    def log(self, p: Array, q: Array) -> Array:
+        return q - p
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
+
+    def norm(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
+
+    def dist(self, p: Array, q: Array) -> Array:
+        return euclidean_norm(namespace(p, q), q - p)
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
+
+    def project(self, x: Array) -> Array:
+        return x
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return namespace(p, x).broadcast_arrays(p, x)[1]
+
+    def residual(self, p: Array) -> Array:
+        xp = namespace(p)
+        return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        return namespace(p, z).broadcast_arrays(p, z)[1]
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        return namespace(p, v).broadcast_arrays(p, v)[1]

@@ -1,0 +1,155 @@
+"""Hyperbolic space H^d of curvature -1, the forms that its two models share. They are one geometry.
+
+Far out, the ambient coordinates are exponentially larger than what they say about the point: at distance a from the
+origin, a displacement of unit length has a radial ambient size of cosh a and a tangential one of 1. Every form here
+therefore splits a vector into its part along the footpoint's direction and the part orthogonal to it (`stable.reject`
+keeps the digits of the latter), and adds terms of one sign. Near the origin, where polar coordinates are singular and
+would spoil gradients, the plain forms are well conditioned and are used instead.
+"""
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics import stable
+from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sqrt
+from curvedp.geometry.numerics.threads import blocks
+
+__all__ = ["Hyperbolic", "blocked", "dot", "either", "far_exp", "hypot1", "lift", "turn"]
+
+_BLOCK = 1 << 13  # numbers in an array
+
+
+class Hyperbolic(Manifold):
+    """What both models share: the constants of the space."""
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", integer("d", self.d, 1))
+
+    @property
+    def dim(self) -> int:
+        return self.d
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (-1.0, -1.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def convexity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+
+def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """The kernel of vectors, NumPy batches in blocks: some hundred small steps on arrays that stay in the cache.
+
+    With ten thousand records at once most of the time goes into fetching memory for temporaries and giving it back.
+    """
+
+    @wraps(kernel)
+    def run(self: Any, *arrays: Array) -> Array:
+        if not all(map(is_numpy_array, arrays)):
+            return kernel(self, *arrays)
+        batch = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
+        count, size = math.prod(batch), max(2, _BLOCK // arrays[0].shape[-1])
+        if not batch or (count <= size and count != 1):
+            return kernel(self, *arrays)
+        shared = [a.ndim == 1 for a in arrays]
+        flat = [
+            a if one else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1)
+            for a, one in zip(arrays, shared, strict=True)
+        ]
+
+        def over(part: slice) -> Array:
+            # One record alone lies in memory both ways, and would be added up in the other order (`stable.dot`): doubled, it
+            # gets what it gets in any batch.
+            rows: Any = part if part.stop - part.start > 1 else [part.start, part.start]
+            found = kernel(self, *(a if one else a[rows] for a, one in zip(flat, shared, strict=True)))
+            return found[: part.stop - part.start]
+
+        parts = [over(part) for part in blocks(count, size)]
+        return np.concatenate(parts).reshape(*batch, *parts[0].shape[1:])
+
+    return run
+
+
+# ---- scalars keep a last axis of length 1 -----------------------------------------------------------------------
+
+
+def dot(xp: Any, u: Array, v: Array) -> Array:
+    return stable.dot(xp, u, v)[..., None]
+
+
+def hypot1(xp: Any, x: Array) -> Array:
+    """√(1+x²) without overflow, smooth at 0; `hypot` would take ten times as long."""
+    size = xp.abs(x)
+    large = size > 1
+    part = xp.where(large, 1 / xp.where(large, size, xp.ones_like(x)), x)
+    root = xp.sqrt(1 + part * part)
+    return xp.where(large, size * root, root)
+
+
+def lift(xp: Any, x: Array) -> tuple[Array, Array]:
+    """Time coordinate above the spatial part x, and the length of x."""
+    length = euclidean_norm(xp, x)[..., None]
+    return hypot1(xp, length), length
+
+
+def either(xp: Any, inside: Array, near: Callable[..., Array], far: Callable[..., Array], *args: Array) -> Array:
+    """near(*args) inside, far(*args) elsewhere; NumPy computes only what is needed."""
+    if not is_numpy_array(inside) or in_public_time():
+        return xp.where(inside, near(*args), far(*args))
+    if np.all(inside):
+        return near(*args)
+    if not np.any(inside):
+        return far(*args)
+    return np.where(inside, near(*args), far(*args))
+
+
+def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across: Array) -> Array:
+    """Spatial part of the exponential from x (not the origin) with velocity (along, across).
+
+    Its radial part sinh a cosh n + cosh a sinh n cos ψ cancels on the way inward; there it is
+    sinh(a - n) + cosh a sinh n (1 + cos ψ), and n(1 + cos ψ) = |across|²/(n - along).
+    """
+    across_square = dot(xp, across, across)
+    square = along * along + across_square
+    cosh, sinhc = cosh_sinhc(xp, square)
+    outward = cosh * length + sinhc * along * time
+    turning = along < -1
+    speed = safe_sqrt(xp, xp.where(turning, square, xp.ones_like(square)))
+    back = xp.where(turning, along, -xp.ones_like(along))
+    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * across_square / (speed - back)
+    radial = xp.where(turning, inward, outward)
+    return radial / xp.where(length == 0, xp.ones_like(length), length) * x + sinhc * across
+
+
+def turn(xp: Any, w: Array, u: Array, depth: Array, z: Array) -> Array:
+    """Parallel transport between two points, seen in the frames that radial transport from the origin gives them.
+
+    It is the rotation by the area A of the geodesic triangle (origin, w, u) in its plane: tan(A/2) = |w∧u|/(1-<w,u>)
+    for ball vectors (Ungar 2008, gyr[u,-w]). Its Cayley form needs no angle and is smooth where w and u are parallel.
+    Takes the part u of the second vector orthogonal to w, and depth = 1 - <w,u>.
+    """
+    w_square, u_square = dot(xp, w, w), dot(xp, u, u)
+    w_part, u_part = dot(xp, w, z), dot(xp, u, z)
+    scale = 2 / (w_square * u_square + depth * depth)
+    once = u_part * w - w_part * u
+    twice = u_square * w_part * w + w_square * u_part * u
+    return z + scale * (depth * once - twice)

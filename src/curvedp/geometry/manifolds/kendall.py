@@ -1,0 +1,197 @@
+"""Kendall's shape space of planar landmarks: what is left of k points after moving, scaling and rotating them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import device
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics.matrix import embedded_inner, embedded_norm
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
+
+__all__ = ["KendallShapes"]
+
+
+def _turn(x: Array) -> Array:
+    """i·x: each landmark turned by a quarter."""
+    xp = namespace(x)
+    return xp.stack([-x[..., 1], x[..., 0]], axis=-1)
+
+
+def _hermitian(x: Array, y: Array) -> Array:
+    """⟨x, y⟩ = Σ x̄ⱼ yⱼ, as an array (..., 1, 2) that multiplies landmarks by `_times`."""
+    xp = namespace(x, y)
+    real = xp.sum(x * y, axis=(-2, -1))
+    imag = xp.sum(_turn(x) * y, axis=(-2, -1))
+    return xp.stack([real, imag], axis=-1)[..., None, :]
+
+
+def _times(a: Array, x: Array) -> Array:
+    """Complex product of a number and landmarks."""
+    return a[..., :1] * x + a[..., 1:] * _turn(x)
+
+
+def _conj(a: Array) -> Array:
+    xp = namespace(a)
+    return xp.stack([a[..., 0], -a[..., 1]], axis=-1)
+
+
+def _modulus(a: Array) -> Array:
+    """|a| of a number (..., 1, 2), as (..., 1, 1), with derivative 0 at 0."""
+    xp = namespace(a)
+    return safe_sqrt(xp, xp.sum(a * a, axis=-1, keepdims=True))
+
+
+def _phase(a: Array) -> Array:
+    """a/|a|, and 1 at a = 0."""
+    xp = namespace(a)
+    size = _modulus(a)
+    safe = xp.where(size > 0, size, xp.ones_like(size))
+    one = xp.asarray([1.0, 0.0], dtype=a.dtype, device=device(a))
+    return xp.where(size > 0, a / safe, one)
+
+
+@dataclass(frozen=True)
+class KendallShapes(Manifold):
+    """Shapes of k ≥ 3 labelled landmarks in the plane (Kendall 1984): centred k×2 arrays of Frobenius norm 1, modulo
+    rotations of the plane. As complex vectors this is the projective space ℂP^{k−2} with the Fubini–Study metric.
+
+    Points are preshapes; a shape is a preshape up to rotation, and tangent vectors are horizontal: centred and
+    orthogonal to p and to i·p. Distance arccos|⟨p, q⟩| ∈ [0, π/2], written with the angle's sine and cosine so that it
+    keeps its digits at both ends.
+
+    >>> M = KendallShapes(3)
+    >>> p = M.project(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    >>> turned = p @ np.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> bool(M.dist(p, turned) < 1e-15)
+    True
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", integer("k", self.k, 3))
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.k - 4
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, 2)
+
+    @property
+    def origin(self) -> Array:
+        """The first two landmarks apart, the others half-way between them."""
+        base = np.zeros((self.k, 2))
+        base[0, 0], base[1, 0] = math.sqrt(0.5), -math.sqrt(0.5)
+        return base
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½."""
+        return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi / 2
+
+    @property
+    def convexity_radius(self) -> float:
+        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
+        return math.pi / 4
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
+        _, sinc = cos_sinc(xp, square)
+        return p + (v * sinc - p * (square * versine_quotient(xp, square)))
+
+    def log(self, p: Array, q: Array) -> Array:
+        """Horizontal at p; at distance π/2, where p and q have no best rotation, one of the shortest velocities."""
+        xp = namespace(p, q)
+        horizontal = self.to_tangent(p, q - p)  # |horizontal| = sin θ, with the digits of a small q − p
+        overlap = _hermitian(p, q)  # |overlap| = cos θ
+        sine = safe_sqrt(xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True))
+        cosine = _modulus(overlap)
+        zero = sine == 0
+        safe = xp.where(zero, xp.ones_like(sine), sine)
+        stretch = xp.where(zero, xp.ones_like(sine), xp.atan2(safe, cosine) / safe)
+        return _times(_conj(_phase(overlap)), horizontal) * stretch
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        return embedded_inner(p, u, v)
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v)
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """Parallel along the shortest geodesic: the unitary map that turns p into q in their complex plane."""
+        phase = _phase(_hermitian(p, q))
+        aligned = _times(_conj(phase), q)
+        share = _hermitian(aligned, v) / (1 + _modulus(_hermitian(p, q)))
+        return _times(phase, v - _times(share, p + aligned))
+
+    def project(self, x: Array) -> Array:
+        """Centre and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
+        xp = namespace(x)
+        moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
+        size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
+        lost = size == 0
+        moved = moved / xp.where(lost, xp.ones_like(size), size)
+        centred = moved - xp.mean(moved, axis=-2, keepdims=True)
+        square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
+        unit = centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square))
+        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), unit)
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        xp = namespace(p, x)
+        centred = x - xp.mean(x, axis=-2, keepdims=True)
+        square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
+        return centred - _times(_hermitian(p, centred) / square, p)
+
+    def residual(self, p: Array) -> Array:
+        """The larger of the distance of the centroid from 0 and of the norm from 1."""
+        xp = namespace(p)
+        centre = xp.mean(p, axis=-2)
+        offset = xp.sqrt(xp.sum(centre * centre, axis=-1))
+        scale = xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1)
+        return xp.where(offset > scale, offset, scale)
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Two reflections in O(k): one carries e₁ to the centroid direction, one e₁ of what is left to p."""
+        xp = namespace(p, z)
+        w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
+        w = xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2)
+        w = self._reflect(self._helmert(p)[..., 1:, :], w)
+        return self._helmert(xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2))
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        w = self._reflect(self._helmert(p)[..., 1:, :], self._helmert(v)[..., 1:, :])[..., 1:, :]
+        return xp.reshape(w, (*w.shape[:-2], self.dim))
+
+    def _helmert(self, x: Array) -> Array:
+        """The reflection that swaps e₁ and −1/√k: centred vectors are those it sends to a zero first entry."""
+        xp = namespace(x)
+        root = math.sqrt(self.k)
+        first = x[..., :1, :]
+        # u = e₁ + 1/√k, |u|² = 2(1 + 1/√k), so 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k)
+        share = (first + xp.sum(x, axis=-2, keepdims=True) / root) / (1 + 1 / root)
+        return xp.concat([first - share * (1 + 1 / root), x[..., 1:, :] - share / root], axis=-2)
+
+    @staticmethod
+    def _reflect(a: Array, w: Array) -> Array:
+        """The complex reflection that swaps the lines of e₁ and of the unit vector a, applied to w."""
+        xp = namespace(a, w)
+        first = a[..., :1, :]
+        phase = _phase(first)
+        u = xp.concat([first + phase, a[..., 1:, :]], axis=-2)  # |u|² = 2(1 + |a₁|) ≥ 2
+        return w - _times(_hermitian(u, w) / (1 + _modulus(first)), u)

@@ -1,0 +1,230 @@
+"""The hyperboloid model of hyperbolic space."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, blocked, dot, either, far_exp, hypot1, lift, turn
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import columns, cosh_sinhc, euclidean_norm, reject
+
+__all__ = ["Lorentz"]
+
+_NEAR = 1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
+
+
+@dataclass(frozen=True)
+class Lorentz(Hyperbolic):
+    """The upper sheet of -x0² + |x|² = -1 in R^{d+1}, time coordinate first.
+
+    The spatial part is the truth and the time coordinate its lift √(1+|x|²): kernels read only the spatial part of
+    points and tangent vectors, so round-off of the time coordinate is never mistaken for geometry. Relative error of
+    `dist`, and of the vector `log`: a few units of round-off out to distance 300 from the origin; nothing overflows up
+    to there. A tangent vector far out is another matter: at distance a its floats resolve e^a units of round-off of its
+    own length, so that exp(p, log(p, q)) misses q by about as much, whatever the algorithm.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import Lorentz
+    >>> M = Lorentz(2)
+    >>> float(M.dist(M.origin, M.exp(M.origin, np.array([0.0, 30.0, 0.0]))))
+    30.0
+    """
+
+    d: int
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(1, self.d + 1)[0]
+
+    @blocked
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
+        time, length = lift(xp, x)
+        inside = length < _NEAR
+
+        def near(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+            inside = length < _NEAR  # elsewhere the form may overflow
+            zero = xp.zeros_like(x)
+            z = xp.where(inside, _unboost(xp, x, time, velocity), zero)
+            cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
+            return _boost(xp, xp.where(inside, x, zero), time, cosh, sinhc * z)[1]
+
+        def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+            return far_exp(xp, x, time, length, *_split(xp, x, time, length, velocity))
+
+        return self.project_spatial(xp, either(xp, inside, near, far, x, time, length, velocity))
+
+    @blocked
+    def log(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        (x0, x_length), (y0, y_length) = lift(xp, x), lift(xp, y)
+        chord = _chord(xp, x, y, x_length, y_length)
+        # d / sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
+        sinh = chord * xp.sqrt(1 + chord * chord / 4)
+        none = sinh == 0
+        factor = xp.where(none, xp.ones_like(sinh), 2 * xp.asinh(chord / 2) / xp.where(none, xp.ones_like(sinh), sinh))
+        inside = x_length < _NEAR
+        v = either(xp, inside, _near_log, _far_log, x, y, x0, y0, x_length, y_length, factor)
+        return _lift_tangent(xp, x, x0, v)
+
+    @blocked
+    def dist(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        chord = _chord(xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None])
+        return 2 * xp.asinh(chord[..., 0] / 2)
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
+
+    @blocked
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        xp = namespace(p, q, v)
+        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        (x0, x_length), (y0, y_length) = lift(xp, x), lift(xp, y)
+        chord = _chord(xp, x, y, x_length, y_length)
+        # 1 - <w,u> for the ball vectors, from cosh d = 1 + chord²/2 = x0 y0 - <x,y>
+        depth = (2 + x0 + y0 + chord * chord / 2) / ((1 + x0) * (1 + y0))
+        turned = turn(xp, x / (1 + x0), reject(xp, y, x) / (1 + y0), depth, self.to_coordinates(p, v))
+        return self.from_coordinates(q, turned)
+
+    def project(self, x: Array) -> Array:
+        return self.project_spatial(namespace(x), x[..., 1:])
+
+    @staticmethod
+    def project_spatial(xp: Any, x: Array) -> Array:
+        """The point of the sheet time the spatial part x."""
+        return xp.concat([lift(xp, x)[0], x], axis=-1)
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        xp = namespace(p, x)
+        space = p[..., 1:]
+        time = lift(xp, space)[0]
+        form = dot(xp, space, x[..., 1:]) - time * x[..., :1]  # Minkowski product with p
+        return _lift_tangent(xp, space, time, x[..., 1:] + form * space)
+
+    def residual(self, p: Array) -> Array:
+        """Error of the time coordinate relative to the lift of the spatial part."""
+        xp = namespace(p)
+        time = lift(xp, p[..., 1:])[0]
+        return (xp.abs(p[..., :1] - time) / time)[..., 0]
+
+    # The boost that carries the origin to p carries (0, z) into the tangent space at p.
+
+    @blocked
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        xp = namespace(p, z)
+        x = columns(p[..., 1:])
+        time, space = _boost(xp, x, lift(xp, x)[0], 0.0, z)
+        return xp.concat([time, space], axis=-1)
+
+    @blocked
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
+        time, length = lift(xp, x)
+        along, across = _split(xp, x, time, length, velocity)
+        far = across + along / xp.where(length == 0, xp.ones_like(length), length) * x
+        return xp.where(length < _NEAR, _unboost(xp, x, time, velocity), far)
+
+
+def _lift_tangent(xp: Any, x: Array, time: Array, v: Array) -> Array:
+    """The tangent vector at (time, x) with spatial part v: Minkowski-orthogonal to the point."""
+    return xp.concat([dot(xp, x, v) / time, v], axis=-1)
+
+
+def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Array]:
+    """(z0, z) carried by the boost that takes the origin to (time, x)."""
+    along = dot(xp, x, z)
+    return time * z0 + along, z + (z0 + along / (1 + time)) * x
+
+
+def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
+    """Coordinates of the tangent vector with spatial part v, for x not far out: the inverse of `_boost` there."""
+    return v - dot(xp, x, v) / (time * (1 + time)) * x
+
+
+def _split(xp: Any, x: Array, time: Array, length: Array, v: Array) -> tuple[Array, Array]:
+    """Riemannian component along the radial unit vector, and the part across it, of a tangent vector's spatial part."""
+    safe = xp.where(length == 0, xp.ones_like(length), length)
+    return dot(xp, x, v) / safe / time, reject(xp, v, x)
+
+
+def _sinh_radial(xp: Any, x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
+    """sinh(b - a) for the distances a, b of x, y from the origin: |y|x0 - |x|y0, its difference taken exactly."""
+    total = y_length * x0 + x_length * y0
+    return dot(xp, y - x, y + x) / xp.where(total == 0, xp.ones_like(total), total)
+
+
+def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Array:
+    """2 sinh(d/2) from spatial parts and their lengths, as a sum of positive terms."""
+    swap = p_length > q_length
+    x, y = xp.where(swap, q, p), xp.where(swap, p, q)
+    x_length, y_length = xp.where(swap, q_length, p_length), xp.where(swap, p_length, q_length)  # |x| <= |y|
+    x0, y0 = hypot1(xp, x_length), hypot1(xp, y_length)
+    return either(xp, x_length < _NEAR, _near_chord, _far_chord, x, y, x0, y0, x_length, y_length)
+
+
+def _near_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
+    """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
+    xp = namespace(x, y)
+    difference = y - x
+    rise = dot(xp, difference, x + y) / (x0 + y0)
+    return euclidean_norm(xp, difference - rise / (1 + x0) * x)[..., None] * xp.sqrt((1 + x0) / (1 + y0))
+
+
+def _far_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
+    """sinh²(d/2) = sinh²((a-b)/2) + |x||y| sin²(φ/2), the half-angle law of cosines."""
+    xp = namespace(x, y)
+    sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
+    radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
+    safe_x = xp.where(x_length == 0, xp.ones_like(x_length), x_length)
+    safe_y = xp.where(y_length == 0, xp.ones_like(y_length), y_length)
+    sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
+    cosine = dot(xp, x / safe_x, y / safe_y)
+    ahead = cosine > 0
+    half = xp.where(
+        ahead,
+        sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, xp.zeros_like(cosine)))),
+        xp.sqrt(2 - 2 * xp.where(ahead, xp.zeros_like(cosine), cosine)),
+    )
+    angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * half
+    return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
+
+
+def _near_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array, factor: Array) -> Array:
+    """y seen from x, its differences formed before the boost."""
+    xp = namespace(x, y)
+    difference = y - x
+    rise = dot(xp, difference, x + y) / (x0 + y0)
+    z = difference + x * (dot(xp, x, difference) / (1 + x0) - rise)
+    inside, zero = x_length < _NEAR, xp.zeros_like(z)  # elsewhere the form may overflow
+    return _boost(xp, xp.where(inside, x, zero), x0, 0.0, xp.where(inside, factor * z, zero))[1]
+
+
+def _far_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array, factor: Array) -> Array:
+    """Components along the radial unit vector (|x|, x0 x̂) and across it."""
+    xp = namespace(x, y)
+    safe = xp.where(x_length == 0, xp.ones_like(x_length), x_length)
+    across = reject(xp, y, x)
+    cosine = dot(xp, x, y) / safe  # times |y|
+    plain = x0 * cosine - x_length * y0
+    # |y| - <x̂,y> without cancellation where y is near the ray of x
+    total = y_length + cosine
+    ahead = cosine > 0
+    gap = xp.where(ahead, dot(xp, across, across) / xp.where(ahead, total, xp.ones_like(total)), y_length - cosine)
+    polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * gap
+    along = xp.where(y_length < _NEAR, plain, polar)
+    return factor * along * x0 / safe * x + factor * across

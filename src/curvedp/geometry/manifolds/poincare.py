@@ -1,0 +1,119 @@
+"""The ball model of hyperbolic space."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, dot, far_exp, lift, turn
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import euclidean_norm, one_minus_square, reject, tanhc
+
+__all__ = ["PoincareBall"]
+
+_NEAR = 0.5  # Inside this Euclidean length the plain forms lose at most a digit.
+
+
+@dataclass(frozen=True)
+class PoincareBall(Hyperbolic):
+    """The open unit ball of R^d with metric 4|dw|²/(1-|w|²)². Float64 resolves it out to distance about 37.
+
+    1 - |w|² is formed in twice the working precision, so points at norm 1 - 1e-12 keep their digits. A result that
+    would round onto the boundary is kept at norm 1 - 4u or so: points stay points.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import PoincareBall
+    >>> M = PoincareBall(2)
+    >>> float(M.dist(M.origin, np.array([np.tanh(0.5), 0.0])))
+    1.0
+    """
+
+    d: int
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d,)
+
+    @property
+    def origin(self) -> Array:
+        return np.zeros(self.d)
+
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        gap = one_minus_square(xp, p)[..., None]
+        z = 2 / gap * v
+        # From anywhere in the ball of floats, 128 leads past every float: longer steps need not overflow.
+        step = euclidean_norm(xp, z)[..., None]
+        long = step > 128.0
+        shrink = xp.where(long, 128.0 / xp.where(long, step, xp.ones_like(step)), xp.ones_like(step))
+        z = shrink * z
+        length = euclidean_norm(xp, p)[..., None]
+        inside = length < _NEAR
+        # near: Möbius addition of p and y = tanh(|z|/2) z/|z|
+        w = xp.where(inside, p, xp.zeros_like(p))
+        y = tanhc(xp, xp.vecdot(z, z)[..., None] / 4) * z / 2
+        middle, square = 1 + 2 * dot(xp, w, y), dot(xp, y, y)
+        near = ((middle + square) * w + gap * y) / (middle + dot(xp, w, w) * square)
+        # far: through the hyperboloid, in polar form
+        safe = xp.where(length == 0, xp.ones_like(length), length)
+        along = dot(xp, z, p) / safe
+        across = reject(xp, v, p) * (2 / gap) * shrink
+        spatial = far_exp(xp, 2 / gap * p, (1 + length * length) / gap, 2 * length / gap, along, across)
+        far = spatial / (1 + lift(xp, spatial)[0])
+        return self.project(xp.where(inside, near, far))
+
+    def log(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        gap = one_minus_square(xp, p)[..., None]
+        difference = q - p
+        # (-p) ⊕ q is along this vector, whose length is |q-p| √(gap_p gap_q + |q-p|²): its terms do not cancel.
+        direction = gap * difference - dot(xp, difference, difference) * p
+        length = euclidean_norm(xp, direction)[..., None]
+        none = length == 0
+        factor = xp.where(
+            none,
+            xp.ones_like(length) / gap,
+            self.dist(p, q)[..., None] * gap / 2 / xp.where(none, xp.ones_like(length), length),
+        )
+        return factor * direction
+
+    def dist(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        gaps = xp.sqrt(one_minus_square(xp, p)) * xp.sqrt(one_minus_square(xp, q))
+        return 2 * xp.asinh(euclidean_norm(xp, q - p) / gaps)
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        xp = namespace(p, q, v)
+        difference = q - p
+        gap_p, gap_q = one_minus_square(xp, p)[..., None], one_minus_square(xp, q)[..., None]
+        depth = (gap_p + gap_q + dot(xp, difference, difference)) / 2  # 1 - <p,q>
+        return turn(xp, p, reject(xp, q, p), depth, gap_q / gap_p * v)
+
+    def project(self, x: Array) -> Array:
+        xp = namespace(x)
+        length = euclidean_norm(xp, x)[..., None]
+        outside = one_minus_square(xp, x)[..., None] <= 0
+        inward = 1 - 4 * float(xp.finfo(length.dtype).eps)
+        return xp.where(outside, x * (inward / xp.where(outside, length, xp.ones_like(length))), x)
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return namespace(p, x).broadcast_arrays(p, x)[1]
+
+    def residual(self, p: Array) -> Array:
+        """0 inside the open ball, |p| on its boundary and outside."""
+        xp = namespace(p)
+        length = euclidean_norm(xp, p)
+        return xp.where(one_minus_square(xp, p) > 0, xp.zeros_like(length), length)
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        return one_minus_square(namespace(p, z), p)[..., None] / 2 * z
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        return 2 / one_minus_square(namespace(p, v), p)[..., None] * v

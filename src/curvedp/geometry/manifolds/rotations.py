@@ -1,0 +1,238 @@
+"""Rotation groups SO(n)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics.matrix import (
+    bmm,
+    constant,
+    det,
+    differentiable,
+    embedded_inner,
+    embedded_norm,
+    frobenius,
+    skew,
+    skew_eigen,
+    skew_exp,
+    skew_from_vector,
+    skew_to_vector,
+    svd,
+)
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
+
+__all__ = ["Rotations", "rotation_log"]
+
+
+@dataclass(frozen=True)
+class Rotations(Manifold):
+    """Rotation matrices SO(n), n ≥ 2, with the bi-invariant metric ½tr(uᵀv): on SO(3) the distance is the angle.
+
+    Tangent vectors at p are ambient: p times a skew matrix. Distance √Σθ² over the planes of rotation of pᵀq.
+
+    >>> M = Rotations(3)
+    >>> turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> round(float(M.dist(M.origin, turn) * 2 / np.pi), 12)
+    1.0
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", integer("n", self.n, 2))
+
+    @property
+    def dim(self) -> int:
+        return self.n * (self.n - 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.n, self.n)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(self.n)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014)."""
+        if self.n == 2:
+            return (0.0, 0.0)
+        return (0.25, 0.25) if self.n == 3 else (0.0, 0.5)
+
+    @property
+    def injectivity_radius(self) -> float:
+        """π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle."""
+        return math.pi
+
+    @property
+    def convexity_radius(self) -> float:
+        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
+        return math.pi / 2
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        omega = skew(p.mT @ v)
+        return p + p @ _exp(xp, omega)
+
+    def log(self, p: Array, q: Array) -> Array:
+        """p log(pᵀq). Where a plane turns by π, one of the shortest velocities, always the same."""
+        return p @ rotation_log(p.mT @ (q - p))
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        return embedded_inner(p, u, v) / 2
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return embedded_norm(p, v) * math.sqrt(0.5)
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
+        xp = namespace(p, q, v)
+        half = _exp(xp, rotation_log(p.mT @ (q - p)) / 2)
+        left = p + p @ half
+        middle = left @ (p.mT @ v)
+        return middle + middle @ half
+
+    def project(self, x: Array) -> Array:
+        """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
+        xp = namespace(x)
+        U, _, Vh = svd(x)
+        parity = det(U) * det(Vh)
+        sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
+        last = U[..., :, -1:] * sign
+        return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return p @ skew(p.mT @ x)
+
+    def residual(self, p: Array) -> Array:
+        """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
+        xp = namespace(p)
+        gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype, device=device(p))
+        return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(det(p) - 1)
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        return p @ skew_from_vector(z, self.n)
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        return skew_to_vector(p.mT @ v)
+
+
+def _exp(xp: Any, omega: Array) -> Array:
+    """exp Ω − I: Rodrigues' formula up to n = 3, the eigen-system of Ω beyond."""
+    if omega.shape[-1] > 3:
+        return skew_exp(omega)[0]
+    square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
+    return cos_sinc(xp, square)[1] * omega + versine_quotient(xp, square) * (omega @ omega)
+
+
+def rotation_log(D: Array) -> Array:
+    """Ω of least norm with exp Ω = I + D, for a rotation I + D; relative to D accurate however small D is."""
+    n = D.shape[-1]
+    if n == 1:
+        return D - D
+    if n == 2:
+        return _log2(D)
+    return _log3(D) if n == 3 else _log_n(D)
+
+
+def _log2(D: Array) -> Array:
+    xp = namespace(D)
+    sine = (D[..., 1, 0] - D[..., 0, 1]) / 2
+    cosine = 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
+    return skew_from_vector(xp.atan2(sine, cosine)[..., None], 2)
+
+
+def _log3(D: Array) -> Array:
+    """Through the unit quaternion h = (cos θ/2, axis·sin θ/2).
+
+    All of 4hhᵀ is linear in the rotation; its column with the largest diagonal entry (≥ 1) gives h without
+    cancellation (Shepperd 1978): for θ next to π that is the symmetric part, for small θ the skew part.
+    """
+    xp = namespace(D)
+    a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
+    x, y, z = D[..., 2, 1] - D[..., 1, 2], D[..., 0, 2] - D[..., 2, 0], D[..., 1, 0] - D[..., 0, 1]
+    xy, xz, yz = D[..., 0, 1] + D[..., 1, 0], D[..., 0, 2] + D[..., 2, 0], D[..., 1, 2] + D[..., 2, 1]
+    columns = xp.stack(
+        [
+            xp.stack([4 + a + b + c, x, y, z], axis=-1),
+            xp.stack([x, a - b - c, xy, xz], axis=-1),
+            xp.stack([y, xy, b - a - c, yz], axis=-1),
+            xp.stack([z, xz, yz, c - a - b], axis=-1),
+        ],
+        axis=-2,
+    )
+    diagonal = xp.stack([columns[..., i, i] for i in range(4)], axis=-1)
+    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(4, device=device(diagonal))
+    column = xp.sum(xp.where(pick[..., None], columns, xp.zeros_like(columns)), axis=-2)
+    column = xp.where(column[..., :1] < 0, -column, column)
+    vector = column[..., 1:]
+    length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
+    zero = length == 0
+    safe = xp.where(zero, xp.ones_like(length), length)
+    turn = xp.where(zero, 2 / xp.where(zero, column[..., :1], safe), 2 * xp.atan2(safe, column[..., :1]) / safe)
+    axis = turn * vector
+    return skew_from_vector(xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1), 3)
+
+
+def _log_n(D: Array) -> Array:
+    """Through the half-angle rotation, whose angles stay below π/2 where sine and cosine are told apart.
+
+    (I + R)/2 = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part
+    of D, K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
+    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation left,
+    and neighbouring singular vectors (c comes in equal pairs) span planes that turn by π.
+    """
+    xp = namespace(D)
+    base = constant(D)
+    n = D.shape[-1]
+    one = xp.eye(n, dtype=D.dtype, device=device(D))
+    _, c, Vh = svd(one + base / 2)
+    V = Vh.mT
+    K = bmm(Vh, skew(base), V)
+    total = c[..., :, None] + c[..., None, :]
+    lost = c < 1e-12
+    flat = lost[..., :, None] & lost[..., None, :]
+    quarter = _pairs(xp, n, D)
+    quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
+    B = xp.where(flat, quarter, K / xp.where(flat, xp.ones_like(total), total))
+    left, s, Wh = svd(skew(B))
+    cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
+    inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
+    omega = bmm(V, skew(inner), Vh)
+    return omega + _log_change(xp, omega, D - base) if differentiable(D) else omega
+
+
+def _pairs(xp: Any, n: int, like: Array) -> Array:
+    """Quarter turns in the planes of (last, last but one), and so on: the first axis is left alone for odd n."""
+    rows = [[0.0] * n for _ in range(n)]
+    for j in range(n - 1, 0, -2):
+        rows[j][j - 1], rows[j - 1][j] = 1.0, -1.0
+    return xp.asarray(rows, dtype=like.dtype, device=device(like))
+
+
+def _log_change(xp: Any, omega: Array, change: Array) -> Array:
+    """Derivative of the logarithm at exp Ω in direction `change`: the inverse of the one of exp, entry by entry."""
+    w, Z = skew_eigen(omega)
+    kind = Z.dtype
+    half = w / 2
+    gap = half[..., :, None] - half[..., None, :]
+    mean = half[..., :, None] + half[..., None, :]
+    zero = gap == 0
+    safe = xp.where(zero, xp.ones_like(gap), gap)
+    sine = xp.where(zero, xp.ones_like(gap), xp.sin(safe) / safe)
+    usable = xp.abs(sine) > 1e-12  # two directions that turn by +π and −π: the cut locus, no derivative
+    size = xp.where(usable, 1 / xp.where(usable, sine, xp.ones_like(sine)), xp.zeros_like(sine))
+    K = xp.astype(size * xp.cos(mean), kind) - 1j * xp.astype(size * xp.sin(mean), kind)
+    Zh = xp.conj(Z).mT
+    return skew(xp.real(bmm(Z, K * bmm(Zh, xp.astype(change, kind), Z), Zh)))

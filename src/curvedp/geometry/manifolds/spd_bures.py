@@ -1,0 +1,151 @@
+"""SPD(m) under the Bures–Wasserstein metric: optimal transport between centred Gaussians."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from array_api_compat import is_jax_namespace
+
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spectral import differentiate_as, sandwich, sqrt_sym, sym
+from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
+from curvedp.geometry.numerics.triangular import cholesky, upper_solve
+
+__all__ = ["SPDBuresWasserstein"]
+
+
+@dataclass(frozen=True)
+class SPDBuresWasserstein(SPD):
+    """SPD(m) with ⟨U,V⟩_W = ½ tr(L_W[U] V), L_W[U] the solution of LW + WL = U (Bhatia, Jain & Lim 2019; SPEC §1, E6).
+
+    Curvature is ≥ 0 and unbounded above near singular matrices; the space is not complete: exp_W(V) is defined
+    where I + L_W[V] is positive definite. For optimisation only: no Fréchet sensitivity is claimed.
+
+    >>> import numpy as np
+    >>> M = SPDBuresWasserstein(2)
+    >>> float(M.dist(np.eye(2), 4 * np.eye(2)))  # √2·|1 − 2|
+    1.4142135623730951
+    """
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, inf) if self.m > 1 else (0.0, 0.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        """0: no radius holds at every point. At W it is √λ_min(W), the distance to the singular matrices
+        (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`."""
+        return 0.0
+
+    @property
+    def convexity_radius(self) -> float:
+        """0: no radius holds at every point (see `injectivity_radius`)."""
+        return 0.0
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return False
+
+    def exp(self, p: Array, v: Array) -> Array:
+        """(I+L)p(I+L) = p + v + LpL with L = L_p[v]; meaningful while I + L is positive definite."""
+        L = _lyapunov(p, v)
+        return p + v + sym(L @ p @ L)
+
+    def log(self, p: Array, q: Array) -> Array:
+        """(T−I)p + p(T−I), T the optimal transport map with TpT = q."""
+        G = cholesky(p)
+        B = upper_solve(G, _root_difference(G, p, q)) @ G.mT
+        return B + B.mT
+
+    def dist(self, p: Array, q: Array) -> Array:
+        """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
+        xp = namespace(p, q)
+        G = cholesky(p)
+        B = upper_solve(G, _root_difference(G, p, q))
+        square = xp.sum(B * B, axis=(-2, -1))
+        return safe_sqrt(xp, square)
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return 0.5 * xp.sum(_lyapunov(p, u) * v, axis=(-2, -1))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is known.
+
+        C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the one velocity
+        into the other.
+        """
+        leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
+        return self.from_coordinates(q, _rotate(leaves, arrives, self.to_coordinates(p, v)))
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""
+        w, U = eigh(p)
+        K = namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :]))
+        return sym(sandwich(U, K * (U.mT @ unpack(z, self.m) @ U)))
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        w, U = eigh(p)
+        K = namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :]))
+        return pack(sym(sandwich(U, (U.mT @ v @ U) / K)))
+
+
+def _rotate(a: Array, b: Array, z: Array) -> Array:
+    """z turned in the plane of a and b by the rotation that carries the direction of a to that of b.
+
+    Directions that are opposite, or of length 0 (p = q), leave z where it is.
+    """
+    xp = namespace(a, b, z)
+
+    def direction(x: Array) -> Array:
+        length = euclidean_norm(xp, x)[..., None]
+        return x / xp.where(length > 0, length, xp.ones_like(length))
+
+    def dot(x: Array, y: Array) -> Array:
+        return xp.sum(x * y, axis=-1)[..., None]
+
+    a, b = direction(a), direction(b)
+    middle = a + b
+    square = dot(middle, middle)  # 2(1 + ⟨a,b⟩)
+    turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, xp.ones_like(square))) + 2 * b * dot(a, z)
+    return xp.where(square > 0, turned, z)
+
+
+def _lyapunov(p: Array, v: Array) -> Array:
+    """The symmetric L with Lp + pL = v."""
+
+    def solve(p: Array, v: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, (U.mT @ v @ U) / (w[..., :, None] + w[..., None, :])))
+
+    if not is_jax_namespace(namespace(p, v)):
+        return solve(p, v)
+    import jax
+
+    def rule(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+        L = function(*primals)
+        dp, dv = tangents
+        return L, function(primals[0], sym(dv) - 2 * sym(L @ sym(dp)))  # L'p + pL' = v' − Lp' − p'L
+
+    function: Any = jax.custom_jvp(solve)
+    function.defjvp(rule)
+    return function(p, v)
+
+
+def _root_difference(G: Array, p: Array, q: Array) -> Array:
+    """D = (GᵀqG)^½ − GᵀG for p = GGᵀ, as a finite divided difference of √; then T − I = G⁻ᵀDG⁻¹."""
+
+    def smooth(G: Array, p: Array, q: Array) -> Array:
+        return sqrt_sym(sandwich(G.mT, q)) - G.mT @ G
+
+    def accurate(G: Array, p: Array, q: Array) -> Array:
+        a, U = eigh(G.mT @ G)
+        b, V = eigh(sym(sandwich(G.mT, q)))
+        xp = namespace(b)
+        root = xp.sqrt(xp.where(b >= 0, b, xp.nan))
+        return sym(sandwich(U, (U.mT @ sandwich(G.mT, q - p) @ V) / (a[..., :, None] + root[..., None, :]), V))
+
+    return differentiate_as(smooth, accurate, G, p, q)

@@ -1,0 +1,249 @@
+"""The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import device, is_jax_namespace
+
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spectral import (
+    differentiate_as,
+    divided_exp,
+    divided_log,
+    exp_sym,
+    log_sym,
+    sandwich,
+    sym,
+)
+from curvedp.geometry.numerics.stable import safe_sqrt
+from curvedp.geometry.numerics.triangular import cholesky, cholesky_minus_identity, whiten
+
+__all__ = ["SPDLogCholesky", "SPDLogEuclidean"]
+
+
+@dataclass(frozen=True)
+class SPDLogEuclidean(SPD):
+    """SPD(m) with the Euclidean metric of log P: flat, complete, Euclidean mechanisms are exact.
+
+    d(log)_P and its inverse multiply by divided differences in the eigenbasis of P (SPEC §1, E7).
+
+    >>> import numpy as np
+    >>> M = SPDLogEuclidean(2)
+    >>> float(M.dist(np.eye(2), np.diag([np.e, 1.0])))
+    1.0
+    """
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    def exp(self, p: Array, v: Array) -> Array:
+        def smooth(p: Array, v: Array) -> Array:
+            return exp_sym(log_sym(p) + _dlog(p, v))
+
+        return differentiate_as(smooth, _le_exp, p, v)
+
+    def log(self, p: Array, q: Array) -> Array:
+        def smooth(p: Array, q: Array) -> Array:
+            return _dexp(p, log_sym(q) - log_sym(p))
+
+        return differentiate_as(smooth, lambda p, q: _dexp(p, _log_difference(p, q)), p, q)
+
+    def dist(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        D = differentiate_as(lambda p, q: log_sym(q) - log_sym(p), _log_difference, p, q)
+        square = xp.sum(D * D, axis=(-2, -1))
+        return safe_sqrt(xp, square)
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.sum(_dlog(p, u) * _dlog(p, v), axis=(-2, -1))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        return _dexp(q, _dlog(p, v))
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        return _dexp(p, unpack(z, self.m))
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        return pack(_dlog(p, v))
+
+
+def _dlog(p: Array, v: Array) -> Array:
+    """d(log)_p[v]."""
+
+    def value(p: Array, v: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
+
+    if not is_jax_namespace(namespace(p, v)):
+        return value(p, v)
+    import jax
+
+    def rule(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+        p, v = primals
+        s = value(p, v)  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
+        turned = jax.jvp(lambda p: _block_dexp(p, s), (p,), (tangents[0],))[1]
+        return s, value(p, sym(tangents[1]) - turned)
+
+    function: Any = jax.custom_jvp(value)
+    function.defjvp(rule)
+    return function(p, v)
+
+
+def _dexp(p: Array, s: Array) -> Array:
+    """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
+
+    def value(p: Array, s: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
+
+    return differentiate_as(_block_dexp, value, p, s)
+
+
+def _block_dexp(p: Array, s: Array) -> Array:
+    """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
+    import jax
+
+    xp = namespace(p, s)
+    log_p = log_sym(p) + xp.zeros_like(s)
+    s = s + xp.zeros_like(log_p)
+    m = p.shape[-1]
+    rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
+    return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
+
+
+def _log_difference(p: Array, q: Array) -> Array:
+    """log q − log p, every digit kept when q is near p."""
+    a, U = eigh(p)
+    b, V = eigh(q)
+    return sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+
+
+def _le_exp(p: Array, v: Array) -> Array:
+    xp = namespace(p, v)
+    step = _dlog(p, v)
+    a, U = eigh(p)
+    a = xp.log(xp.where(a > 0, a, xp.nan))
+    b, V = eigh((U * a[..., None, :]) @ U.mT + step)
+    near = p + sandwich(U, divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
+    far = (V * xp.exp(b)[..., None, :]) @ V.mT
+    small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
+    return sym(xp.where(small, near, far))
+
+
+@dataclass(frozen=True)
+class SPDLogCholesky(SPD):
+    """SPD(m) with the metric of (strict lower part of L, log of its diagonal), P = LLᵀ (Lin 2019): flat, complete.
+
+    >>> import numpy as np
+    >>> M = SPDLogCholesky(2)
+    >>> float(M.dist(np.eye(2), np.diag([np.e**2, 1.0])))
+    1.0
+    """
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        L = cholesky(p)
+        X = _flat(L, _factor_tangent(L, v))
+        D = _unflat_difference(L, X)  # K − L
+        near = p + sym(2 * D @ L.mT) + D @ D.mT
+        K = L + D
+        small = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5
+        return sym(xp.where(small, near, K @ K.mT))
+
+    def log(self, p: Array, q: Array) -> Array:
+        L = cholesky(p)
+        return _factor_push(L, _unflatten(L, _flat_difference(L, p, q)))
+
+    def dist(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        D = _flat_difference(cholesky(p), p, q)
+        square = xp.sum(D * D, axis=(-2, -1))
+        return safe_sqrt(xp, square)
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        L = cholesky(p)
+        return xp.sum(_flat(L, _factor_tangent(L, u)) * _flat(L, _factor_tangent(L, v)), axis=(-2, -1))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        L, K = cholesky(p), cholesky(q)
+        return _factor_push(K, _unflatten(K, _flat(L, _factor_tangent(L, v))))
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        L = cholesky(p)
+        return _factor_push(L, _unflatten(L, _lower(z, self.m)))
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        L = cholesky(p)
+        return _lower_coordinates(_flat(L, _factor_tangent(L, v)))
+
+
+def _mask(L: Array) -> tuple[Array, Array]:
+    """Boolean masks of the diagonal and of the strict lower triangle."""
+    xp = namespace(L)
+    index = xp.arange(L.shape[-1], device=device(L))
+    return index[:, None] == index[None, :], index[:, None] > index[None, :]
+
+
+def _lower_coordinates(X: Array) -> Array:
+    """Inverse of `_lower`."""
+    xp = namespace(X)
+    return pack(xp.where(_mask(X)[0], X, X / 2**0.5))
+
+
+def _lower(z: Array, m: int) -> Array:
+    """Lower triangular matrix with coordinates z: orthonormal, since only one triangle counts."""
+    xp = namespace(z)
+    S = unpack(z, m)
+    diagonal, strict = _mask(S)
+    return xp.where(diagonal, S, xp.where(strict, S * 2**0.5, xp.zeros_like(S)))
+
+
+def _factor_tangent(L: Array, v: Array) -> Array:
+    """X lower triangular with v = L Xᵀ + X Lᵀ: X = L (L⁻¹vL⁻ᵀ)_½ (Lin 2019, Prop. 4)."""
+    xp = namespace(L, v)
+    A = whiten(L, v)
+    diagonal, strict = _mask(A)
+    return L @ xp.where(diagonal, 0.5 * A, xp.where(strict, A, xp.zeros_like(A)))
+
+
+def _factor_push(L: Array, X: Array) -> Array:
+    Y = L @ X.mT
+    return Y + Y.mT
+
+
+def _flat(L: Array, X: Array) -> Array:
+    """Tangent vector of the factor in flat coordinates: the diagonal divided by that of L."""
+    xp = namespace(L, X)
+    diagonal, _ = _mask(X)
+    return xp.where(diagonal, X / xp.where(diagonal, L, xp.ones_like(L)), X)
+
+
+def _unflatten(L: Array, X: Array) -> Array:
+    xp = namespace(L, X)
+    diagonal, _ = _mask(X)
+    return xp.where(diagonal, X * L, X)
+
+
+def _flat_difference(L: Array, p: Array, q: Array) -> Array:
+    """Flat coordinates of q minus those of p = LLᵀ. K = L(I+F), so K − L = LF and log(K_jj/L_jj) = log1p(F_jj)."""
+    xp = namespace(L, q)
+    F = cholesky_minus_identity(whiten(L, q - p))
+    diagonal, _ = _mask(F)
+    return xp.where(diagonal, xp.log1p(xp.where(diagonal, F, xp.zeros_like(F))), L @ F)
+
+
+def _unflat_difference(L: Array, X: Array) -> Array:
+    """K − L where K has flat coordinates X more than L."""
+    xp = namespace(L, X)
+    diagonal, _ = _mask(X)
+    return xp.where(diagonal, L * xp.expm1(xp.where(diagonal, X, xp.zeros_like(X))), X)

@@ -1,0 +1,145 @@
+"""The unit sphere S^d in R^{d+1}."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.stable import cos_sinc, euclidean_norm, versine_quotient
+
+__all__ = ["Sphere"]
+
+
+@dataclass(frozen=True)
+class Sphere(Manifold):
+    """Unit vectors of R^{d+1} with the angle as distance. Curvature 1.
+
+    A float vector is never exactly a unit vector: `dist` and `log` take the angle between the RAYS through p and q, so
+    that the radial round-off of the points does not count as distance. Relative error of a few units of round-off
+    from distance 1e-300 up to the antipode, where `log` returns one of the shortest velocities, always the same.
+
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> M = Sphere(2)
+    >>> float(M.dist(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1e-15, 0.0])))
+    1e-15
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", integer("d", self.d, 1))
+
+    @property
+    def dim(self) -> int:
+        return self.d
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(1, self.d + 1)[0]
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (1.0, 1.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi
+
+    @property
+    def convexity_radius(self) -> float:
+        return math.pi / 2
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def exp(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        cos, sinc = cos_sinc(xp, xp.vecdot(v, v)[..., None])
+        return cos * p + sinc * v
+
+    def log(self, p: Array, q: Array) -> Array:
+        xp = namespace(p, q)
+        angle, rest, length, cosine = self._angle(xp, p, q)
+        none = length == 0
+        factor = xp.where(none, xp.ones_like(length), angle / xp.where(none, xp.ones_like(length), length))
+        # At the antipode every direction is shortest: take the first coordinate axis of the frame at p.
+        axis = xp.zeros_like(rest[..., 1:])
+        axis = xp.concat([xp.ones_like(axis[..., :1]), axis[..., 1:]], axis=-1)
+        cut = math.pi * self.from_coordinates(p, axis)
+        return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
+
+    def dist(self, p: Array, q: Array) -> Array:
+        return self._angle(namespace(p, q), p, q)[0]
+
+    def _angle(self, xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
+        """The angle between the rays through p and q; the part of q orthogonal to p, and its length; |p||q| cos."""
+        cosine = xp.vecdot(p, q)
+        square = xp.vecdot(p, p)
+        # q, q - p and q + p have the same part orthogonal to p. The shorter of the last two is exact where it is
+        # small, so its orthogonal part keeps its digits near p as well as near the antipode. The second pass makes
+        # the direction tangent even where the first one leaves only round-off.
+        rest = xp.where((cosine < 0)[..., None], q + p, q - p)
+        for _ in range(2):
+            rest = rest - (xp.vecdot(p, rest) / square)[..., None] * p
+        length = euclidean_norm(xp, rest)
+        return xp.atan2(length * xp.sqrt(square), cosine), rest, length, cosine
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
+
+    def norm(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        xp = namespace(p, q, v)
+        velocity = self.log(p, q)
+        square = xp.vecdot(velocity, velocity)[..., None]
+        along = xp.vecdot(velocity, v)[..., None]
+        # v turns with the geodesic: its part along the unit velocity e becomes cos e - sin p. Written in the velocity
+        # itself it is smooth at p = q, and holds at the cut locus, where v - <q,v>/(1+<p,q>)(p+q) divides by 0.
+        return v - along * (cos_sinc(xp, square)[1] * p + versine_quotient(xp, square) * velocity)
+
+    def project(self, x: Array) -> Array:
+        xp = namespace(x)
+        length = euclidean_norm(xp, x)[..., None]
+        pole = xp.concat([xp.ones_like(x[..., :1]), xp.zeros_like(x[..., 1:])], axis=-1)
+        return xp.where(length == 0, pole, x / xp.where(length == 0, xp.ones_like(length), length))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        xp = namespace(p, x)
+        return x - (xp.vecdot(p, x) / xp.vecdot(p, p))[..., None] * p
+
+    def residual(self, p: Array) -> Array:
+        xp = namespace(p)
+        return xp.abs(euclidean_norm(xp, p) - 1)
+
+    # The Householder reflection that carries ±e1 to p carries (0, z) into the tangent space at p. With the sign of p1
+    # the reflected pole is never close to p, so 1 + |p1| replaces the 1 + p1 of the frame e_i - p_{i+1}/(1+p1)(e1+p),
+    # which is undefined at p = -e1.
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        xp = namespace(p, z)
+        first, rest = p[..., :1], p[..., 1:]
+        along = xp.vecdot(rest, z)[..., None]
+        return xp.concat(
+            [xp.where(first < 0, along, -along), z - along / (1 + xp.abs(first)) * rest],
+            axis=-1,
+        )
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        first, rest = p[..., :1], p[..., 1:]
+        along = xp.where(first < 0, -v[..., :1], v[..., :1])
+        return v[..., 1:] - along / (1 + xp.abs(first)) * rest

@@ -1,0 +1,131 @@
+"""The Fréchet mean of an array where it lies: NumPy's relatives on any device, by the passes of `mean_streamed`."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from inspect import signature
+from math import exp, sqrt
+from typing import Any
+
+import numpy as np
+from array_api_compat import device, is_jax_array, is_jax_namespace
+
+from curvedp.geometry.ball import project_to_ball
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.mean.streamed import (
+    KERNEL_ERROR,
+    Domain,
+    Start,
+    inside_sums,
+    streamed_mean,
+    surely_inside,
+    tensor_sums,
+)
+from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
+
+__all__ = ["device_mean", "device_share", "to_host"]
+
+_BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
+
+Pass = Callable[[np.ndarray], np.ndarray]  # x -> exact sums over a block of records
+
+
+def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
+    """`streamed_mean` of an array of any library, where it lies: what comes back to the host are sums of dim + 1 numbers.
+
+    (And 3×3 matrices that are to be moved into the ball: those are moved on the host, once.)
+    """
+    with _doubles(X), np.errstate(all="ignore"):  # a data-dependent warning is a release
+        xp = namespace(X)
+        X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
+        n, shape = X.shape[0], domain.manifold.point_shape
+        rows = _EIGH_BLOCK if len(shape) > 1 and max(shape) > 3 else _BLOCK
+        prepare = _tensors if _short(domain) else _points
+        cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
+        passes = [one for cut in cuts for one in prepare(domain, xp.astype(X[cut, ...], xp.float64))]
+        return streamed_mean(domain, n, lambda x: np.sum([one(x) for one in passes], axis=0), Start(domain.center, 1.0))
+
+
+def device_share(domain: Domain, X: Array) -> float:
+    """By which share the device's kernels enlarge the a-priori error: under JAX, SPD matrices beyond 3×3 have the plain
+    path's error (`spd_pencil`), a few units of round-off times cond(p)·cond(A), which the ball bounds by e^{3√2·r}."""
+    M, r = domain.manifold, domain.radius
+    if not (isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)):
+        return 0.0
+    return 16 * M.m * 2.0**-52 * exp(3 * sqrt(2) * r) / (4 * r * KERNEL_ERROR)
+
+
+def to_host(X: Array) -> np.ndarray:
+    """A NumPy array of what may lie on a device."""
+    if hasattr(X, "is_cuda"):  # torch
+        return np.asarray(X.detach().cpu())
+    return np.asarray(X.get() if hasattr(X, "get") else X)  # CuPy's arrays refuse the implicit way
+
+
+def _points(domain: Domain, X: Array) -> list[Pass]:
+    """Records of any manifold: mapped into the ball once, with the manifold's kernels."""
+    xp = namespace(X)
+    inside = project_to_ball(domain.manifold, _like(X, domain.center), domain.radius, X)
+    kernel = _jitted(inside_sums) if is_jax_namespace(xp) else inside_sums
+    return [lambda x: to_host(kernel(domain.manifold, domain.grid, _like(X, x), inside))]
+
+
+def _short(domain: Domain) -> bool:
+    """Whether no two matrices of the ball are so far apart that `spd3_logs` would be in doubt: log-eigenvalues of a matrix at
+    distance d from I spread by at most √2·d, and so cond(p) ≤ e^{√2·r}·cond(center), cond(A) ≤ e^{√2·2r}."""
+    M = domain.manifold
+    if not (isinstance(M, SPDAffineInvariant) and M.m == 3):
+        return False
+    return exp(3 * sqrt(2) * domain.radius) * Factor.of(domain.center).condition <= 0.99 * DOUBTFUL
+
+
+def _tensors(domain: Domain, X: Array) -> list[Pass]:
+    """3×3 matrices: those that the ball leaves alone, and the others after the host has moved them."""
+    xp = namespace(X)
+    home = Factor.of(domain.center)
+    stays, kernel = (_jitted(_stays), _jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
+    stay = stays(_like(X, np.asarray(home.inverse)), home.condition, domain.radius, X)
+    moved = project_to_ball(*domain, to_host(X[~stay])) if not bool(xp.all(stay)) else np.empty((0, 3, 3))
+
+    def over(block: Array, counted: Array) -> Pass:
+        return lambda x: to_host(kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted))
+
+    passes = [over(X, stay)]
+    if len(moved):
+        block = _like(X, moved)
+        passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
+    return passes
+
+
+def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:
+    return surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
+
+
+def _tensor_pass(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> Array:
+    return tensor_sums(grid, whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0]), counted)
+
+
+def _like(X: Array, x: np.ndarray) -> Array:
+    xp = namespace(X)
+    return xp.asarray(x, dtype=xp.float64, device=device(X))
+
+
+def _doubles(X: Array) -> AbstractContextManager[Any]:
+    """JAX has double precision only where it is asked for."""
+    if not is_jax_array(X):
+        return nullcontext()
+    import jax
+
+    context: AbstractContextManager[Any] = jax.enable_x64(True)
+    return context
+
+
+@cache
+def _jitted(kernel: Callable[..., Any]) -> Any:
+    """Compiled once per shape; manifold and grid are static."""
+    import jax
+
+    return jax.jit(kernel, static_argnames=[name for name in ("M", "grid") if name in signature(kernel).parameters])

@@ -1,0 +1,286 @@
+"""The Fréchet mean of records that are seen only through sums over them: chunks on a cluster, arrays on a device.
+
+Each pass sends out an iterate x and brings back two sums over the records: the coordinates of log_x xᵢ and the squares of
+d(x, xᵢ). Both are added in fixed point, so that a pass, and with it the mean, is the same to the last bit for every way of
+cutting the records into chunks and for every order in which the chunks come in.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from math import sqrt
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from curvedp.geometry.ball import project_to_ball
+from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_common import pack
+from curvedp.geometry.mean.bound import contraction, mean_iterations
+from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd_pencil import log_spectrum
+
+__all__ = [
+    "KERNEL_ERROR",
+    "Domain",
+    "Start",
+    "block_sums",
+    "first_guess",
+    "inside_sums",
+    "rounding_share",
+    "streamed_mean",
+    "streamed_means",
+    "surely_inside",
+    "tensor_sums",
+]
+
+_RESIDUAL = 1e-9  # ‖mean log‖ at which an iterate is taken for the mean: as in the solver for records in memory
+_PASSES = 20  # of the accelerated iteration, before the contraction takes over
+_MEMORY = 5  # steps that the acceleration looks back
+_BLOCK = 1 << 13  # records whose logarithms are held at once
+_SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess
+KERNEL_ERROR = 1e-12  # relative error of log, the project's contract on every space (`mean_bound`)
+_ROOM = 1 + 1e-9  # for the round-off of lengths of at most 2r
+
+
+class Domain(NamedTuple):
+    """A manifold and the public ball on it that the records are mapped into."""
+
+    manifold: Manifold
+    center: np.ndarray
+    radius: float
+
+    @property
+    def grid(self) -> FixedPoint:
+        """How sums are written: no two points of the ball are farther apart than 2r."""
+        return FixedPoint(2 * self.radius * _ROOM)
+
+    def clip(self, x: Array) -> np.ndarray:
+        """One point mapped into the ball."""
+        return np.asarray(project_to_ball(*self, x[None])[0])
+
+
+class Start(NamedTuple):
+    """Where the passes begin, and the inverse Hessian of the cost of some records there (1 where it is not known)."""
+
+    x: np.ndarray
+    inverse: np.ndarray | float
+
+
+Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `block_sums` gives them
+GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
+
+Found = TypeVar("Found")
+# Asks for the sums at x, is sent them, and ends with what it found.
+Search: TypeAlias = Generator[np.ndarray, Any, Found]
+
+
+def rounding_share(domain: Domain) -> float:
+    """By which share the fixed point enlarges the a-priori error of the mean.
+
+    Rounding moves a mean logarithm by at most ½·resolution·√dim. `mean_error_bound` charges each step for the kernels' error
+    of 4r·1e-12, and is linear in it, so that the part due to rounding is at most this share of it.
+    """
+    return sqrt(domain.manifold.dim) * domain.grid.resolution / (4 * domain.radius * KERNEL_ERROR)
+
+
+# ---- one pass over some of the records -----------------------------------------------------------------------------------
+
+
+def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Exact sums, (2, dim + 1) int64, over records X (k, *point_shape), after mapping each into the ball (NumPy).
+
+    The last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone.
+    """
+    X, M = np.asarray(X, dtype=np.float64, order="C"), domain.manifold  # a row's float sums depend on its layout
+    total = np.zeros((2, M.dim + 1), dtype=np.int64)
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        if isinstance(M, SPDAffineInvariant) and M.m == 3:
+            factors = Factor.of(domain.center), Factor.of(x)
+            parts = [_tensor_sums(domain, *factors, X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)]
+            total += sum(part for part, _ in parts)
+            X = np.concatenate([X[:0], *(rest for _, rest in parts)])
+        for i in range(0, len(X), _BLOCK):
+            total += _any_sums(domain, x, X[i : i + _BLOCK])
+    return total
+
+
+def _any_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
+    return np.asarray(inside_sums(domain.manifold, domain.grid, x, project_to_ball(*domain, X)))
+
+
+def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
+    """The same for records that are in the ball already, of any array library."""
+    xp = namespace(X)
+    Z = _coordinates(M, x, X)
+    square = xp.sum(Z * Z, axis=-1)
+    usable = square <= grid.bound**2  # NaN fails; never false but for a kernel that broke down
+    terms = xp.concat([Z, (square / grid.bound)[:, None]], axis=-1)
+    return grid.sums(xp.where(usable[:, None], terms, xp.zeros_like(terms)))
+
+
+def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
+    """Coordinates of log_x X; under the affine-invariant metric those of log(L⁻¹XL⁻ᵀ), without going through log_x X."""
+    if isinstance(M, SPDAffineInvariant):
+        _, logs, U = log_spectrum(x, X)
+        return pack((U * logs[..., None, :]) @ U.mT)
+    return M.to_coordinates(x, M.log(x, X))
+
+
+def _tensor_sums(domain: Domain, center: Factor, x: Factor, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """3×3 SPD matrices: the sums over those that are surely in the ball, and so stay as they are; and the rest."""
+    entries, skew = lower_entries(X)
+    sure = surely_inside(center, domain.radius, entries, skew)
+    here = whitened_logs(x, entries)
+    sure = sure & here.sure
+    return np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
+
+
+def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> Array:
+    """Which 3×3 SPD matrices `project_to_ball` leaves as they are (up to their symmetric parts)."""
+    home = whitened_logs(center, entries)
+    return home.sure & (home.square <= (radius * (1 - 1e-9)) ** 2) & (skew <= _SKEW)
+
+
+def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
+    """The sums of `inside_sums` over the matrices that are counted."""
+    xp = namespace(counted)
+    terms = xp.stack([*logs.coordinates, logs.square / grid.bound])
+    return grid.sums(xp.where(counted[None, :], terms, xp.zeros_like(terms)), axis=1)
+
+
+_SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
+
+
+# ---- the iteration -------------------------------------------------------------------------------------------------------
+
+
+def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
+    """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, with the a-priori error of `mechanisms.mean_solver`.
+
+    Accelerated passes until ‖mean log‖ ≤ 1e-9. Where they do not get there, the contraction's public number of passes from
+    the center. As for records in memory, only the time depends on which, and so on the records; the value does not.
+    """
+    return _run(_search(domain, n, start), sums)
+
+
+def streamed_means(
+    domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]
+) -> list[tuple[np.ndarray, float]]:
+    """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
+    searches = [_search(domain, n, start) for n, start in zip(sizes, starts, strict=True)]
+    points = {group: next(search) for group, search in enumerate(searches)}
+    means: dict[int, tuple[np.ndarray, float]] = {}
+    while points:
+        for group, found in zip(list(points), sums(points), strict=True):
+            try:
+                points[group] = searches[group].send(found)
+            except StopIteration as done:
+                means[group] = done.value
+                del points[group]
+    return [means[group] for group in range(len(searches))]
+
+
+def _search(domain: Domain, n: int, start: Start) -> Search[tuple[np.ndarray, float]]:
+    x, moments, found = yield from _accelerate(domain, n, start, _RESIDUAL)
+    # On the ball the gradient flow from x ends at the mean (`mean_bound`, step 3) if the mean square is that of S.
+    if found and (domain.manifold.curvature_bounds[1] <= 0 or moments.square <= domain.radius**2):
+        return x, moments.square
+    x = domain.center
+    for _ in range(mean_iterations(domain.manifold, domain.radius)):
+        x = _moved(domain, x, _safe_steps(domain.manifold, domain.radius) * _moments(domain, n, (yield x)).velocity)
+    return x, _moments(domain, n, (yield x)).square
+
+
+def first_guess(domain: Domain, X: np.ndarray) -> Start:
+    """A start from a few of the records: their own mean, and the inverse of their Hessian by differences where dim is small.
+
+    It decides how many passes are needed, and nothing else.
+    """
+    M = domain.manifold
+
+    def velocity(x: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return _moments(domain, len(X), block_sums(domain, x, X)).velocity
+
+    search = _accelerate(domain, len(X), Start(domain.center, 1.0), _SAMPLE_TOLERANCE)
+    x, _, _ = _run(search, lambda x: block_sums(domain, x, X))
+    if M.dim > _DENSE or M.curvature_bounds == (0.0, 0.0):
+        return Start(x, 1.0)
+    few = X[: max(128, _WORK // (M.dim * X[0].size))]
+    steps = _DIFFERENCE * np.eye(M.dim)
+    ahead = [velocity(np.asarray(M.exp(x, M.from_coordinates(x, step))), few) for step in steps]
+    hessian = (velocity(x, few) - np.stack(ahead)).T / _DIFFERENCE
+    try:
+        inverse = np.linalg.inv(hessian)
+    except np.linalg.LinAlgError:
+        return Start(x, 1.0)
+    return Start(x, inverse) if np.all(np.isfinite(inverse)) else Start(x, 1.0)
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------------
+
+
+class _Moments(NamedTuple):
+    velocity: np.ndarray  # mean of log_x xᵢ, in coordinates at x
+    square: float  # mean of d²(x, xᵢ)
+
+
+def _moments(domain: Domain, n: int, sums: Any) -> _Moments:
+    mean = domain.grid.mean(sums, n)
+    return _Moments(mean[:-1], float(mean[-1]) * domain.grid.bound)
+
+
+def _run(search: Search[Found], sums: Sums) -> Found:
+    x = next(search)
+    while True:
+        answer = sums(x)
+        try:
+            x = search.send(answer)
+        except StopIteration as done:
+            found: Found = done.value
+            return found
+
+
+def _accelerate(domain: Domain, n: int, start: Start, tolerance: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
+    """Newton-like steps with the Hessian of the start, made better by what each step teaches (Anderson 1965).
+
+    With F = H⁻¹v the step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by the changes ΔF seen along the steps ΔX.
+    """
+    x, inverse = domain.clip(start.x), np.asarray(start.inverse)
+    best: tuple[np.ndarray, _Moments] | None = None
+    steps: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    for _ in range(_PASSES):
+        moments = _moments(domain, n, (yield x))
+        residual = float(np.linalg.norm(moments.velocity))
+        if residual <= tolerance:
+            return x, moments, True
+        if best is not None and not residual < float(np.linalg.norm(best[1].velocity)):
+            steps, values, (x, moments) = [], [], best  # a step too bold: from the best point, a safe one
+            step = _safe_steps(domain.manifold, domain.radius) * moments.velocity
+        else:
+            best = x, moments
+            values.append(inverse @ moments.velocity if inverse.ndim else inverse * moments.velocity)
+            step = values[-1]
+            if steps:
+                moved, changed = np.stack(steps, axis=1), np.diff(np.stack(values, axis=1), axis=1)
+                step = step - (moved + changed) @ np.linalg.lstsq(changed, step, rcond=None)[0]
+            steps, values = [*steps, step][-_MEMORY:], values[-_MEMORY:]
+        x = _moved(domain, x, step)
+    assert best is not None  # there was a pass
+    return *best, False
+
+
+def _moved(domain: Domain, x: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Along the step, then into the ball: it is convex and holds the records, so that only brings x closer to them."""
+    M = domain.manifold
+    return domain.clip(np.asarray(M.exp(x, M.from_coordinates(x, step))))
+
+
+def _safe_steps(M: Manifold, radius: float) -> np.ndarray:
+    """The contraction's step length, for each coordinate."""
+    if isinstance(M, Product):
+        return np.concatenate([_safe_steps(factor, radius) for factor in M.factors])
+    return np.full(M.dim, contraction(M, radius).step)

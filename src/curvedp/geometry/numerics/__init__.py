@@ -1,0 +1,1 @@
+"""Stable forms and small systems that the spaces share."""

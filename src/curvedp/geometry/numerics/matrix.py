@@ -1,0 +1,241 @@
+"""Matrix functions the matrix manifolds share, with first derivatives that survive repeated singular values.
+
+Each function computes its value from a decomposition of a copy cut off from differentiation and then adds a term that
+is zero in value and carries the exact first derivative, written with divided differences (Daleckii & Krein 1965):
+f(A) = f(A₀) + Df(A₀)[A − A₀], A₀ = constant(A). A decomposition itself has no derivative where values repeat, and at
+p = q they all do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from array_api_compat import device, is_jax_array, is_torch_array
+
+from curvedp.geometry.base import Array
+from curvedp.geometry.numerics.namespace import namespace
+
+__all__ = [
+    "bmm",
+    "constant",
+    "det",
+    "differentiable",
+    "embedded_inner",
+    "embedded_norm",
+    "frobenius",
+    "polar",
+    "reflect",
+    "sinc",
+    "skew",
+    "skew_eigen",
+    "skew_exp",
+    "skew_exp_eigen",
+    "skew_from_vector",
+    "skew_to_vector",
+    "svd",
+    "sym_function",
+]
+
+
+def constant(x: Array) -> Array:
+    """x, cut off from differentiation where the library differentiates."""
+    if is_jax_array(x):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
+    return x.detach() if is_torch_array(x) else x
+
+
+def differentiable(x: Array) -> bool:
+    """Whether the library of x differentiates, so that terms of value zero are worth their cost."""
+    return bool(is_jax_array(x) or is_torch_array(x))
+
+
+def bmm(*factors: Array) -> Array:
+    """Product of matrices from the left, so that thin factors stay thin."""
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product @ factor
+    return product
+
+
+def frobenius(xp: Any, u: Array, v: Array) -> Array:
+    """tr(uᵀv) over the last two axes."""
+    return xp.sum(u * v, axis=(-2, -1))
+
+
+def embedded_inner(p: Array, u: Array, v: Array) -> Array:
+    """tr(uᵀv), over the leading axes of p too: the metric of the embedding is the same at every point."""
+    xp = namespace(p, u, v)
+    _, u, v = xp.broadcast_arrays(p, u, v)
+    return frobenius(xp, u, v)
+
+
+def embedded_norm(p: Array, v: Array) -> Array:
+    """√tr(vᵀv) without overflow or underflow; NaN stays NaN."""
+    xp = namespace(p, v)
+    _, v = xp.broadcast_arrays(p, v)
+    largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
+    zero = largest == 0
+    scale = xp.where(zero, xp.ones_like(largest), largest)
+    square = frobenius(xp, v / scale, v / scale)
+    none = zero[..., 0, 0]  # the derivative at v = 0 is taken to be 0
+    return xp.where(
+        none, xp.zeros_like(square), xp.sqrt(xp.where(none, xp.ones_like(square), square)) * scale[..., 0, 0]
+    )
+
+
+def skew(x: Array) -> Array:
+    """Skew-symmetric part."""
+    return (x - x.mT) / 2
+
+
+def sinc(xp: Any, x: Array) -> Array:
+    """sin(x)/x, 1 at 0."""
+    zero = x == 0
+    safe = xp.where(zero, xp.ones_like(x), x)
+    return xp.where(zero, xp.ones_like(x), xp.sin(safe) / safe)
+
+
+def svd(x: Array) -> tuple[Array, Array, Array]:
+    """Thin singular value decomposition (U, s, Vᵀ); all NaN for a matrix that is not finite, where LAPACK would raise."""
+    xp = namespace(x)
+    x, finite = _finite(xp, x)
+    U, s, Vh = xp.linalg.svd(x, full_matrices=False)
+    nan = xp.full_like(s[..., :1], xp.nan)
+    return (
+        xp.where(finite, U, nan[..., None]),
+        xp.where(finite[..., 0], s, nan),
+        xp.where(finite, Vh, nan[..., None]),
+    )
+
+
+def det(x: Array) -> Array:
+    """Determinant; NaN, without a warning, for a matrix that is not finite."""
+    xp = namespace(x)
+    x, finite = _finite(xp, x)
+    value = xp.linalg.det(x)
+    return xp.where(finite[..., 0, 0], value, xp.full_like(value, xp.nan))
+
+
+def skew_eigen(W: Array) -> tuple[Array, Array]:
+    """(w, Z) with W = Z diag(iw) Z*, Z unitary, for skew W; w is NaN for a matrix that is not finite."""
+    xp = namespace(W)
+    W, finite = _finite(xp, W)
+    kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
+    w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
+    return xp.where(finite[..., 0], w, xp.full_like(w, xp.nan)), Z
+
+
+def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
+    finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    return xp.where(finite, x, xp.zeros_like(x)), finite
+
+
+def sym_function(
+    A: Array,
+    w: Array,
+    U: Array,
+    f: Callable[[Any, Array], Array],
+    divided: Callable[[Any, Array, Array], Array],
+) -> Array:
+    """f(A) for symmetric A = U diag(w) Uᵀ (w, U constants); `divided` is the divided difference f[x, y]."""
+    xp = namespace(A)
+    value = (U * f(xp, w)[..., None, :]) @ U.mT
+    if not differentiable(A):
+        return value
+    K = divided(xp, w[..., :, None], w[..., None, :])
+    change = A - constant(A)
+    return value + bmm(U, K * bmm(U.mT, change, U), U.mT)
+
+
+def polar(C: Array) -> tuple[Array, Array, Array]:
+    """(W, c, U): the orthogonal polar factor W of a square C = U diag(c) Uᵀ W; c descending, (c, U) constants.
+
+    Where singular values vanish W is one of several, always the same. The derivative solves
+    Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2).
+    """
+    xp = namespace(C)
+    base = constant(C)
+    U, c, Vh = svd(base)
+    W = U @ Vh
+    if not differentiable(C):
+        return W, c, U
+    X = bmm(U.mT, C - base, Vh.mT)
+    total = c[..., :, None] + c[..., None, :]
+    safe = xp.where(total > 0, total, xp.ones_like(total))
+    omega = xp.where(total > 0, (X - X.mT) / safe, xp.zeros_like(X))
+    return W + bmm(U, omega, Vh), c, U
+
+
+def skew_exp(W: Array) -> tuple[Array, Array]:
+    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW.
+
+    Unitary eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a
+    small W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences).
+    """
+    xp = namespace(W)
+    base = constant(W)
+    w, Z = skew_eigen(base)
+    value, mean = skew_exp_eigen(w, Z)
+    if differentiable(W):
+        kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
+        turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)
+        K = turn[..., :, None] * turn[..., None, :]
+        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), kind)
+        change = xp.astype(W - base, kind)
+        value = value + xp.real(bmm(Z, K * bmm(Zh, change, Z), Zh))
+    return value, mean
+
+
+def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
+    """The values of `skew_exp` from the eigen-system of `skew_eigen`."""
+    xp = namespace(w, Z)
+    kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
+    phi1 = (xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)) * xp.astype(sinc(xp, half), kind)
+    value = xp.real((Z * (phi1 * xp.astype(w, kind) * 1j)[..., None, :]) @ Zh)
+    return value, xp.real((Z * phi1[..., None, :]) @ Zh)
+
+
+def reflect(p: Array, x: Array) -> Array:
+    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988).
+
+    With E the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
+    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the complement
+    of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
+    """
+    xp = namespace(p, x)
+    m, r = p.shape[-2:]
+    W, _, _ = polar(p[..., :r, :])
+    E = xp.eye(m, r, dtype=p.dtype, device=device(p))
+    Y = p @ W.mT + E
+    top = Y[..., :r, :]
+    return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
+
+
+def _triangle(n: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(n) for j in range(i)]
+
+
+def skew_from_vector(z: Array, n: int) -> Array:
+    """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
+    xp = namespace(z)
+    if n == 1:
+        return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype, device=device(z))
+    place = [[0] * n for _ in range(n)]
+    sign = [[0.0] * n for _ in range(n)]
+    for index, (i, j) in enumerate(_triangle(n)):
+        place[i][j] = place[j][i] = index
+        sign[i][j], sign[j][i] = 1.0, -1.0
+    flat = xp.asarray([index for row in place for index in row], device=device(z))
+    full = xp.reshape(xp.take(z, flat, axis=-1), (*z.shape[:-1], n, n))
+    return full * xp.asarray(sign, dtype=z.dtype, device=device(z))
+
+
+def skew_to_vector(A: Array) -> Array:
+    """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
+    xp = namespace(A)
+    n = A.shape[-1]
+    if n == 1:
+        return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype, device=device(A))
+    flat = xp.asarray([i * n + j for i, j in _triangle(n)], device=device(A))
+    return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)

@@ -1,0 +1,274 @@
+"""Exact-then-round sampling: what is released is the ideal continuous draw, rounded to a public grid.
+
+The footpoint's float64 entries are taken as the exact numbers they are; the noise is a real number known to as many
+bits as it takes; the sum, or the exponential map, is enclosed in a ball, and the integer is given out only when the
+whole ball lies in one cell of the grid. No float rounding touches the law, so no last bit can tell two footpoints
+apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof and the threat model.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from curvedp import _validate
+from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, round_arb
+from curvedp.entropy.bits import LazyNormals
+from curvedp.entropy.csprng import SecureSource, Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    Product,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+)
+from curvedp.geometry.base import check_manifold
+from curvedp.laws.exact.curved import draw_curved
+from curvedp.laws.exact.spd import draw_spd
+
+__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
+
+_MAX_GRID = 200
+# Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
+_LEAST_SCALE, _LARGEST_SCALE, _LARGEST_HYPERBOLIC_SCALE = 1e-290, 1e290, 1e12
+_CHART = (SPDLogCholesky, SPDLogEuclidean)  # released in their global flat coordinates
+
+
+@dataclass(frozen=True)
+class ExactDraw:
+    """A draw on the grid: `integers`·2^-grid, the ideal draw rounded to the nearest grid point.
+
+    `integers` are the ambient coordinates of a point, or coordinates of the tangent space at the public `base` where
+    one is given. They are all that is released; `value` and `point` are functions of them.
+
+    *Guarantees*
+    - `tau` bounds the total variation between the law of `integers` and the ideal rounded law, for AES an ideal cipher.
+    """
+
+    integers: np.ndarray
+    grid: int
+    tau: float
+    manifold: Manifold
+    base: Any = None
+
+    @property
+    def value(self) -> np.ndarray:
+        """integers·2^-grid as float64 (rounded to nearest where an integer has more than 53 bits)."""
+        floats = [_scaled(int(k), self.grid) for k in self.integers.ravel()]
+        return np.array(floats, dtype=np.float64).reshape(self.integers.shape)
+
+    @property
+    def point(self) -> Any:
+        """A point of the manifold near the grid point: post-processing, in floats."""
+        return _to_point(self.manifold, self.value, self.base)
+
+
+def _scaled(k: int, grid: int) -> float:
+    return k / (1 << grid)  # Python divides integers with a single, correct rounding
+
+
+def _released_shape(manifold: Manifold, base: Any) -> tuple[int, ...]:
+    if isinstance(manifold, Product) and isinstance(base, tuple):
+        parts = zip(manifold.factors, base, strict=True)
+        return (sum(math.prod(_released_shape(factor, part)) for factor, part in parts),)
+    return manifold.point_shape if base is None else (manifold.dim,)
+
+
+def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
+    if isinstance(manifold, Product) and isinstance(base, tuple):
+        parts, start = [], 0
+        for factor, factor_base in zip(manifold.factors, base, strict=True):
+            shape = _released_shape(factor, factor_base)
+            stop = start + math.prod(shape)
+            parts.append(_to_point(factor, value[start:stop].reshape(shape), factor_base))
+            start = stop
+        return manifold.join(parts)
+    if base is None:
+        return manifold.project(value)
+    return manifold.exp(base, manifold.from_coordinates(base, value))
+
+
+# ---- the three laws ---------------------------------------------
+
+
+def exact_gaussian(
+    manifold: Manifold, sigma: float, center: Any, *, source: Source | None = None, grid: int = 30
+) -> ExactDraw:
+    """The Riemannian Gaussian, density ∝ exp(−d(y, center)²/2σ²), rounded to the grid 2^-grid.
+
+    On Euclidean, Sphere, Lorentz, PoincareBall, SPDAffineInvariant and products the ambient coordinates are rounded.
+    The flat SPD metrics are released in their flat coordinates at the identity; `point` maps them back.
+
+    *Guarantees*
+    - The law of `integers` is within `tau` ≤ 2^-100 of the exact rounded law at the exact footpoint: center/|center| on
+      the sphere, the lift of the spatial part on Lorentz, the symmetric part on SPD.
+
+    >>> from curvedp.geometry import Sphere
+    >>> draw = exact_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0])
+    >>> draw.integers.shape, draw.grid, draw.tau <= 2.0**-100
+    ((3,), 30, True)
+    """
+    start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold)
+    return _draw("gaussian", manifold, sigma, start, _source(source), _grid(grid))
+
+
+def exact_laplace(
+    manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
+) -> ExactDraw:
+    """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid.
+
+    On Euclidean (the multivariate Laplace of the norm), Sphere, Lorentz, PoincareBall.
+
+    *Guarantees*
+    - As for `exact_gaussian`. Where the law does not exist, `NotIntegrable` names the limit.
+
+    >>> from curvedp.geometry import Lorentz
+    >>> exact_laplace(Lorentz(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
+    (3,)
+    """
+    start, scale = _center(manifold, center), _scale("scale", scale, manifold)
+    return _draw("laplace", manifold, scale, start, _source(source), _grid(grid))
+
+
+def exact_log_gaussian(
+    manifold: Manifold, sigma: float, base: Any, coordinates: Any, *, source: Source | None = None, grid: int = 30
+) -> ExactDraw:
+    """`coordinates` (at the public point `base`) plus independent N(0, σ²), each rounded to the grid.
+
+    Works on every manifold, because the exponential map at a public base is post-processing.
+
+    *Guarantees*
+    - For two inputs at Euclidean distance Δ: exactly Δ/σ-GDP, up to (1+e^ε)·tau in δ.
+
+    >>> from curvedp.geometry import Sphere
+    >>> draw = exact_log_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0], [0.3, -0.2])
+    >>> draw.integers.shape, draw.point.shape
+    ((2,), (3,))
+    """
+    sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), _source(source)
+    base = _finite("base", base, check_manifold(manifold).point_shape)
+    start = _finite("coordinates", coordinates, (manifold.dim,))
+    before = source.switching_distance
+    integers = _flat_gaussian(start, sigma, source, grid)
+    return ExactDraw(integers, grid, _tau(source, before), manifold, base)
+
+
+def _draw(kind: str, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
+    before = source.switching_distance
+    base: Any = None
+    if isinstance(manifold, Product) and kind == "gaussian":
+        parts = [
+            _draw(kind, factor, scale, part, source, grid)
+            for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
+        ]
+        integers = np.concatenate([part.integers.ravel() for part in parts])
+        base = tuple(part.base for part in parts)
+    elif isinstance(manifold, Euclidean) and kind == "gaussian":
+        integers = _flat_gaussian(center, scale, source, grid)
+    elif isinstance(manifold, Euclidean | Sphere | Lorentz | PoincareBall):
+        integers = draw_curved(kind, manifold, scale, center, source, grid)
+    elif isinstance(manifold, SPDAffineInvariant) and kind == "gaussian":
+        integers = draw_spd(manifold.m, scale, center, source, grid)
+    elif isinstance(manifold, _CHART) and kind == "gaussian":
+        base = manifold.origin
+        coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
+        integers = _flat_gaussian(coordinates, scale, source, grid)
+    else:
+        raise ParameterError(
+            f"manifold={manifold!r} has no exact {kind} sampler; exact_log_gaussian works on every manifold"
+        )
+    return ExactDraw(integers, grid, _tau(source, before), manifold, base)
+
+
+# ---- flat -------------------------------------------------------
+
+
+def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -> np.ndarray:
+    """Independent coordinates: each is settled by floats where they suffice and by balls where not."""
+    normals = LazyNormals(source, start.size)
+    out = np.zeros(start.size, dtype=object)
+    open_ = np.arange(start.size)
+    if start.size >= FILTER_SIZE and grid <= FILTER_GRID:
+        with np.errstate(all="ignore"):
+            integers, certain = (normals.floats() * sigma + start).round(grid)
+        out[certain] = [int(k) for k in integers[certain]]
+        open_ = np.flatnonzero(~certain)
+    for i in open_.tolist():
+        # In a call and not in a closure over i, so that each question keeps its own coordinate.
+        out[i] = decide(_coordinate(normals, i, arb(float(start[i])), arb(sigma), grid), first_precision(grid))
+    return out
+
+
+def _coordinate(normals: LazyNormals, i: int, start: arb, sigma: arb, grid: int) -> Callable[[int], int | None]:
+    return lambda precision: round_arb(start + sigma * normals.ball(i, precision), grid)
+
+
+# ---- what comes in, what it cost --------------------------------
+
+
+def _source(source: Source | None) -> Source:
+    if source is None:
+        return SecureSource()
+    if not isinstance(source, Source):
+        raise ParameterError(f"source={source!r} must be a SecureSource, or a GeneratorSource in tests")
+    return source
+
+
+def _grid(grid: int) -> int:
+    if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
+        raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
+    return whole
+
+
+def _scale(name: str, scale: float, manifold: Manifold) -> float:
+    largest = _LARGEST_SCALE if manifold.curvature_bounds[0] >= 0 else _LARGEST_HYPERBOLIC_SCALE
+    return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
+
+
+def _tau(source: Source, before: float) -> float:
+    """What the stream cost, plus one key epoch that was already open; the sampler itself truncates nothing."""
+    return source.switching_distance - before + source.epoch_distance
+
+
+def _finite(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = _validate.array(name, value)
+    if array.shape != shape:
+        raise ParameterError(f"{name} has shape {array.shape}; it must have shape {shape}")
+    if not np.all(np.isfinite(array)):
+        raise ParameterError(f"{name} must be finite")
+    return array
+
+
+def _center(manifold: Manifold, center: Any) -> np.ndarray:
+    if not isinstance(manifold, Manifold):
+        raise ParameterError(f"manifold={manifold!r} must be a manifold")
+    array = _finite("center", center, manifold.point_shape)
+    _check_on(manifold, array)
+    return array
+
+
+def _check_on(manifold: Manifold, center: np.ndarray) -> None:
+    if isinstance(manifold, Product):
+        for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
+            _check_on(factor, part)
+    elif isinstance(manifold, Sphere) and not np.any(center):
+        raise ParameterError("center must not be 0 on a sphere")
+    elif isinstance(manifold, PoincareBall):
+        balls = arb_array(center)
+        excess = decide(lambda p: _sign(balls.dot(balls) - 1))
+        if excess >= 0:
+            raise ParameterError("center must lie inside the unit ball")
+
+
+def _sign(x: arb) -> int | None:
+    if x.is_exact() and x == 0:
+        return 0
+    return None if x.contains(0) else (1 if x > 0 else -1)

@@ -1,0 +1,24 @@
+"""Records on a cluster: estimators and DP-RGD take dask arrays, and their results do not depend on how these are chunked.
+
+Workers see records and send back exact sums over them (`geometry.fixed_point`), added up along a tree. The client moves the
+iterate, charges the ledger once and adds the noise once, at the end. No record leaves its worker but for the first few
+thousand, which one worker gathers to find a start. A task lost with its worker is computed again, to the same bits.
+"""
+
+from curvedp.records.chunked import ChunkedRecords, by_chunks, check_sizes, is_chunked, refuse_chunked
+from curvedp.records.files import load_point, load_records
+from curvedp.records.labels import ChunkedLabels, Labels
+from curvedp.records.parquet import from_parquet
+
+__all__ = [
+    "ChunkedLabels",
+    "ChunkedRecords",
+    "Labels",
+    "by_chunks",
+    "check_sizes",
+    "from_parquet",
+    "is_chunked",
+    "load_point",
+    "load_records",
+    "refuse_chunked",
+]

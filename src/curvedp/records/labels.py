@@ -1,0 +1,133 @@
+"""Public labels of records: the classes, how large each is, and the mean of each class of chunked records."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.mean.device import to_host
+from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
+from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
+
+__all__ = ["ChunkedLabels", "Labels"]
+
+_FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
+
+
+class Labels:
+    """Labels in memory, one for each of n records: `classes` in order, their `sizes`, and `codes`, each record's class.
+
+    >>> Labels(["b", "a", "b", "b", "a"], 5).sizes
+    array([2, 3])
+    """
+
+    def __init__(self, y: Any, n: int) -> None:
+        try:
+            labels = to_host(y)
+        except (TypeError, ValueError):
+            raise ParameterError("y must be an array of labels") from None
+        _check_shape(labels, n)
+        self.classes, codes, self.sizes = _distinct(labels)
+        # The smallest type that holds them: with chunked records the codes travel to the workers.
+        self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))
+
+
+class ChunkedLabels:
+    """The same for chunked records; y is in memory, or a dask array that is never loaded.
+
+    >>> import dask.array as da
+    >>> records = ChunkedRecords(da.zeros((5, 3), chunks=(2, 3)), (3,))
+    >>> ChunkedLabels(records, ["b", "a", "b", "b", "a"]).sizes
+    array([2, 3])
+    """
+
+    def __init__(self, records: ChunkedRecords, y: Any) -> None:
+        import dask.array
+
+        self._records = records
+        if is_chunked(y):
+            _check_shape(y, len(records))
+            check_sizes("y", y)
+            labels = y.rechunk((records.sizes,))
+            each = [dask.delayed(_counted)(block) for block in labels.to_delayed()]
+            found = computed(dask.delayed(list)(each), "y")
+            self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[0]
+            self._codes = labels.map_blocks(partial(np.searchsorted, self.classes), dtype=np.intp)
+        else:
+            host = Labels(y, len(records))
+            self.classes = host.classes
+            self._codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
+            found = [_counted(codes) for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])]
+            found = [(host.classes[codes], counts) for codes, counts in found]
+        self._counts = np.zeros((len(found), len(self.classes)), dtype=np.int64)  # of each class in each chunk
+        for row, (classes, counts) in zip(self._counts, found, strict=True):
+            row[np.searchsorted(self.classes, classes)] = counts
+        self.sizes = self._counts.sum(axis=0)
+
+    def means(self, domain: Domain) -> list[np.ndarray]:
+        """The Fréchet mean of each class after mapping the records into the ball. A pass serves all classes."""
+
+        def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
+            total = self._records.sums(partial(_class_sums, domain, points), self._codes).reshape(len(points), -1)
+            if not np.array_equal(total[:, -1], self.sizes[list(points)]):  # the sizes are part of the guarantee
+                raise ParameterError("y does not give the same labels each time it is read")
+            return [row[:-1].reshape(2, -1) for row in total]
+
+        return [mean for mean, _ in streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))]
+
+    def _starts(self, domain: Domain) -> list[Start]:
+        """From the first few records of each class, whichever chunks they are in; one worker gathers them."""
+        import dask
+
+        few = max(_FEWEST, SAMPLE // len(self.classes))
+        wanted = np.clip(few - (np.cumsum(self._counts, axis=0) - self._counts), 0, self._counts)
+        chunks = zip(self._records.blocks(), self._codes.to_delayed(), wanted, strict=True)
+        shape = domain.manifold.point_shape
+        chosen = [dask.delayed(_chosen)(shape, block, codes, row) for block, codes, row in chunks if row.any()]
+        starts: list[Start] = computed(dask.delayed(_guesses)(domain, chosen))
+        return starts
+
+
+def _check_shape(labels: Any, n: int) -> None:
+    if labels.shape != (n,):
+        raise ParameterError(f"y has shape {labels.shape}; there must be one label for each of {n} records")
+
+
+def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Classes in order, each record's place among them, and how many records each has."""
+    if np.any(labels != labels):
+        raise ParameterError("y has labels that are NaN")
+    try:
+        return np.unique(labels, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise ParameterError("y has labels of types that have no order; give numbers or texts") from None
+
+
+# ---- on the workers ------------------------------------------------------------------------------------------------------
+
+
+def _counted(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    classes, _, counts = _distinct(np.asarray(labels))
+    return classes, counts
+
+
+def _class_sums(domain: Domain, points: dict[int, np.ndarray], block: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """For each class, one after the other: the sums over its records, and how many there are."""
+    rows: list[Any] = []
+    for code, x in points.items():
+        records = block[codes == code]
+        rows += [block_sums(domain, x, records).ravel(), [len(records)]]
+    return np.concatenate(rows)
+
+
+def _chosen(point_shape: tuple[int, ...], block: Any, codes: np.ndarray, wanted: np.ndarray) -> list[np.ndarray]:
+    """The first so many records of each class."""
+    records = np.asarray(checked_block(point_shape, block, codes), dtype=np.float64)
+    return [records[np.flatnonzero(codes == code)[:count]] for code, count in enumerate(wanted)]
+
+
+def _guesses(domain: Domain, chosen: list[list[np.ndarray]]) -> list[Start]:
+    groups = [np.concatenate(parts) for parts in zip(*chosen, strict=True)]
+    # A class has none only where y changes between readings, which the first pass finds out.
+    return [first_guess(domain, few) if len(few) else Start(domain.center, 1.0) for few in groups]

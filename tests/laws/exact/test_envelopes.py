@@ -1,0 +1,448 @@
+"""The exact path number by number: densities by mpmath, masses by quadrature or brute force, draws from known normals."""
+
+import itertools
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from flint import arb, ctx
+from scipy import linalg
+
+from curvedp.entropy import GeneratorSource
+from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball
+from curvedp.entropy.bits import LazyNormals, LazyUniforms
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
+from curvedp.laws import RiemannianGaussian
+from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps
+from curvedp.laws.exact.radial import LazyRadius, RadialLaw, _envelope, _mode
+from curvedp.laws.exact.spd import _about_target, _congruence, _is_positive_definite, _plan, cholesky
+from curvedp.laws.exact.spd_chain import ChainEnvelope, _ChainDraw
+from curvedp.laws.exact.spd_far import _FarDraw, far_log_mass
+from curvedp.laws.exact.spd_near import NearDraw, near_envelope
+from curvedp.laws.exact.spd_turn import log_weyl_constant
+
+LAWS = [
+    RadialLaw("gaussian", 0, 1, 0.7),
+    RadialLaw("gaussian", 0, 5, 30.0),
+    RadialLaw("gaussian", 1, 2, 0.4),
+    RadialLaw("gaussian", 1, 9, 3.0),
+    RadialLaw("gaussian", -1, 3, 0.6),
+    RadialLaw("gaussian", -1, 2, 3.0),
+    RadialLaw("laplace", 0, 1, 2.0),
+    RadialLaw("laplace", 0, 4, 0.1),
+    RadialLaw("laplace", 1, 1, 0.8),
+    RadialLaw("laplace", 1, 3, 0.5),
+    RadialLaw("laplace", -1, 3, 0.3),
+]
+
+
+def source(seed: int = 1) -> GeneratorSource:
+    return GeneratorSource(np.random.default_rng(seed))
+
+
+def height(law: RadialLaw, r):
+    sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.curvature]
+    s = mp.mpf(law.scale)
+    return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (law.dim - 1) * mp.log(sn(r))
+
+
+def line(piece, r):
+    return mp.mpf(piece.height) + mp.mpf(piece.slope) * (r - mp.mpf(piece.start))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_radial_laws_and_their_envelopes(law: RadialLaw) -> None:
+    far = math.pi if law.curvature == 1 else law.scale * 40 + 40 * law.scale**2 * (law.curvature < 0) * law.dim
+    with mp.workdps(25), ctx.workprec(128):
+        for r in (0.3, 1.7):
+            assert float(law.log_density(arb(r))) == pytest.approx(float(height(law, mp.mpf(r))), rel=1e-14)
+            assert float(law.slope(arb(r))) == pytest.approx(float(mp.diff(lambda x: height(law, x), r)), rel=1e-12)
+            bend = float(mp.diff(lambda x: height(law, x), r, 2))
+            assert float(law.bending(arb(r))) == pytest.approx(-bend, rel=1e-12, abs=1e-12)
+        envelope, mode = _envelope(law), _mode(law)
+        pieces = envelope.pieces
+        if law.dim == 1:
+            assert mode == 0.0
+        else:
+            assert law.slope(arb(mode * (1 - 1e-12))) > 0 > law.slope(arb(mode * (1 + 1e-12)))
+        assert envelope.level == pytest.approx(float(law.log_density(arb(mode))), rel=1e-14)
+        assert pieces[0].start == 0.0
+        assert pieces[-1].stop is None
+        bend = float(law.bending(arb(mode))) if mode or law.kind == "gaussian" else math.inf
+        points = {mode + c / math.sqrt(bend) for c in (-2.1, -0.9, 0.0, 0.9, 2.1)}
+        assert len(pieces) == sum(0 < t < far for t in points | {mode or 1e-300})
+        assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
+        covered, total = mp.mpf(0), mp.mpf(0)
+        end = mp.pi if law.curvature == 1 else mp.inf
+        for piece in pieces:
+            stop = end if piece.stop is None else mp.mpf(piece.stop)
+            last = min(stop, mp.mpf(far))
+            for u in np.linspace(1e-9, 1 - 1e-9, 40):
+                r = piece.start + (last - piece.start) * mp.mpf(u)
+                assert height(law, r) - envelope.level <= line(piece, r) + mp.mpf(10) ** -20
+            mass = mp.quad(lambda r, p=piece: mp.exp(line(p, r)), [piece.start, stop])
+            assert float(piece.mass(law)) == pytest.approx(float(mass), rel=1e-12)
+            half = mp.mpf(float(piece.invert(law, arb(0.375))))
+            part = mp.quad(lambda r, p=piece: mp.exp(line(p, r)), [piece.start, half])
+            assert float(part / mass) == pytest.approx(0.375, rel=1e-9)
+            total += mass
+            marks = [piece.start, *np.linspace(float(piece.start), float(last), 6)[1:]]
+            covered += mp.quad(lambda r: mp.exp(height(law, r) - envelope.level), marks)
+        assert 0.88 < float(covered / total) <= 1  # accepts about 95%
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialLaw) -> None:
+    envelope = _envelope(law)
+    for seed in range(12):
+        uniform = LazyUniforms(source(seed), 1)
+        radius = LazyRadius(envelope, uniform)
+        with ctx.workprec(192), mp.workdps(50):
+            r = radius.ball(192)
+            masses = [piece.mass(law) for piece in envelope.pieces]
+            goal = uniform.balls(192)[0] * sum(masses, arb(0))
+            index = next(i for i in range(len(masses)) if goal < sum(masses[: i + 1], arb(0)))
+            piece = envelope.pieces[index]
+            share = (goal - sum(masses[:index], arb(0))) / masses[index]
+            assert abs(r - piece.invert(law, share)) < 1e-30 * r
+            assert r.rad() < 1e-40 * r
+            x = mp.mpf(r.mid().str(60, radius=False))
+            truth = height(law, x) - envelope.level - line(piece, x)
+            assert float(radius.log_ratio(192)) == pytest.approx(float(truth), rel=1e-9, abs=1e-25)
+
+
+def test_a_laplace_law_ends_where_its_mass_does() -> None:
+    assert RadialLaw("laplace", -1, 3, math.nextafter(0.5, 0.0)).dim == 3
+    for dim, scale in ((3, 0.5), (2, 1.0), (5, 0.3)):
+        with pytest.raises(NotIntegrable):
+            RadialLaw("laplace", -1, dim, scale)
+    assert RadialLaw("laplace", -1, 1, 9.0).end == arb.pos_inf()
+    assert RadialLaw("laplace", 0, 5, 9.0).scale == 9.0
+    assert RadialLaw("gaussian", -1, 5, 9.0).scale == 9.0
+
+
+# ---- lazy reals
+
+
+def test_uniforms_and_normals_are_their_bits() -> None:
+    batch = LazyUniforms(source(3), 7)
+    assert batch.leading.tolist() == source(3).words(7).tolist()
+    u = [int(w) for w in batch.leading]
+    cells = batch.floats()
+    assert cells.mid.tolist() == [((w >> 12) + 0.5) * 2.0**-52 for w in u]
+    assert set(cells.rad.tolist()) == {2.0**-53}
+    with ctx.workprec(256):
+        for i, ball in enumerate(batch.balls(64, range(7))):
+            assert ball.mid() == arb(2 * u[i] + 1) / arb(2) ** 65
+            assert float(ball.rad()) == pytest.approx(2.0**-65, rel=1e-6)
+    assert batch._bits == 64
+    with ctx.workprec(256):
+        more = batch.balls(65, range(7))
+    assert batch._bits == 128
+    assert [int(k) >> 64 for k in batch._integers] == u
+    assert float(more[3].rad()) == pytest.approx(2.0**-129, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_normals_by_the_polar_method(n: int) -> None:
+    normals = LazyNormals(source(n), n)
+    expected: list[float] = []
+    for batch, accepted in normals._batches:
+        x = 2 * ((batch.leading.astype(object) + 0.5) / 2**64).astype(float).reshape(-1, 2) - 1
+        s = (x**2).sum(axis=1)
+        assert accepted.tolist() == np.flatnonzero(s < 1)[: len(accepted)].tolist()
+        x, s = x[accepted], s[accepted]
+        expected += (x * np.sqrt(-2 * np.log(s) / s)[:, None]).ravel().tolist()
+    assert sum(len(accepted) for _, accepted in normals._batches) == (n + 1) // 2
+    first = (n + 1) // 2
+    assert len(normals._batches[0][0].leading) == 2 * (first + first // 3 + 2)
+    assert normals.floats().mid == pytest.approx(expected[:n], rel=1e-12)
+    assert normals.floats().mid.shape == normals.balls(64).shape == (n,)
+    assert np.all(normals.floats().rad < 1e-11)
+    assert [float(z) for z in normals.balls(128)] == pytest.approx(expected[:n], rel=1e-12)
+    assert [float(normals.ball(i, 128)) for i in range(n)] == pytest.approx(expected[:n], rel=1e-12)
+    assert normals.first_sign() == np.sign(expected[0])
+    with pytest.raises(IndexError):
+        normals.ball(2 * sum(len(accepted) for _, accepted in normals._batches), 64)
+
+
+# ---- SPD
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (2, 1.5), (3, 0.3), (10, 0.2)])
+def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
+    envelope = near_envelope(m, sigma)
+    dim, pairs = m * (m + 1) // 2, m * (m - 1) // 2
+    mass = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + (dim - 1) * math.log(envelope.spread)
+    assert envelope.log_mass == pytest.approx(mass + pairs * envelope.offset, rel=1e-12)
+    x = np.geomspace(1e-4, 50, 4000)
+    gap = envelope.offset + float(envelope.tilt()) * x**2 - np.log(np.sinh(x) / x)
+    if m == 1:
+        assert (envelope.spread, envelope.offset) == (sigma, 0.0)
+        return
+    assert gap.min() > -1e-12
+    assert gap.min() < 1e-5
+    slope = (1 / np.tanh(x) - 1 / x) / (2 * x)
+    room = 1 / sigma**2 - m * slope / 2
+    offset = np.log(np.sinh(x) / x) - slope * x**2
+    with np.errstate(invalid="ignore"):
+        others = -0.5 * (dim - 1) * np.log(np.where(room > 0, room, np.nan)) + pairs * offset
+    best = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + np.nanmin(others)
+    assert envelope.log_mass == pytest.approx(best, abs=1e-4)
+    assert near_envelope(m, 40.0).log_mass > far_log_mass(m, 40.0)
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (4, 0.3), (10, 0.2)])
+def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
+    envelope = near_envelope(m, sigma)
+    trial = NearDraw(envelope, LazyNormals(source(m), m * (m + 1) // 2))
+    z = trial._normals.floats().mid
+    g = np.diag(z[:m])
+    g[np.triu_indices(m, 1)] = z[m:] * math.sqrt(0.5)
+    g = np.triu(g) + np.triu(g, 1).T
+    trace = np.trace(g) / m
+    v = envelope.spread * (g - trace * np.eye(m)) + sigma * trace * np.eye(m)
+    rho = np.linalg.eigvalsh(v)
+    x = np.array([(a - b) / 2 for a, b in itertools.combinations(rho, 2)])
+    truth = float(np.sum(np.log(np.sinh(x) / x) - envelope.offset - float(envelope.tilt()) * x**2)) if m > 1 else 0.0
+    coarse, fine = trial.log_ratio(64), trial.log_ratio(256)
+    assert float(fine) == pytest.approx(truth, abs=1e-10)
+    assert coarse.contains(fine.mid())
+    assert float(coarse.rad()) < 1e-9
+    with ctx.workprec(128):
+        found = trial.exp(128)
+    exact = linalg.expm(v)
+    assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(exact, rel=1e-12)
+    ball, error = trial.float_exp()
+    assert error < 1e-12
+    off = np.abs([[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)])
+    assert np.all(off <= ball.rad + error)
+    values, vectors, gap, eta = trial._float_eigen()
+    assert max(gap, eta) < 1e-13
+    assert (vectors * values) @ vectors.T == pytest.approx(v, abs=1e-13)
+    assert (m * (m + 1) // 2 >= FILTER_SIZE) == (m == 10)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_masses_of_eigenvalues(m: int) -> None:
+    """(2π)^{dim/2} = C_m ∫ ∏(ρᵢ−ρⱼ) e^{−|ρ|²/2}: by hand for 1 and 2, in polar coordinates of the traceless plane for 3."""
+    if m == 1:
+        truth = 0.0
+    elif m == 2:
+        truth = math.log(math.sqrt(2) * math.pi)
+    else:
+        t = (np.arange(4000) + 0.5) * (np.pi / 3) / 4000 + np.pi / 6  # ρ₁ > ρ₂ > ρ₃
+        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [1, 1, -2] / np.sqrt(6)
+        angle = (
+            np.sum(np.prod([abs(rho[:, i] - rho[:, j]) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0)) * np.pi / 12000
+        )
+        truth = 3 * math.log(2 * math.pi) - math.log(3 * math.sqrt(math.pi / 2) * math.sqrt(2 * math.pi) * angle)
+    assert log_weyl_constant(m) == pytest.approx(truth, abs=1e-6)
+    h = [(m - 1 - 2 * i) / 2 for i in range(m)]
+    far = log_weyl_constant(m) + m / 2 * math.log(2 * math.pi * 1.7**2) + 1.7**2 * sum(x * x for x in h) / 2
+    assert far_log_mass(m, 1.7) == pytest.approx(far, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
+    trial = _FarDraw(m, 1.3, LazyNormals(source(m), m))
+    z = trial._normals.floats().mid
+    rho = 1.3**2 * (m - 1 - 2 * np.arange(m)) / 2 + 1.3 * z
+    assert [float(x) for x in trial.rho(128)] == pytest.approx(rho.tolist(), rel=1e-12)
+    assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
+    seeds = iter(range(100))
+    while not trial.decreasing():
+        trial = _FarDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
+    rho = np.array([float(x) for x in trial.rho(128)])
+    truth = sum(math.log(-math.expm1(b - a)) for a, b in itertools.combinations(rho, 2))
+    assert float(trial.log_ratio(128)) == pytest.approx(truth, rel=1e-9)
+    trial.turn(source(5))
+    assert [len(g.floats().mid) for g, _ in trial._turns] == list(range(2, m + 1))
+    point = np.diag(np.exp(rho))
+    for g, sign in trial._turns:
+        u = np.zeros(m)
+        u[m - len(g.floats().mid) :] = g.floats().mid
+        first = m - len(g.floats().mid)
+        assert sign == np.sign(u[first])
+        u[first] += sign * np.linalg.norm(u)
+        mirror = np.eye(m) - 2 * np.outer(u, u) / (u @ u)
+        point = mirror @ point @ mirror
+    found = trial.exp(128)
+    assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(point, rel=1e-9)
+
+
+@pytest.fixture(scope="module", params=[(3, 1.6), (4, 1.4)], ids=str)
+def chain(request) -> ChainEnvelope:
+    m, sigma = request.param
+    return ChainEnvelope(m, sigma, _about_target(m, sigma)[1])
+
+
+def test_the_chain_by_brute_force(chain: ChainEnvelope) -> None:
+    m, sigma = chain.m, chain.sigma
+    _, mode = _about_target(m, sigma)
+    touch = {(i, j): (mode[i] - mode[j]) / 2 for i in range(m) for j in range(i + 2, m)}
+    assert chain._touch == pytest.approx(touch)
+    slopes = np.zeros(m)
+    for i, j in itertools.combinations(range(m), 2):
+        half = 0.5 if j == i + 1 else 0.5 / math.tanh(touch[i, j])
+        slopes[i] += half
+        slopes[j] -= half
+    means = np.array([float(x) for x in chain.means()])
+    assert means == pytest.approx(sigma**2 * slopes, rel=1e-12, abs=1e-12)
+    edges = np.array(chain._edges)
+    assert edges[0] == pytest.approx(means.min() - 7 * sigma)
+    assert edges[-1] == pytest.approx(means.max() + 7 * sigma)
+    cdf = np.array([[(1 + math.erf((e - mean) / (sigma * math.sqrt(2)))) / 2 for e in edges] for mean in means])
+    z = np.diff(np.hstack([np.zeros((m, 1)), cdf, np.ones((m, 1))]))
+    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
+    factor = np.tril(-np.expm1(np.minimum(bottom[None, :] - top[:, None], 0.0)))  # [cell above, cell below]
+    message = z[-1]
+    for i in reversed(range(m - 1)):
+        message = z[i] * (factor @ message)
+    _, _, plain, _ = chain.tables(64)
+    assert [float(x) for x in plain[0]] == pytest.approx(np.cumsum(message).tolist(), rel=1e-6, abs=1e-12)
+    peak = sum(math.log(2 * math.sinh(x)) - x / math.tanh(x) for x in touch.values())
+    mass = math.log(message.sum()) + peak + (means @ means) / (2 * sigma**2)
+    mass += log_weyl_constant(m) + m / 2 * math.log(2 * math.pi * sigma**2)
+    assert chain.log_mass == pytest.approx(mass, abs=1e-6)
+    for seed in range(20):  # the first coordinate by all its cells, the last below the cell above it
+        u = LazyUniforms(source(seed), 1)
+        share = float(u.balls(64)[0])
+        sums = np.cumsum(message)
+        assert chain.pick(0, 0, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
+        above = 300 + 30 * seed
+        sums = np.cumsum(z[-1] * factor[above])
+        assert chain.pick(m - 1, above, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
+
+
+def test_a_chain_trial_against_floats(chain: ChainEnvelope) -> None:
+    edges = np.array(chain._edges)
+    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
+    seen = 0
+    for seed in range(30):
+        trial = _ChainDraw(chain, source(seed))
+        rho = np.array([float(x) for x in trial.rho(128)])
+        cells = np.array(trial._cells)
+        assert np.all((bottom[cells] <= rho) & (rho <= top[cells]))
+        assert np.all(np.diff(cells) <= 0)
+        assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
+        if not trial.decreasing():
+            continue
+        seen += 1
+        bounds = sum(math.log(-math.expm1(bottom[b] - top[a])) for a, b in itertools.pairwise(cells))
+        assert float(chain.log_bounds(trial._cells, 128)) == pytest.approx(bounds, rel=1e-9)
+        rest = 0.0
+        for (i, j), x0 in chain._touch.items():
+            x = (rho[i] - rho[j]) / 2
+            rest += math.log(math.sinh(x) / math.sinh(x0)) - (x - x0) / math.tanh(x0)
+        assert float(chain.log_rest(trial.rho(128))) == pytest.approx(rest, rel=1e-8, abs=1e-12)
+        gaps = sum(math.log(-math.expm1(b - a)) for a, b in itertools.pairwise(rho))
+        assert float(trial.log_ratio(128)) == pytest.approx(gaps - bounds + rest, rel=1e-6, abs=1e-9)
+        assert trial.log_ratio(128) <= 0
+    assert seen > 20
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(3, 0.5), (3, 1.6), (4, 1.4), (5, 1.0)])
+def test_the_target_is_known_within_a_factor_and_its_mode_exactly(m: int, sigma: float) -> None:
+    log_mass, mode = _about_target(m, sigma)
+    law = RiemannianGaussian(SPDAffineInvariant(m), sigma)
+    assert log_mass == pytest.approx(law.log_normalizer, abs=0.7)
+
+    def value(rho):
+        x = [(a - b) / 2 for a, b in itertools.combinations(rho, 2)]
+        return -np.dot(rho, rho) / (2 * sigma**2) + sum(math.log(2 * math.sinh(v)) for v in x)
+
+    for direction in np.eye(m):
+        for step in (1e-4, -1e-4):
+            assert value(mode) > value(mode + step * direction)
+    masses = {"NearDraw": near_envelope(m, sigma).log_mass, "_FarDraw": far_log_mass(m, sigma)}
+    if log_mass - min(masses.values()) < math.log(0.3):
+        masses["_ChainDraw"] = ChainEnvelope(m, sigma, mode).log_mass
+    assert type(_plan(m, sigma)(source())).__name__ == min(masses, key=masses.__getitem__)
+
+
+@pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
+def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
+    assert type(_plan(m, sigma)(source())).__name__ == kind
+
+
+def test_cholesky_and_congruence() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((4, 4))
+    center = a @ a.T + 0.1 * np.eye(4)
+    with ctx.workprec(128):
+        lower = cholesky(center)
+    assert np.array([[float(x) for x in row] for row in lower]) == pytest.approx(np.linalg.cholesky(center), abs=1e-13)
+    inner = a + a.T
+    for error in (0.0, 1e-3):
+        ball = _congruence(float_ball(lower), FloatBall(inner), error)
+        factor = np.linalg.cholesky(center)
+        assert ball.mid == pytest.approx(factor @ inner @ factor.T, abs=1e-12)
+        rows = np.linalg.norm(factor, axis=1)
+        assert ball.rad == pytest.approx(error * np.outer(rows, rows), rel=1e-6, abs=1e-12)
+    skew = center + np.array([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    with ctx.workprec(128):
+        assert float(cholesky(skew)[1, 0]) == pytest.approx(np.linalg.cholesky(center)[1, 0], rel=1e-12)
+    assert _is_positive_definite(center)
+    for bad in (np.diag([1.0, -1.0]), np.ones((2, 2)), np.array([[-1.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])):
+        assert not _is_positive_definite(bad)
+        with ctx.workprec(4096), pytest.raises(ParameterError):
+            cholesky(bad)
+    near = np.array([[1.0, 1.0], [1.0, math.nextafter(1.0, 2.0)]])
+    assert _is_positive_definite(near)
+    with ctx.workprec(32):
+        assert cholesky(np.array([[0.1, 0.3], [0.3, math.nextafter(0.9, 1.0)]])) is None
+    with ctx.workprec(2048):
+        assert cholesky(near) is not None
+
+
+# ---- constant curvature
+
+
+def test_places_are_the_exponential_map() -> None:
+    """The point at distance r from the footpoint in the direction of the normals, for each model."""
+    rng, r = np.random.default_rng(2), 0.9
+    g = rng.standard_normal(3)
+    p = np.array([0.4, -0.8, 1.1])
+    foot, normals = FloatBall(p), FloatBall(g)
+    assert _euclidean(foot, normals, FloatBall(1.0), FloatBall(r))[0].mid == pytest.approx(
+        p + r * g / np.linalg.norm(g)
+    )
+    hyper = FloatBall(math.cosh(r)), FloatBall(math.sinh(r))
+    time, space = _lorentz(foot, normals, *hyper)
+    space_form = Lorentz(3)
+    x, start = np.append(time.mid, space.mid), np.append(math.sqrt(1 + p @ p), p)
+    coordinates = space_form.to_coordinates(start, space_form.log(start, x))
+    assert space_form.dist(start, x) == pytest.approx(r, rel=1e-9)
+    assert coordinates == pytest.approx(r * g / np.linalg.norm(g), rel=1e-9)
+    q = np.array([0.3, -0.5, 0.2])
+    ball = PoincareBall(3)
+    y = _poincare(FloatBall(q), normals, *hyper)[0].mid
+    assert ball.dist(q, y) == pytest.approx(r, rel=1e-9)
+    s = np.array([0.6, 0.0, 0.8])
+    w = g - s * (g @ s)
+    z = _sphere(FloatBall(3 * s), normals, FloatBall(math.cos(r)), FloatBall(math.sin(r)))[0].mid
+    assert z == pytest.approx(math.cos(r) * s + math.sin(r) * w / np.linalg.norm(w), rel=1e-12)
+    assert Sphere(2).dist(s, z) == pytest.approx(r, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("curvature", "functions"), [(0, None), (1, (math.cos, math.sin)), (-1, (math.cosh, math.sinh))]
+)
+def test_steps_and_the_public_mirror(curvature, functions) -> None:
+    radius = LazyRadius(_envelope(RadialLaw("gaussian", curvature, 3, 0.6)), LazyUniforms(source(), 1))
+    with ctx.workprec(128):
+        cs, sn = _steps(radius, curvature, 128)
+        r = float(radius.ball(128))
+    expected = (1.0, r) if functions is None else (functions[0](r), functions[1](r))
+    assert (float(cs), float(sn)) == pytest.approx(expected, rel=1e-14)
+    mirror = _mirror(4)
+    with ctx.workprec(128):
+        image = np.array([mirror(arb_array(row)) for row in np.eye(4)])
+        back = np.array([float(x) for x in mirror(image[0])])
+    q = image.astype(float)
+    v = np.sqrt(2.0 + np.arange(4))
+    assert q == pytest.approx(np.eye(4) - 2 * np.outer(v, v) / (v @ v), rel=1e-14)
+    assert back == pytest.approx([1, 0, 0, 0], abs=1e-14)

@@ -1,0 +1,176 @@
+"""Exact draws of the SPD Gaussian: determinant, radius by quadrature over eigenvalues, rotation, both envelopes."""
+
+import numpy as np
+import pytest
+from flint import arb, ctx, fmpz_mat
+from scipy import integrate, stats
+
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import ParameterError
+from curvedp.geometry import SPDAffineInvariant
+from curvedp.laws.exact import exact_gaussian
+from curvedp.laws.exact.spd import _about_target, cholesky
+from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
+from curvedp.laws.exact.spd_far import draw_far, far_log_mass
+from curvedp.laws.exact.spd_near import draw_near, near_envelope
+from goodness import accepts, ks, off_origin, rejects, uniform_directions
+
+
+def spread_cdf(m: int, sigma: float, factor=np.sinh):
+    """CDF of |V₀|, the traceless part, m = 2 or 3: V₀ has m − 1 free eigenvalues, polar coordinates in their plane."""
+    r = np.linspace(0, 12 * sigma + 4 * sigma**2 * m, 20_001)
+    if m == 2:  # ρ = ±r/√2
+        density = factor(r / np.sqrt(2))
+    else:  # r(cos t·(1,−1,0)/√2 + sin t·(1,1,−2)/√6), by symmetry on one chamber
+        t = (np.arange(400) + 0.5) * (np.pi / 3) / 400 + np.pi / 6
+        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [1, 1, -2] / np.sqrt(6)
+        density = r * sum(
+            np.prod([factor(abs(x[i] - x[j]) * r / 2) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0) for x in rho
+        )
+    density = density * np.exp(-(r**2) / (2 * sigma**2))
+    mass = integrate.cumulative_simpson(density, x=r, initial=0)
+    return lambda x: np.interp(x, r, mass / mass[-1])
+
+
+def logs(m: int, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
+    manifold = SPDAffineInvariant(m)
+    source = GeneratorSource(np.random.default_rng([m, 3]))
+    points = np.stack([exact_gaussian(manifold, sigma, center, source=source).value for _ in range(n)])
+    white = np.linalg.inv(np.linalg.cholesky(center))
+    values, vectors = np.linalg.eigh(white @ points @ white.T)
+    return (vectors * np.log(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+
+
+@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 2500), (2, 3.0, 2500), (3, 0.6, 2500), (3, 2.5, 2000)])
+def test_draws(m: int, sigma: float, n: int) -> None:
+    v = logs(m, sigma, n, np.asarray(off_origin(SPDAffineInvariant(m))))
+    trace = np.trace(v, axis1=1, axis2=2)
+    assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
+    assert rejects(ks(1.4 * trace / (sigma * np.sqrt(m)), stats.norm.cdf))
+    v = v - trace[:, None, None] / m * np.eye(m)
+    radius = np.linalg.norm(v, axis=(1, 2))
+    assert accepts(ks(radius, spread_cdf(m, sigma)))
+    assert rejects(ks(radius, spread_cdf(m, 1.25 * sigma)))
+    if sigma > 2:
+        assert rejects(ks(radius, spread_cdf(m, sigma, factor=lambda x: x)))  # sinh left out
+    top = np.linalg.eigh(v)[1][:, :, -1]  # the leading eigenvector, with a random sign, is uniform
+    top = top * np.random.default_rng(0).choice([-1, 1], n)[:, None]
+    assert accepts(uniform_directions(top))
+    assert rejects(
+        uniform_directions(
+            top
+            @ np.diag([1.0] + [0.7] * (m - 1))
+            / np.linalg.norm(top @ np.diag([1.0] + [0.7] * (m - 1)), axis=1)[:, None]
+        )
+    )
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (4, 1.4)])
+def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
+    source = GeneratorSource(np.random.default_rng(4))
+    chain = ChainEnvelope(m, sigma, _about_target(m, sigma)[1])
+
+    def spectra(draw, n: int = 700) -> np.ndarray:
+        with ctx.workprec(128):
+            inner = [draw().exp(128) for _ in range(n)]
+        return np.log(np.linalg.eigvalsh([[[float(x[i, j]) for j in range(m)] for i in range(m)] for x in inner]))
+
+    near = spectra(lambda: draw_near(near_envelope(m, sigma), source))
+    far = spectra(lambda: draw_far(m, sigma, source))
+    linked = spectra(lambda: draw_chain(chain, source))
+    for i in range(m):
+        assert accepts(stats.ks_2samp(near[:, i], far[:, i]).pvalue)
+        assert accepts(stats.ks_2samp(near[:, i], linked[:, i]).pvalue)
+    assert rejects(stats.ks_2samp(near[:, -1], 1.5 * far[:, -1]).pvalue)
+    assert rejects(stats.ks_2samp(near[:, -1], 1.5 * linked[:, -1]).pvalue)
+
+
+def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
+    m, sigma, n = 3, 0.7, 1500
+
+    class Careless(ChainEnvelope):
+        def log_bounds(self, cells, precision):
+            # forgets that the proposal already favours wide gaps
+            return super().log_bounds(cells, precision) * 0 + arb(0)
+
+    source = GeneratorSource(np.random.default_rng(6))
+    careless = Careless(m, sigma, _about_target(m, sigma)[1])
+    with ctx.workprec(64):
+        wide = np.array([[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)])
+        right = np.array([[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)])
+    assert rejects(stats.ks_2samp(-np.diff(wide).max(axis=1), -np.diff(right).max(axis=1)).pvalue)  # the smaller gap
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_envelope_masses_are_comparable(m: int) -> None:
+    # acceptance = target mass / envelope mass; the same target, so the masses' ratio is the ratio of acceptances
+    sigma, n = 1.5, 3000
+    rng = np.random.default_rng(7)
+    h = (m + 1 - 2 * np.arange(1, m + 1)) / 2
+    rho = sigma**2 * h + sigma * rng.standard_normal((100_000, m))
+    gaps = [rho[:, i] - rho[:, j] for i in range(m) for j in range(i + 1, m)]
+    far = np.mean(np.prod([np.maximum(0, -np.expm1(-g)) for g in gaps], axis=0))
+    near = far * np.exp(far_log_mass(m, sigma) - near_envelope(m, sigma).log_mass)
+
+    class Counting(GeneratorSource):
+        trials = 0
+
+        def child(self):
+            self.trials += 1
+            return self
+
+    source = Counting(rng)
+    for _ in range(n):
+        draw_near(near_envelope(m, sigma), source)
+    trials = source.trials / 2  # a matrix and a coin each, but for rare second batches of normals
+    assert abs(n / trials / near - 1) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("m", "sigma", "n"), [(1, 0.3, 400), (10, 0.3, 400), (12, 1.0, 100), (20, 1.0, 30), (20, 3.0, 20)]
+)
+def test_determinant_in_higher_dimension(m: int, sigma: float, n: int) -> None:
+    manifold, source = SPDAffineInvariant(m), GeneratorSource(np.random.default_rng(m))
+    center = np.asarray(off_origin(manifold, 1.0))
+    draws = [exact_gaussian(manifold, sigma, center, source=source, grid=200) for _ in range(n)]
+    # 200 bits, because the eigenvalues range over e^±σ²m: the determinant in rational arithmetic
+    log_det = [float(arb(fmpz_mat(draw.integers.tolist()).det()).log()) - 200 * m * np.log(2) for draw in draws]
+    trace = np.array(log_det) - np.linalg.slogdet(center)[1]
+    assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
+    assert all(np.array_equal(draw.integers, draw.integers.T) for draw in draws)
+
+
+def test_scales_that_no_envelope_serves_are_refused() -> None:
+    with pytest.raises(ParameterError, match="exact_log_gaussian"):
+        exact_gaussian(SPDAffineInvariant(60), 0.5, np.eye(60))
+
+
+def test_cholesky_encloses_the_factor() -> None:
+    a = np.asarray(off_origin(SPDAffineInvariant(5), 2.0))
+    a = a + np.triu(np.full((5, 5), 1e-9), 1)  # its symmetric part counts
+    with ctx.workprec(128):
+        lower = cholesky(a)
+        product = lower @ lower.T
+        assert all(product[i, j].overlaps((arb(a[i, j]) + arb(a[j, i])) / 2) for i in range(5) for j in range(5))
+        assert max(float(x.rad()) for x in product.ravel()) < 1e-30
+
+
+@pytest.mark.parametrize(
+    "center",
+    [
+        -np.eye(2),
+        np.ones((2, 2)),  # singular: no precision decides it, rational arithmetic does
+        np.array([[1.0, 2.0], [2.0, 1.0]]),
+        np.array([[0.0, 0.0], [0.0, 1.0]]),
+    ],
+)
+def test_indefinite_footpoint_is_refused(center: np.ndarray) -> None:
+    with pytest.raises(ParameterError, match="positive definite"):
+        exact_gaussian(SPDAffineInvariant(2), 1.0, center)
+
+
+def test_nearly_singular_footpoint_is_served() -> None:
+    center = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]])
+    draw = exact_gaussian(SPDAffineInvariant(2), 0.1, center, grid=100)
+    a, b, c = int(draw.integers[0, 0]), int(draw.integers[0, 1]), int(draw.integers[1, 1])
+    assert a * c - b * b > 0  # still positive definite on the fine grid
