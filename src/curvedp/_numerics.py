@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.optimize import brentq
 
 from curvedp.errors import NotResolved, ParameterError
 
-__all__ = ["bracket", "down", "private_side", "smallest_float", "two_prod", "two_sum", "up"]
+__all__ = ["bracket", "down", "float_of", "private_side", "root_of", "smallest_float", "two_prod", "two_sum", "up"]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +39,33 @@ def down(x: Any, relative: float = 0.0) -> Any:
     value = np.asarray(x, dtype=np.float64)
     out = np.nextafter(value - np.abs(np.where(np.isinf(value), 0.0, value)) * relative, -np.inf)
     return out if out.ndim else float(out)
+
+
+def float_of(exact: Fraction, *, up: bool) -> float:
+    """The float next to an exact value, not below it (up) or not above it; beyond the floats inf or the largest.
+
+    >>> float_of(Fraction(1, 10), up=False) < Fraction(1, 10) <= float_of(Fraction(1, 10), up=True)
+    True
+    """
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf if up else math.nextafter(math.inf, 0.0)
+    if up:
+        return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+
+
+def root_of(square: Fraction, *, up: bool) -> float:
+    """The float next to the square root of an exact value >= 0, not below it (up) or not above it.
+
+    >>> root_of(Fraction(25), up=True)
+    5.0
+    """
+    scale = 1 << 1200  # bits beyond the smallest double's, so the integer root decides the last one
+    floor = math.isqrt(square.numerator * scale**2 // square.denominator)
+    root = float_of(Fraction(floor, scale), up=False)
+    return root if not up or Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:

@@ -1,15 +1,29 @@
 """Each guarantee against an independent oracle: δ(ε) exact or above, ε(δ) on the private side, limits instead of NaN."""
 
+import dataclasses
 import json
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose, guarantee_from_dict
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Composition,
+    Guarantee,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+    guarantee_from_dict,
+)
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.guarantees import additive_kinds
 
 ALL = [
     PureDP(0.7),
@@ -222,3 +236,34 @@ def test_frozen_and_readable():
     assert repr(RaoDP(0.5, angle="hellinger", adjacency="add-remove")) == (
         "RaoDP(0.5, adjacency='add-remove', angle='hellinger')"
     )
+
+
+def _additive() -> list[Guarantee]:
+    values = {"eps": 0.3, "delta0": 1e-5, "rho": 0.2, "order": 3.0, "mu": 0.7, "theta": 0.4}
+    kinds = [Guarantee._registry[name] for name in additive_kinds()]
+    return [kind(**{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in values}) for kind in kinds]
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("guarantee", _additive(), ids=lambda g: type(g).__name__)
+def test_costs_add_up_exactly_and_lead_back(guarantee, adjacency):
+    guarantee = dataclasses.replace(guarantee, adjacency=adjacency)
+    kind, cost = type(guarantee), guarantee.cost()
+    assert kind.from_cost(cost, up=True, like=guarantee) == kind.from_cost(cost, up=False, like=guarantee) == guarantee
+    for times in (Fraction(3), Fraction(1, 7), Fraction(10) ** 5):
+        wanted = tuple(times * c for c in cost)
+        try:
+            above = kind.from_cost(wanted, up=True, like=guarantee).cost()
+            below = kind.from_cost(wanted, up=False, like=guarantee).cost()
+        except ParameterError:
+            assert kind is ApproxDP and wanted[1] >= 1
+            continue
+        assert all(b <= w <= a for b, w, a in zip(below, wanted, above, strict=True))
+        assert all(a - b <= w * Fraction(1, 2**50) for b, w, a in zip(below, wanted, above, strict=True))
+    assert kind.from_cost(tuple(0 * c for c in cost), up=True, like=guarantee) is None
+
+
+def test_what_does_not_add_up_has_no_cost():
+    for guarantee in (RaoDP(0.3, angle="hellinger"), compose(GDP(0.5), ApproxDP(0.5, 1e-6))):
+        with pytest.raises(ParameterError, match="no cost that adds up"):
+            guarantee.cost()

@@ -11,14 +11,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from fractions import Fraction
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from curvedp import _validate
-from curvedp._numerics import smallest_float, up
+from curvedp._numerics import float_of, root_of, smallest_float, up
 from curvedp.errors import ParameterError
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.rao import rao_delta, rao_epsilon, rao_tradeoff
@@ -32,6 +33,7 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
+    "additive_kinds",
     "common_adjacency",
     "guarantee_from_dict",
 ]
@@ -48,6 +50,7 @@ class Guarantee:
     adjacency: str = field(default="replace-one", kw_only=True)
 
     grid_points: ClassVar[int] = 8192  # how finely a composition samples `delta`
+    additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -90,6 +93,31 @@ class Guarantee:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         return {"type": type(self).__name__, **fields}
 
+    def cost(self) -> tuple[Fraction, ...]:
+        """What adds up over releases, exactly, each chosen after the ones before it were seen; see `compose`.
+
+        Raises
+        ------
+        ParameterError
+            Where the definition has no such cost: a profile, a composition, a Hellinger angle.
+        """
+        if not self.additive:
+            raise ParameterError(f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has")
+        return tuple(Fraction(getattr(self, name)) ** power for name, power in self.additive.items())
+
+    @classmethod
+    def from_cost(cls, cost: tuple[Fraction, ...], *, up: bool, like: Self) -> Self | None:
+        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down.
+
+        None where a component is 0 or rounds to 0: then nothing is spent, or nothing left.
+        """
+        rounded = {1: float_of, 2: root_of}
+        parts = zip(cls.additive.items(), cost, strict=True)
+        fields: dict[str, Any] = {
+            name: rounded[power](value, up=up) if value > 0 else 0.0 for (name, power), value in parts
+        }
+        return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
+
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Guarantee":
         """The inverse of `to_dict`, given the fields without the class name."""
@@ -131,6 +159,8 @@ class PureDP(Guarantee):
 
     eps: float
 
+    additive: ClassVar[dict[str, int]] = {"eps": 1}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
@@ -159,6 +189,8 @@ class ApproxDP(Guarantee):
 
     eps: float
     delta0: float
+
+    additive: ClassVar[dict[str, int]] = {"eps": 1, "delta0": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,6 +222,8 @@ class ZCDP(Guarantee):
 
     rho: float
 
+    additive: ClassVar[dict[str, int]] = {"rho": 1}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "rho", _validate.positive("rho", self.rho))
@@ -219,6 +253,8 @@ class RenyiDP(Guarantee):
 
     order: float
     eps: float
+
+    additive: ClassVar[dict[str, int]] = {"eps": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -252,6 +288,8 @@ class GDP(Guarantee):
 
     mu: float
 
+    additive: ClassVar[dict[str, int]] = {"mu": 2}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "mu", _validate.positive("mu", self.mu))
@@ -280,12 +318,19 @@ class RaoDP(Guarantee):
     theta: float
     angle: str = field(default="parametric", kw_only=True)
 
+    additive: ClassVar[dict[str, int]] = {"theta": 2}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "theta", _validate.positive("theta", self.theta))
         _validate.choice("angle", self.angle, ("parametric", "hellinger"))
         if self.angle == "hellinger":
             _validate.within("theta", self.theta, 0, math.pi)
+
+    def cost(self) -> tuple[Fraction, ...]:
+        if self.angle != "parametric":
+            raise ParameterError(f"{self!r} has no cost that adds up: a Rao budget is parametric")
+        return super().cost()
 
     def _delta(self, eps: Array) -> Any:
         return rao_delta(self.theta, eps)
@@ -314,6 +359,11 @@ def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
         return cls.from_fields(fields)
     except TypeError as error:
         raise ParameterError(f"{name} cannot be read from {fields!r}: {error}") from None
+
+
+def additive_kinds() -> list[str]:
+    """The names of the definitions that a budget can be in."""
+    return sorted(name for name, kind in Guarantee._registry.items() if kind.additive)
 
 
 def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
