@@ -6,7 +6,7 @@ import pytest
 
 from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
 from curvedp.geometry.mean.bound import _coordinate_spread
-from curvedp.mechanisms.mean_solver import solver_error
+from curvedp.geometry.mean.bound import solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 
 

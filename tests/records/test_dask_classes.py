@@ -11,8 +11,8 @@ from curvedp import GDP, ApproxDP, Ledger, PrivateGeodesicRegression, PrivateMDM
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
+from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain
-from curvedp.mechanisms.mean_solver import solver_error
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
 from curvedp.records import ChunkedLabels, ChunkedRecords

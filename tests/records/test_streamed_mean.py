@@ -17,9 +17,9 @@ from curvedp.geometry import (
     Sphere,
     project_to_ball,
 )
+from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
 from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs
-from curvedp.mechanisms.mean_solver import solver_error
 from rough_records import cloud
 
 SPACES = [

@@ -5,6 +5,7 @@ iterate, charges the ledger once and adds the noise once, at the end. No record 
 thousand, which one worker gathers to find a start. A task lost with its worker is computed again, to the same bits.
 """
 
+from curvedp.records.base import Records, open_records
 from curvedp.records.chunked import ChunkedRecords, by_chunks, check_sizes, is_chunked, refuse_chunked
 from curvedp.records.files import load_point, load_records
 from curvedp.records.labels import ChunkedLabels, Labels
@@ -14,11 +15,13 @@ __all__ = [
     "ChunkedLabels",
     "ChunkedRecords",
     "Labels",
+    "Records",
     "by_chunks",
     "check_sizes",
     "from_parquet",
     "is_chunked",
     "load_point",
     "load_records",
+    "open_records",
     "refuse_chunked",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -98,8 +98,15 @@ class ChunkedRecords:
         self._name = name
         _check_scheduler()
 
+    where: Literal["chunks"] = "chunks"
+
     def __len__(self) -> int:
         return int(self._array.shape[0])
+
+    @property
+    def n(self) -> int:
+        """How many records there are."""
+        return len(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,7 +145,27 @@ class ChunkedRecords:
         """The dask array of function(chunk), which keeps shapes."""
         return self._array.map_blocks(function, dtype=np.float64, meta=np.empty((0,) * self._array.ndim))
 
-    def mean(self, domain: Domain) -> tuple[np.ndarray, float]:
+    def array(self) -> np.ndarray:
+        """Refused: the records are not loaded, whatever their size."""
+        refuse_chunked(self._name, self._array)
+        raise AssertionError  # it is chunked
+
+    def take(self, chosen: np.ndarray) -> Any:
+        """Refused, as `array` is."""
+        return self.array()
+
+    def labels(self, y: Any) -> Any:
+        """Public labels of the records, in memory or in chunks."""
+        from curvedp.records.labels import ChunkedLabels
+
+        return ChunkedLabels(self, y)
+
+    def class_moments(self, domain: Domain, labels: Any) -> list[tuple[np.ndarray, float]]:
+        """The moments of each class; a pass serves them all."""
+        moments: list[tuple[np.ndarray, float]] = labels.moments(domain)
+        return moments
+
+    def moments(self, domain: Domain) -> tuple[np.ndarray, float]:
         """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball."""
         import dask
 

@@ -1,7 +1,7 @@
 """Public labels of records: the classes, how large each is, and the mean of each class of chunked records."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,9 +10,16 @@ from curvedp.geometry.mean.device import to_host
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
 
-__all__ = ["ChunkedLabels", "Labels"]
+__all__ = ["ChunkedLabels", "ClassLabels", "Labels"]
 
 _FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
+
+
+class ClassLabels(Protocol):
+    """Public labels, wherever they lie: the classes in order, and how many records each has."""
+
+    classes: np.ndarray
+    sizes: np.ndarray
 
 
 class Labels:
@@ -66,7 +73,11 @@ class ChunkedLabels:
         self.sizes = self._counts.sum(axis=0)
 
     def means(self, domain: Domain) -> list[np.ndarray]:
-        """The Fréchet mean of each class after mapping the records into the ball. A pass serves all classes."""
+        """The Fréchet mean of each class after mapping the records into the ball."""
+        return [mean for mean, _ in self.moments(domain)]
+
+    def moments(self, domain: Domain) -> list[tuple[np.ndarray, float]]:
+        """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
             total = self._records.sums(partial(_class_sums, domain, points), self._codes).reshape(len(points), -1)
@@ -74,7 +85,7 @@ class ChunkedLabels:
                 raise ParameterError("y does not give the same labels each time it is read")
             return [row[:-1].reshape(2, -1) for row in total]
 
-        return [mean for mean, _ in streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))]
+        return streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))
 
     def _starts(self, domain: Domain) -> list[Start]:
         """From the first few records of each class, whichever chunks they are in; one worker gathers them."""

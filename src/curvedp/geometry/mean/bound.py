@@ -33,9 +33,11 @@ from curvedp._validate import integer, length
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.numerics.fixed_point import FixedPoint
 
-__all__ = ["mean_error_bound", "mean_iterations"]
+__all__ = ["SOLVER_RESIDUAL", "mean_error_bound", "mean_iterations", "solver_error"]
 
+SOLVER_RESIDUAL = 1e-9  # ‖mean log‖ at which an iterate is taken for the mean
 _RESIDUAL = 1e-10  # what the contraction leaves of ‖mean log‖ ≤ L·error: a tenth of the 1e-9 promised
 _FARTHEST = 300.0  # radii of curvature
 _KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
@@ -117,6 +119,43 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * _coordinate_spread(M, radius)
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
+
+
+def solver_error(M: Manifold, radius: float) -> float:
+    """η: the Fréchet mean of records in a ball, as the library computes it, is within this distance of the true one.
+
+    One bound for records in memory, on a device and in chunks. The two ways to the mean, a residual of 1e-9 and the
+    fixed number of steps, are summed. The device's kernels may be off by twice what the contract allows
+    (`device.accurate`), and a pass rounds each mean logarithm to the fixed point of sums, by at most ½·√dim·resolution;
+    both enter the bound for the steps, which is linear in them. Doubled, because a computed mean that fell just outside
+    the ball is moved onto it by as much again.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    radius : float
+        The public radius of the ball.
+
+    Raises
+    ------
+    ParameterError
+        If no a-priori bound holds in a ball of that radius.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> solver_error(Sphere(2), 0.3) < 1e-8
+    True
+    """
+    rounding = math.sqrt(M.dim) * FixedPoint(2 * length("radius", radius)).resolution / (4 * radius * _KERNEL_ERROR)
+    return 2 * (mean_error_bound(M, radius) * (2 + rounding) + 1.01 * SOLVER_RESIDUAL / _convexity(M, radius))
+
+
+def _convexity(M: Manifold, radius: float) -> float:
+    if isinstance(M, Product):
+        return min(_convexity(factor, radius) for factor in M.factors)
+    return contraction(M, radius).convexity
 
 
 def _coordinate_spread(M: Manifold, radius: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from inspect import signature
-from math import exp, sqrt
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from array_api_compat import device, is_jax_array, is_jax_namespace
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import (
     KERNEL_ERROR,
     Domain,
@@ -26,7 +27,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
 
-__all__ = ["device_mean", "device_share", "to_host"]
+__all__ = ["accurate", "device_mean", "device_moments", "to_host"]
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
@@ -49,13 +50,20 @@ def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
         return streamed_mean(domain, n, lambda x: np.sum([one(x) for one in passes], axis=0), Start(domain.center, 1.0))
 
 
-def device_share(domain: Domain, X: Array) -> float:
-    """By which share the device's kernels enlarge the a-priori error: under JAX, SPD matrices beyond 3×3 have the plain
+def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
+    """`device_mean` where the device's kernels are accurate enough for it, and otherwise that of a copy on the host."""
+    if accurate(domain, X):
+        return device_mean(domain, X)
+    return memory_moments(domain, np.asarray(to_host(X), dtype=np.float64))
+
+
+def accurate(domain: Domain, X: Array) -> bool:
+    """Whether the device's kernels keep to twice the contract's error: under JAX, SPD matrices beyond 3×3 have the plain
     path's error (`spd_pencil`), a few units of round-off times cond(p)·cond(A), which the ball bounds by e^{3√2·r}."""
     M, r = domain.manifold, domain.radius
     if not (isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)):
-        return 0.0
-    return 16 * M.m * 2.0**-52 * exp(3 * sqrt(2) * r) / (4 * r * KERNEL_ERROR)
+        return True
+    return log(4 * M.m * 2.0**-52 / (r * KERNEL_ERROR)) + 3 * sqrt(2) * r <= 0
 
 
 def to_host(X: Array) -> np.ndarray:

@@ -6,7 +6,6 @@ cutting the records into chunks and for every order in which the chunks come in.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from math import sqrt
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
-from curvedp.geometry.mean.bound import contraction, mean_iterations
+from curvedp.geometry.mean.bound import SOLVER_RESIDUAL, contraction, mean_iterations
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
@@ -29,14 +28,12 @@ __all__ = [
     "block_sums",
     "first_guess",
     "inside_sums",
-    "rounding_share",
     "streamed_mean",
     "streamed_means",
     "surely_inside",
     "tensor_sums",
 ]
 
-_RESIDUAL = 1e-9  # ‖mean log‖ at which an iterate is taken for the mean: as in the solver for records in memory
 _PASSES = 20  # of the accelerated iteration, before the contraction takes over
 _MEMORY = 5  # steps that the acceleration looks back
 _BLOCK = 1 << 13  # records whose logarithms are held at once
@@ -75,15 +72,6 @@ GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for sev
 Found = TypeVar("Found")
 # Asks for the sums at x, is sent them, and ends with what it found.
 Search: TypeAlias = Generator[np.ndarray, Any, Found]
-
-
-def rounding_share(domain: Domain) -> float:
-    """By which share the fixed point enlarges the a-priori error of the mean.
-
-    Rounding moves a mean logarithm by at most ½·resolution·√dim. `mean_error_bound` charges each step for the kernels' error
-    of 4r·1e-12, and is linear in it, so that the part due to rounding is at most this share of it.
-    """
-    return sqrt(domain.manifold.dim) * domain.grid.resolution / (4 * domain.radius * KERNEL_ERROR)
 
 
 # ---- one pass over some of the records -----------------------------------------------------------------------------------
@@ -158,7 +146,7 @@ _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a
 
 
 def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
-    """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, with the a-priori error of `mechanisms.mean_solver`.
+    """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, with the a-priori error of `solver_error`.
 
     Accelerated passes until ‖mean log‖ ≤ 1e-9. Where they do not get there, the contraction's public number of passes from
     the center. As for records in memory, only the time depends on which, and so on the records; the value does not.
@@ -184,7 +172,7 @@ def streamed_means(
 
 
 def _search(domain: Domain, n: int, start: Start) -> Search[tuple[np.ndarray, float]]:
-    x, moments, found = yield from _accelerate(domain, n, start, _RESIDUAL)
+    x, moments, found = yield from _accelerate(domain, n, start, SOLVER_RESIDUAL)
     # On the ball the gradient flow from x ends at the mean (`mean_bound`, step 3) if the mean square is that of S.
     if found and (domain.manifold.curvature_bounds[1] <= 0 or moments.square <= domain.radius**2):
         return x, moments.square
