@@ -20,8 +20,6 @@ import numpy as np
 from curvedp.privacy import (
     GDP,
     ApproxDP,
-    algorithm1_estimate,
-    algorithm2_estimate,
     calibrate,
     certified_delta,
     certified_mu,
@@ -29,9 +27,9 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.circle import circle_gaussian_delta_printed
-from curvedp.privacy.estimates import loss_sampler
 from curvedp.privacy.gaussian import gdp_mu
+from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 
 def best(f: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:

@@ -175,8 +175,8 @@ def chains() -> list[Row]:
 
 def accounting() -> list[Row]:
     """μ of a curved Gaussian; a thousand Laplace and Gaussian releases composed. No data, so no limit."""
-    from curvedp.privacy import GDP, algorithm2_estimate, compose, compose_profiles, gaussian_profile, laplace_profile
-    from curvedp.privacy.estimates import loss_sampler
+    from curvedp.privacy import GDP, compose, compose_profiles, gaussian_profile, laplace_profile
+    from reproductions.gdp.algorithms import algorithm2_estimate, loss_sampler
 
     rows = []
     for name, k, eps_max in (("S²", 1.0, np.pi / 2), ("H²", -1.0, 10.0)):

@@ -141,8 +141,7 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
 
 def wine_file() -> str:
     """Where the loader finds it, or a line that says where it is had."""
-    from curvedp.datasets import DATASETS, find_file
-    from curvedp.errors import MissingData
+    from examples.data_sets import DATASETS, MissingData, find_file
 
     wine = DATASETS["wine"]
     try:

@@ -16,12 +16,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.naive_releases import naive_lorentz_laplace, naive_spd_gaussian, naive_sphere_laplace
 from curvedp.audit.release_attacks import (
     distinguish,
     lowest_bit,
-    naive_lorentz_laplace,
-    naive_spd_gaussian,
-    naive_sphere_laplace,
     norm_residual,
     orthogonality_bits,
     orthonormality_residual,

@@ -9,7 +9,7 @@ import numpy as np
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import frechet_mean_sensitivity
 from curvedp.privacy import GDP, RaoDP, gaussian_profile
-from curvedp.privacy.circle import circle_gaussian_delta_printed
+from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 IMAGES = Path(__file__).parent / "images"
 RED, BLUE, INK, GREY = "#c0392b", "#2471a3", "#1d2b3a", "#95a5a6"

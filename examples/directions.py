@@ -7,10 +7,9 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from data_sets import MissingData, load_dataset
 
 from curvedp import GDP, PrivateFrechetMean
-from curvedp.datasets import load_dataset
-from curvedp.errors import MissingData
 from curvedp.geometry import Sphere, frechet_mean
 from curvedp.mechanisms import GaussianMechanism, frechet_mean_sensitivity
 

@@ -12,10 +12,9 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from data_sets import MissingData, load_dataset
 
 from curvedp import GDP, PrivateMDM
-from curvedp.datasets import load_dataset
-from curvedp.errors import MissingData
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
 
 LEFT, RIGHT = [2, 7, 11, 16, 20, 25], [4, 8, 12, 17, 22, 27]  # F3 FC1 C3 CP1 P3 PO3, and F4 FC2 C4 CP2 P4 PO4

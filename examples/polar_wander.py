@@ -8,10 +8,9 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from data_sets import MissingData, load_dataset
 
 from curvedp import PrivateGeodesicRegression, PureDP
-from curvedp.datasets import load_dataset
-from curvedp.errors import MissingData
 from curvedp.geometry import Sphere
 from curvedp.regression import fit_geodesic
 

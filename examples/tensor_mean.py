@@ -11,11 +11,10 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from data_sets import MissingData, load_dataset
 from matplotlib.patches import Ellipse
 
 from curvedp import GDP, PrivateFrechetMean
-from curvedp.datasets import load_dataset
-from curvedp.errors import MissingData
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
 
 manifold = SPDAffineInvariant(3)

@@ -44,8 +44,6 @@ ARROWS = {
         "records",
     },
     "records": {"geometry"},
-    "datasets": set(),
-    "reproduce": {"datasets"},
     "audit": {"regression", "geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
     "report": {"regression", "geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
 }

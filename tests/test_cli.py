@@ -180,4 +180,11 @@ def test_demo(tmp_path):
     summary = json.loads(result.stdout[result.stdout.index("{") :])
     assert summary["accuracy"]["private"] > summary["accuracy"]["non-private"] - 0.1
     assert (tmp_path / "demo" / "report.html").exists()
+    assert "without paying" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert run("verify", tmp_path / "demo" / "certificate-3.json").exit_code == 0
+    first = (tmp_path / "demo" / "digits.ledger").read_bytes()
+    again = run("demo", "--output", tmp_path / "demo")
+    assert again.exit_code == 0, again.output
+    assert "without paying" in again.output, "comparisons that nobody paid for are called so"
+    assert (tmp_path / "demo" / "digits.ledger").read_bytes() == first, "a ledger is never deleted nor reused"
+    assert (tmp_path / "demo-2" / "digits.ledger").exists()

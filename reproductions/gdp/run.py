@@ -11,10 +11,10 @@ from scipy.special import ndtr, ndtri
 from curvedp.geometry import Sphere, frechet_mean
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, frechet_mean_sensitivity
-from curvedp.privacy import GDP, algorithm1_estimate, algorithm2_estimate, gaussian_profile
-from curvedp.privacy.circle import circle_gaussian_delta, circle_gaussian_delta_printed
-from curvedp.privacy.estimates import LossSampler, loss_sampler
-from curvedp.reproduce import Setting
+from curvedp.privacy import GDP, gaussian_profile
+from reproductions.gdp.algorithms import LossSampler, algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
+from reproductions.runner import Setting
 
 RED, BLUE, GREY, INK = "#c0392b", "#2471a3", "#7f8c8d", "#1d2b3a"
 SENSITIVITY = 1.0

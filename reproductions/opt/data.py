@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from scipy.ndimage import convolve
 
-from curvedp.datasets import load_dataset
+from examples.data_sets import load_dataset
 
 # Sobel operators (E14: the paper's kernels are garbled): first derivative, and the 5 x 5 second derivative.
 _FIRST = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]]) / 4

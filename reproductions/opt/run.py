@@ -21,7 +21,7 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.reproduce import Setting
+from reproductions.runner import Setting
 
 LARGEST_GRAM_SCHMIDT = 100  # dimension: beyond it a draw takes many seconds
 Sampler = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (point, standard normals) -> tangent vector

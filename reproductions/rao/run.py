@@ -9,14 +9,14 @@ from scipy.special import gamma
 
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP, RaoDP, RenyiDP, compose, laplace_profile
 from curvedp.privacy.rao import hellinger_compose
-from curvedp.privacy.rao_mechanisms import (
+from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,
     generalised_gaussian_information,
     laplace_hellinger,
     laplace_theta,
 )
-from curvedp.reproduce import Setting
+from reproductions.runner import Setting
 
 RATIO, DELTA, ORDER = 0.1, 1e-6, 2.0  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
 COLORS = {

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
-from curvedp.datasets import find_file, load_dataset
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import KendallShapes, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.regression import fit_geodesic, permutation_pvalue
 from curvedp.report.regression import plot_geodesic
+from examples.data_sets import find_file, load_dataset
 
 CORRUPTED = np.array([23, 101, 104, 160]) - 1  # rows of the rat data known to be so
 

@@ -18,8 +18,8 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
-from curvedp.reproduce import Setting
 from reproductions.reg.paper import NO_CLIP, Samples, angles, errors, jacobi_norms, sequential_sampler, sphere_data
+from reproductions.runner import Setting
 
 RED, BLUE, GREY, INK = "#c0392b", "#2471a3", "#7f8c8d", "#1d2b3a"
 M = Sphere(2)

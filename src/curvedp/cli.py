@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -365,50 +366,21 @@ def reproduce(
     json: JsonOption = False,
 ) -> None:
     """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
-    from curvedp.reproduce import Setting, find_reproductions, run_reproduction
-
     with _one_line_errors():
-        known = find_reproductions()
-        if list_names:
-            print("\n".join(known))
-            return
-        unknown = [name for name in names or [] if name not in known and name != "all"]
-        if unknown or not names:
-            wrong = f"no reproduction {', '.join(unknown)}" if unknown else "name what to reproduce"
-            raise ParameterError(f"{wrong}; there are: {', '.join(known)}, or all")
-        chosen = list(known) if "all" in names else list(dict.fromkeys(names))
-        failed: list[str] = []
-        missing: list[str] = []
-        records: dict[str, Any] = {}
-        for name in chosen:
-            entry, form = known[name], "full" if full else "reduced"
-            if not json:
-                console.print(f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)")
-            try:
-                outcome = run_reproduction(entry, Setting(full, data_dir), out)
-            except ParameterError as error:  # data that are not there: the others can be made all the same
-                missing.append(f"{name}: {error}")
-                continue
-            records[name] = [check._asdict() for check in outcome.checks]
-            failed += [f"{name}: {check.figure}" for check in outcome.checks if not check.holds and not check.timing]
-            if json:
-                continue
-            table = Table("figure", "found", "expected", "holds", "printed", "note")
-            table.columns[0].overflow = "fold"
-            for check in outcome.checks:
-                holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
-                printed = (
-                    "" if check.printed is None else f"{check.printed:.6g} {'=' if check.agrees_with_print else '≠'}"
-                )
-                table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, printed, check.note)
-            console.print(table)
-            console.print(f"{outcome.seconds:.1f} s; wrote {', '.join(str(file) for file in outcome.files)}")
-        if json:
-            print(json_module.dumps(records))
-        if failed:
-            raise VerificationFailed("; ".join(failed))
-        if missing:
-            raise ParameterError("; ".join(missing))
+        _reproductions().command(names or [], list_names, full, out, data_dir, None if json else console)
+
+
+def _reproductions() -> Any:
+    """`reproductions/runner.py` of the checkout this package lies in, else of the current folder's: it is not installed."""
+    places = [Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents]
+    root = next((place for place in places if (place / "reproductions" / "runner.py").is_file()), None)
+    if root is None:
+        raise ParameterError(
+            "reproductions are not part of the installed package: run this inside a checkout of curvedp"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))  # and left there: reproductions import one another while they run
+    return import_module("reproductions.runner")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ __all__ = [
     "CurvedpError",
     "EnvelopeViolation",
     "LedgerCorrupted",
-    "MissingData",
     "NotIntegrable",
     "NotResolved",
     "ParameterError",
@@ -20,10 +19,6 @@ class CurvedpError(Exception):
 
 class ParameterError(CurvedpError, ValueError):
     """A public parameter (a radius, a scale, a shape) is not usable. Never raised because of the data's values."""
-
-
-class MissingData(ParameterError):
-    """A public data set is not on this machine; the message says where it is had and how to point to it."""
 
 
 class NotIntegrable(ParameterError):

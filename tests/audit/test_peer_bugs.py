@@ -21,7 +21,7 @@ from curvedp.geometry import Lorentz, Sphere
 from curvedp.laws import GeneralizedGaussian, MultivariateGaussian, RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP, ApproxDP, RaoDP
-from curvedp.privacy.rao_mechanisms import gaussian_theta, generalised_gaussian_theta
+from reproductions.rao.mechanisms import gaussian_theta, generalised_gaussian_theta
 
 N = 60_000
 

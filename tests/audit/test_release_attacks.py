@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from curvedp.audit.release_attacks import (
-    distinguish,
-    lowest_bit,
-    naive_lorentz_laplace,
-    naive_spd_gaussian,
-    naive_sphere_laplace,
-    norm_residual,
-    symmetry_residual,
-)
+from benchmarks.naive_releases import naive_lorentz_laplace, naive_spd_gaussian, naive_sphere_laplace
+from curvedp.audit.release_attacks import distinguish, lowest_bit, norm_residual, symmetry_residual
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere

@@ -140,7 +140,6 @@ EXTREMES = {
     ),
     "sensitivity": (mechanisms.frechet_mean_sensitivity, SPACES, EXTREME, st.sampled_from([1, 2, 10**9])),
     "mean error": (geometry.mean_error_bound, SPACES, EXTREME),
-    "geometric": (lambda eps, n: privacy.geometric_rao(eps, n).theta, EXTREME, st.sampled_from([1, 1000])),
     "tangent law": (
         lambda space, scale, r: float(laws.TangentGaussian(space, scale).radial_cdf(r)), SPACES, EXTREME, EXTREME
     ),

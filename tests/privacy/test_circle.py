@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import gaussian_profile, laplace_profile
-from curvedp.privacy.circle import circle_gaussian_delta, circle_gaussian_delta_printed
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
 
 def by_quadrature(weight, D, eps, n=2_000_000):

@@ -8,9 +8,10 @@ from flint import arb
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from curvedp.privacy import algorithm2_estimate, gaussian_profile, laplace_profile
+from curvedp.privacy import gaussian_profile, laplace_profile
 from curvedp.privacy.certify import _Certifier
 from curvedp.privacy.gaussian import gdp_mu
+from reproductions.gdp.algorithms import algorithm2_estimate
 
 
 def renyi_of_laplace(order, e):

@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import (
-    algorithm1_estimate,
-    algorithm2_estimate,
-    gaussian_profile,
-    product_profile,
-    subsampled_gaussian,
-)
+from curvedp.privacy import gaussian_profile, product_profile, subsampled_gaussian
 from curvedp.privacy._loss_sum import MARGIN
-from curvedp.privacy.circle import circle_gaussian_delta_printed
-from curvedp.privacy.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
-from curvedp.privacy.estimates import loss_sampler
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.products import _split
-from curvedp.privacy.rao_mechanisms import (
+from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
+from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta_printed
+from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from reproductions.rao.mechanisms import (
     generalised_gaussian_hellinger,
     generalised_gaussian_information,
     laplace_hellinger,
@@ -27,7 +22,6 @@ from curvedp.privacy.rao_mechanisms import (
     riemannian_gaussian_theta,
     riemannian_laplace_theta,
 )
-from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 
 
 def test_least_counts_are_let_in_and_one_less_is_not():

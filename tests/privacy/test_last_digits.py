@@ -8,10 +8,10 @@ import pytest
 
 from curvedp.privacy import gaussian_profile
 from curvedp.privacy.certify import _Certifier
-from curvedp.privacy.circle import circle_gaussian_delta
 from curvedp.privacy.gaussian import RELATIVE_ERROR, gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.rao import rao_epsilon
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
+from reproductions.gdp.circle import circle_gaussian_delta
 
 
 def truth(mu, eps):

@@ -14,16 +14,11 @@ from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_sum import LossSum, NormalLoss
 from curvedp.privacy._loss_table import LossTable, log_sum
 from curvedp.privacy._space_form import SpaceFormLaw, log_beta
-from curvedp.privacy.circle import (
-    CircleGaussian,
-    CircleLaplace,
-    LineLaplace,
-    _log_normal_between,
-    circle_gaussian_delta,
-)
+from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace, _log_normal_between
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.profile import _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
+from reproductions.gdp.circle import circle_gaussian_delta
 
 LAWS = [
     ("gaussian", 1, 2, 0.6, 1.0),

@@ -18,9 +18,9 @@ from curvedp.privacy import (
     weyl_net,
 )
 from curvedp.privacy._split_search import largest_over_splits
-from curvedp.privacy.circle import circle_gaussian_delta
-from curvedp.privacy.estimates import loss_sampler
 from curvedp.privacy.products import _split
+from reproductions.gdp.algorithms import loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta
 
 
 def test_flat_products_are_flat():

@@ -19,7 +19,7 @@ from curvedp.privacy.rao import (
     rao_total_variation,
     rao_tradeoff,
 )
-from curvedp.privacy.rao_mechanisms import (
+from reproductions.rao.mechanisms import (
     bernoulli_distance,
     exponential_distance,
     gaussian_distance,

@@ -12,7 +12,6 @@ from curvedp.privacy import (
     ZCDP,
     PureDP,
     RaoDP,
-    algorithm2_estimate,
     calibrate,
     compose_profiles,
     constant_curvature,
@@ -28,6 +27,7 @@ from curvedp.privacy.calibrate import smallest_scale
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.products import ProductProfile
 from curvedp.privacy.spd_confidence import ConfidenceProfile
+from reproductions.gdp.algorithms import algorithm2_estimate
 
 
 def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatch):

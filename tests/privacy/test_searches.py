@@ -18,8 +18,6 @@ from curvedp.privacy import (
     PureDP,
     RaoDP,
     RenyiDP,
-    algorithm1_estimate,
-    algorithm2_estimate,
     calibrate,
     gaussian_profile,
     laplace_profile,
@@ -40,16 +38,16 @@ from curvedp.privacy.calibrate import (
     smallest_scale,
 )
 from curvedp.privacy.certify import _Certifier, _float, _outward
-from curvedp.privacy.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 from curvedp.privacy.compose import _root_sum_squares, _sum
-from curvedp.privacy.estimates import _max_mu, _positive_parts, loss_sampler
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.pld import _TRIM, BITS, LossDistribution, _constants, _fixed, _shift_up, _trimmed, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.rao_mechanisms import bernoulli_distance, exponential_distance, gaussian_distance, poisson_distance
 from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
-from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
+from curvedp.privacy.spd_confidence import ConfidenceProfile, positive_parts, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep, _gaussian
+from reproductions.gdp.algorithms import _max_mu, algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
+from reproductions.rao.mechanisms import bernoulli_distance, exponential_distance, gaussian_distance, poisson_distance
 
 # ---- certificates
 
@@ -404,13 +402,13 @@ def test_products_know_their_ends():
 # ---- estimates
 
 
-def test_positive_parts_by_hand():
+def testpositive_parts_by_hand():
     loss, eps = np.sort(np.random.default_rng(0).normal(0.3, 1.0, 500)), np.array([0.0, 0.4, 2.0, 9.0])
-    mean, square = _positive_parts(loss, eps)
+    mean, square = positive_parts(loss, eps)
     parts = np.maximum(1 - np.exp(eps[:, None] - loss), 0.0)
     assert mean == pytest.approx(parts.mean(axis=1), abs=1e-14)
     assert square == pytest.approx((parts**2).mean(axis=1), abs=1e-14)
-    low = _positive_parts(np.array([-3.0, -1.0]), np.array([0.0]))
+    low = positive_parts(np.array([-3.0, -1.0]), np.array([0.0]))
     assert low[0].tolist() == low[1].tolist() == [0.0]
     assert _max_mu(np.array([0.0, 0.5]), np.array([0.3, -0.1])) == pytest.approx(gdp_mu(0.0, 0.3))
     assert _max_mu(np.array([0.0]), np.array([0.0])) == 0.0

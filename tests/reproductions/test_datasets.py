@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from curvedp import datasets
-from curvedp.datasets import DATASETS, embed_tree, load_dataset
-from curvedp.errors import MissingData, ParameterError
+from curvedp.errors import ParameterError
 from curvedp.geometry import PoincareBall
+from examples import data_sets
+from examples.data_sets import DATASETS, MissingData, embed_tree, load_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -89,4 +89,4 @@ def test_every_edge_of_an_embedded_tree_is_as_long_as_said():
 
 
 def test_names_are_the_modules():
-    assert set(datasets.__all__) <= set(vars(datasets))
+    assert set(data_sets.__all__) <= set(vars(data_sets))

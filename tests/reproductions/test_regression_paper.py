@@ -5,8 +5,8 @@ from scipy import stats
 
 from benchmarks.regression_peers import MIDDLE, RESPONSES, UNIT
 from curvedp.geometry import Euclidean
-from curvedp.reproduce import Setting, find_reproductions
 from reproductions.reg.paper import sequential_sampler
+from reproductions.runner import Setting, find_reproductions
 
 
 def test_the_printed_sampler_follows_the_printed_law_on_the_line():

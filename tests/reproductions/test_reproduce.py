@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import reproduce
+from curvedp import cli
 from curvedp.cli import app
-from curvedp.errors import ParameterError
-from curvedp.reproduce import Reproduction, Setting, check_figures, find_reproductions
+from reproductions import runner as runner_module
+from reproductions.runner import Reproduction, Setting, check_figures, find_reproductions
 
 runner = CliRunner()
 
@@ -39,8 +39,8 @@ def toys(tmp_path, monkeypatch):
         "toy-fig2": {"title": "toys from data", "seconds": seconds, "expect": []},
     }
     (folder / "expected.json").write_text(json.dumps(entries))
-    found = find_reproductions(tmp_path)
-    monkeypatch.setattr(reproduce, "find_reproductions", lambda: found)
+    found = find_reproductions(tmp_path / "reproductions")
+    monkeypatch.setattr(runner_module, "find_reproductions", lambda: found)
     # the real `reproductions` may be loaded already: a namespace package has one place in sys.modules
     monkeypatch.setattr(Reproduction, "function", lambda self: load(folder / "run.py")[self.name.replace("-", "_")])
     return tmp_path
@@ -107,10 +107,12 @@ def test_missing_data_names_the_set_its_source_and_the_option(toys):
 
 
 def test_outside_a_checkout(tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce, "__file__", str(tmp_path / "site-packages" / "curvedp" / "reproduce.py"))
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "curvedp" / "cli.py"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ParameterError, match="inside a checkout"):
-        find_reproductions()
+    result = run("--list")
+    assert result.exit_code == 2
+    assert "inside a checkout" in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 1
 
 
 def test_expectations_can_fail():

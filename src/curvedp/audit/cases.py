@@ -1,5 +1,6 @@
 """Every mechanism on every kind of manifold it is offered for, its claim, and outputs at its worst neighbours known."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -34,7 +35,6 @@ from curvedp.mechanisms import (
     NewtonMechanism,
 )
 from curvedp.privacy import GDP, Guarantee, PureDP, RaoDP, laplace_profile
-from curvedp.privacy.rao_mechanisms import generalised_gaussian_theta
 
 __all__ = ["mechanism_cases"]
 
@@ -127,10 +127,7 @@ def _euclidean(law: MultivariateLaplace | GeneralizedGaussian, shift: float, shr
     claim: Guarantee = laplace_profile(0.0, law.dim, law.scale, shift)
     name, delta = "multivariate-laplace", None
     if isinstance(law, GeneralizedGaussian):
-        name, claim = (
-            f"generalised-gaussian-{law.power:g}",
-            RaoDP(generalised_gaussian_theta(shift, law.scale, law.power)),
-        )
+        name, claim = f"generalised-gaussian-{law.power:g}", RaoDP(shift * math.sqrt(law.fisher_information))
         delta = float(claim.delta(0.5))
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:

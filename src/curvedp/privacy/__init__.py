@@ -11,8 +11,6 @@ from curvedp.privacy.constant_curvature import (
     laplace_profile,
 )
 from curvedp.privacy.convert import convert
-from curvedp.privacy.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
-from curvedp.privacy.estimates import Algorithm2Estimate, algorithm1_estimate, algorithm2_estimate
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
 from curvedp.privacy.products import ProductProfile, product_profile, spd2_gaussian_profile
 from curvedp.privacy.profile import PrivacyProfile
@@ -22,7 +20,6 @@ from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_mul
 __all__ = [
     "GDP",
     "ZCDP",
-    "Algorithm2Estimate",
     "ApproxDP",
     "Composition",
     "ConfidenceProfile",
@@ -34,23 +31,18 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
-    "algorithm1_estimate",
-    "algorithm2_estimate",
     "calibrate",
     "certified_delta",
     "certified_mu",
     "compose",
     "compose_profiles",
     "convert",
-    "discrete_gaussian_rao",
     "gaussian_floor",
     "gaussian_profile",
-    "geometric_rao",
     "guarantee_from_dict",
     "laplace_profile",
     "meets",
     "product_profile",
-    "randomised_response_rao",
     "smallest_scale",
     "spd2_gaussian_profile",
     "spd_confidence_profile",

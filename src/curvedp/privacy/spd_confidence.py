@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import LossTails
-from curvedp.privacy.estimates import _positive_parts
 from curvedp.privacy.guarantees import Guarantee
 from curvedp.privacy.profile import PrivacyProfile, up
 
@@ -143,8 +142,24 @@ def spd_confidence_profile(
     share = math.log(4 * count * len(eps) / beta)
     worst = np.zeros_like(eps)
     for row in losses:
-        mean, square = _positive_parts(row, eps)
+        mean, square = positive_parts(row, eps)
         bernstein = np.sqrt(2 * np.maximum(square - mean**2, 0.0) * share / (n - 1)) + 7 * share / (3 * (n - 1))
         worst = np.maximum(worst, mean + np.minimum(bernstein, massart))
     bounds = np.minimum.accumulate(np.minimum(worst, 1.0))
     return ConfidenceProfile(tuple(eps.tolist()), tuple(bounds.tolist()), beta, n)
+
+
+def positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
+    """Means of (1 − e^{ε−L})₊ and of its square, from suffix sums over the sorted losses."""
+    n = len(loss)
+    first = np.searchsorted(loss, eps)
+
+    def suffix(x: Array) -> Array:
+        return np.append(np.cumsum(x[::-1])[::-1], 0.0)[first] / n
+
+    base = max(float(loss[-1]), 0.0)  # e^{base − L} >= 1 never underflows where it matters
+    with np.errstate(over="ignore"):
+        one, two = np.exp(np.minimum(base - loss, 300.0)), np.exp(np.minimum(2 * (base - loss), 300.0))
+    count, shrink = (n - first) / n, np.exp(eps - base)
+    mean = np.maximum(count - shrink * suffix(one), 0.0)
+    return mean, np.maximum(count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import PureDP, convert, discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from curvedp.privacy import PureDP, convert
+from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
 
 
 def angle(affinity):

@@ -8,18 +8,29 @@ and its picture. They live beside the package, not in it: they are evidence, not
 import importlib
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curvedp.datasets import find_file, load_dataset
-from curvedp.errors import ParameterError
+from rich.console import Console
+from rich.table import Table
 
-__all__ = ["Check", "Outcome", "Reproduction", "Setting", "check_figures", "find_reproductions", "run_reproduction"]
+from curvedp.errors import ParameterError, VerificationFailed
+from examples.data_sets import find_file, load_dataset
 
-FOLDER = "reproductions"
+__all__ = [
+    "Check",
+    "Outcome",
+    "Reproduction",
+    "Setting",
+    "check_figures",
+    "command",
+    "find_reproductions",
+    "run_reproduction",
+]
+
+HERE = Path(__file__).resolve().parent
 
 
 class Setting(NamedTuple):
@@ -33,7 +44,7 @@ class Setting(NamedTuple):
         return find_file(file, dataset, source, self.data_dir)
 
     def load(self, name: str) -> Any:
-        """A data set of `curvedp.datasets`: from the data folder, else by its usual downloader, else a clear error."""
+        """A data set of `examples.data_sets`: from the data folder, else by its usual downloader, else a clear error."""
         return load_dataset(name, self.data_dir)
 
 
@@ -47,11 +58,8 @@ class Reproduction(NamedTuple):
     expect: list[Mapping[str, Any]]
 
     def function(self) -> Any:
-        """`gdp_fig1` of reproductions/gdp/run.py, imported as `reproductions.gdp.run` so that files there see one another."""
-        root = str(self.folder.parent.parent)
-        if root not in sys.path:
-            sys.path.insert(0, root)  # and left there: a reproduction may import its neighbours while it runs
-        module = importlib.import_module(f"{FOLDER}.{self.folder.name}.run")
+        """`gdp_fig1` of reproductions/gdp/run.py."""
+        module = importlib.import_module(f"reproductions.{self.folder.name}.run")
         return getattr(module, self.name.replace("-", "_"))
 
 
@@ -75,18 +83,10 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def find_reproductions(root: Path | None = None) -> dict[str, Reproduction]:
-    """All reproductions by name: of `root`, else of the checkout this package is installed from, else of the current one."""
-    if root is None:
-        candidates = [Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents]
-        root = next((place for place in candidates if any(place.glob(f"{FOLDER}/*/expected.json"))), None)
-    if root is None:
-        raise ParameterError(
-            f"no folder {FOLDER!r} here or above: reproductions are not part of the installed package; "
-            "run this inside a checkout of curvedp"
-        )
+def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
+    """All reproductions of a folder, by name."""
     found = {}
-    for file in sorted(root.glob(f"{FOLDER}/*/expected.json")):
+    for file in sorted(folder.glob("*/expected.json")):
         for name, entry in json.loads(file.read_text(encoding="utf-8")).items():
             found[name] = Reproduction(name, file.parent, entry["title"], entry["seconds"], entry["expect"])
     return found
@@ -139,3 +139,61 @@ def _check(entry: Mapping[str, Any], figures: Any) -> Check:
     timing = bool(entry.get("timing", False))
     holds = bool(low <= found <= high)  # a NaN does not hold
     return Check(entry["figure"], float(found), said, holds, printed, agrees, entry.get("note", ""), timing)
+
+
+# --- the command `curvedp reproduce`
+
+
+def command(
+    names: list[str], list_names: bool, full: bool, out: Path, data_dir: Path | None, console: Console | None
+) -> None:
+    """Run the named reproductions, or all; numbers as JSON where no console is given.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, before anything is run, and for data that are not there, after all others are made.
+    VerificationFailed
+        Where a number is not what it should be.
+    """
+    known = find_reproductions()
+    if list_names:
+        print("\n".join(known))
+        return
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown or not names:
+        wrong = f"no reproduction {', '.join(unknown)}" if unknown else "name what to reproduce"
+        raise ParameterError(f"{wrong}; there are: {', '.join(known)}, or all")
+    failed: list[str] = []
+    missing: list[str] = []
+    records: dict[str, Any] = {}
+    for name in list(known) if "all" in names else list(dict.fromkeys(names)):
+        entry, form = known[name], "full" if full else "reduced"
+        if console:
+            console.print(f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)")
+        try:
+            outcome = run_reproduction(entry, Setting(full, data_dir), out)
+        except ParameterError as error:  # data that are not there: the others can be made all the same
+            missing.append(f"{name}: {error}")
+            continue
+        records[name] = [check._asdict() for check in outcome.checks]
+        failed += [f"{name}: {check.figure}" for check in outcome.checks if not check.holds and not check.timing]
+        if console:
+            console.print(_table(outcome.checks))
+            console.print(f"{outcome.seconds:.1f} s; wrote {', '.join(str(file) for file in outcome.files)}")
+    if not console:
+        print(json.dumps(records))
+    if failed:
+        raise VerificationFailed("; ".join(failed))
+    if missing:
+        raise ParameterError("; ".join(missing))
+
+
+def _table(checks: list[Check]) -> Table:
+    table = Table("figure", "found", "expected", "holds", "printed", "note")
+    table.columns[0].overflow = "fold"
+    for check in checks:
+        holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
+        printed = "" if check.printed is None else f"{check.printed:.6g} {'=' if check.agrees_with_print else '≠'}"
+        table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, printed, check.note)
+    return table

@@ -17,8 +17,9 @@ from scipy.special import betaincinv
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._space_form import SpaceFormLaw
-from curvedp.privacy.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.spd_confidence import positive_parts
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
 __all__ = ["Algorithm2Estimate", "algorithm1_estimate", "algorithm2_estimate", "loss_sampler"]
 
@@ -96,7 +97,7 @@ def algorithm2_estimate(
         delta = p - growth * q
         variance = (p * (1 - p) + growth**2 * q * (1 - q)) / total
         return Algorithm2Estimate(_max_mu(eps, delta), eps, delta, variance, math.inf)
-    delta, second = _positive_parts(loss, eps)
+    delta, second = positive_parts(loss, eps)
     variance = np.maximum(second - delta**2, 0.0) / total
     share = math.log(2 * len(eps) / beta)
     bernstein = np.sqrt(2 * variance * total / (total - 1) * share) + 7 * share / (3 * (total - 1))
@@ -106,22 +107,6 @@ def algorithm2_estimate(
         right = np.append(eps[1:], eps_max)
         mu_upper = _max_mu(np.minimum(right, max_loss), np.where(eps < max_loss, np.minimum(bound, 1 - 1e-15), 0.0))
     return Algorithm2Estimate(_max_mu(eps, delta), eps, delta, variance, mu_upper)
-
-
-def _positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
-    """Means of (1 − e^{ε−L})₊ and of its square, from suffix sums over the sorted losses."""
-    n = len(loss)
-    first = np.searchsorted(loss, eps)
-
-    def suffix(x: Array) -> Array:
-        return np.append(np.cumsum(x[::-1])[::-1], 0.0)[first] / n
-
-    base = max(float(loss[-1]), 0.0)  # e^{base − L} >= 1 never underflows where it matters
-    with np.errstate(over="ignore"):
-        one, two = np.exp(np.minimum(base - loss, 300.0)), np.exp(np.minimum(2 * (base - loss), 300.0))
-    count, shrink = (n - first) / n, np.exp(eps - base)
-    mean = np.maximum(count - shrink * suffix(one), 0.0)
-    return mean, np.maximum(count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0)
 
 
 def _max_mu(eps: Array, delta: Array) -> float:

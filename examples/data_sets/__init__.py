@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.errors import MissingData, ParameterError
+from curvedp.errors import ParameterError
 
-__all__ = ["DATASETS", "Dataset", "embed_tree", "find_file", "load_dataset"]
+__all__ = ["DATASETS", "Dataset", "MissingData", "embed_tree", "find_file", "load_dataset"]
 
 VARIABLE = "CURVEDP_DATA"
+
+
+class MissingData(ParameterError):
+    """A public data set is not on this machine; the message says where it is had and how to point to it."""
 
 
 class Dataset(NamedTuple):
@@ -37,8 +41,8 @@ def find_file(file: str, title: str, source: str, data_dir: Path | str | None = 
 
     >>> find_file("winequality-red.csv", "Wine Quality (red)", "OpenML, data set 40691", "/nowhere")
     Traceback (most recent call last):
-    curvedp.errors.MissingData: this needs the data set Wine Quality (red), file winequality-red.csv (not in /nowhere): get \
-it from OpenML, data set 40691, and give its folder with --data-dir or CURVEDP_DATA
+    examples.data_sets.MissingData: this needs the data set Wine Quality (red), file winequality-red.csv (not in /nowhere): \
+get it from OpenML, data set 40691, and give its folder with --data-dir or CURVEDP_DATA
     """
     folder = data_dir or os.environ.get(VARIABLE)
     if folder is not None and (Path(folder) / file).is_file():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import algorithm1_estimate, algorithm2_estimate, gaussian_profile
-from curvedp.privacy.estimates import loss_sampler
+from curvedp.privacy import gaussian_profile
+from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
 
 
 def test_algorithm_1_is_a_lower_bound():
