@@ -96,3 +96,15 @@ def test_types_and_shapes_are_refused(X, message):
     with pytest.raises(ParameterError, match=message) as refused:
         open_records(X, (3,), "Z")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_records_are_carried_wherever_they_lie(home):
+    M = SPDAffineInvariant(3)
+    center = np.diag([1e6, 1.0, 1e-6])
+    X = np.concatenate([np.asarray(M.from_origin(center, cloud(M, 0.4, 200)[4:])), np.full((1, 3, 3), np.nan)])
+    domain = Domain(M, np.asarray(M.home(center)), 0.4)
+    mean, square = open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
+    other, same = open_records(X, (3, 3)).carried(M, center).moments(domain)
+    assert float(M.dist(mean, other)) <= 2 * solver_error(M, 0.4)
+    assert square == pytest.approx(same, rel=1e-8)

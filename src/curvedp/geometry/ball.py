@@ -13,7 +13,7 @@ from curvedp.geometry.numerics.public_time import public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = ["OFF_MANIFOLD_TOLERANCE", "ball_coordinates", "project_to_ball"]
+__all__ = ["OFF_MANIFOLD_TOLERANCE", "ball_coordinates", "carry_records", "project_to_ball"]
 
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 
@@ -47,6 +47,27 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         return _blocks(M, center, radius, X) if is_numpy_array(X) else _project(xp, M, center, radius, X)
+
+
+def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
+    """Records as `M.to_origin` moves them; those that are not finite or not on the manifold become NaN.
+
+    A fixed map of each record, so that its round-off is no matter of privacy. Nothing is moved, or copied, where the center
+    is where it would be carried to.
+    """
+    if np.array_equal(M.home(center), center):
+        return X
+    xp = namespace(X)
+    X = _floating(xp, "X", X, M)
+
+    def carry(part: Array) -> Array:
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            points, usable = _onto(xp, M, xp.asarray(center, dtype=X.dtype, device=device(X)), part)
+            return _where(xp, M, usable, M.to_origin(center, points), xp.nan * xp.ones_like(part))
+
+    if not is_numpy_array(X):
+        return carry(X)
+    return np.concatenate([X[:0], *in_threads(lambda part: carry(X[part]), blocks(len(X), _BLOCK))])
 
 
 def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:

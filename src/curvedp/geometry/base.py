@@ -5,9 +5,10 @@ validate, and use no randomness. A subclass states its constants and closed form
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
-from array_api_compat import array_namespace
+import numpy as np
+from array_api_compat import array_namespace, device
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -94,6 +95,45 @@ class Manifold(ABC):
     @abstractmethod
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Inverse of `from_coordinates`."""
+
+    # ---- a public center, carried to where the floats are fine -----------------------------------------------
+
+    carries: ClassVar[bool] = False
+    """Whether reading at one point the coordinates of logarithms at another is an isometry of the whole space."""
+
+    def home(self, center: Array) -> Array:
+        """Where `to_origin` takes a public center: the origin, or the center itself where nothing moves.
+
+        Raises
+        ------
+        ParameterError
+            On a space that is not compact and has no such isometry, for a center that is not the origin.
+        """
+        if self.carries:
+            return self.origin
+        if self.injectivity_radius == np.inf and not np.array_equal(center, self.origin):
+            raise ParameterError(f"{self!r} has no isometry from another center to its origin; use center=None")
+        return center
+
+    def to_origin(self, center: Array, X: Array) -> Array:
+        """The points X moved by the isometry that takes `center` to the origin, where coordinates are well scaled.
+
+        Far from the origin of a Hadamard manifold, the floats of a point say little about it. What is computed of records
+        there depends on round-off more than on one record; carried to the origin first, it does not. On compact spaces
+        points are well scaled everywhere and nothing moves.
+        """
+        return self._carried(center, self.home(center), X)
+
+    def from_origin(self, center: Array, X: Array) -> Array:
+        """The inverse of `to_origin`."""
+        return self._carried(self.home(center), center, X)
+
+    def _carried(self, start: Array, end: Array, X: Array) -> Array:
+        if np.array_equal(start, end):
+            return X
+        xp = array_namespace(X)
+        start, end = (xp.asarray(point, dtype=X.dtype, device=device(X)) for point in (start, end))
+        return self.exp(end, self.from_coordinates(end, self.to_coordinates(start, self.log(start, X))))
 
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v."""

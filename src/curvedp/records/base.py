@@ -12,7 +12,9 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.mean.device import device_moments, to_host
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean.device import carry_on_device, device_moments, to_host
 from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.threads import blocks
@@ -63,6 +65,9 @@ class Records(Protocol):
 
     def class_moments(self, domain: Domain, labels: Any) -> Sequence[Moments]:
         """The `moments` of each class. NOT private."""
+
+    def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
+        """The records as `manifold.to_origin` moves them away from a public center."""
 
     def take(self, chosen: np.ndarray) -> "Records":
         """Those records for which the mask is true. Chunked records are refused."""
@@ -131,6 +136,9 @@ class _InMemory:
     def class_moments(self, domain: Domain, labels: Labels) -> list[Moments]:
         return [self.take(labels.codes == code).moments(domain) for code in range(len(labels.classes))]
 
+    def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
+        return _InMemory(carry_records(manifold, center, self._records))
+
     def take(self, chosen: np.ndarray) -> Records:
         return _InMemory(self._records[chosen])
 
@@ -152,6 +160,9 @@ class _OnDevice(_InMemory):
 
     def moments(self, domain: Domain) -> Moments:
         return device_moments(domain, self._records)
+
+    def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
+        return _OnDevice(carry_on_device(manifold, center, self._records))
 
     def take(self, chosen: np.ndarray) -> Records:
         xp = array_namespace(self._records)

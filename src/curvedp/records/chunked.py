@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.device import to_host
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
@@ -149,6 +151,13 @@ class ChunkedRecords:
         """Refused: the records are not loaded, whatever their size."""
         refuse_chunked(self._name, self._array)
         raise AssertionError  # it is chunked
+
+    def carried(self, manifold: Manifold, center: np.ndarray) -> "ChunkedRecords":
+        """The records as `manifold.to_origin` moves them, chunk by chunk when they are read."""
+        if np.array_equal(manifold.home(center), center):
+            return self
+        kernel = partial(_applied, partial(carry_records, manifold, center), self._point_shape)
+        return ChunkedRecords(self.map(kernel), self._point_shape, self._name)
 
     def take(self, chosen: np.ndarray) -> Any:
         """Refused, as `array` is."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Euclidean(Manifold):
     """
 
     d: int
+    carries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))

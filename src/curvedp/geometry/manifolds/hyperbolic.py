@@ -31,6 +31,7 @@ class Hyperbolic(Manifold):
     """What both models share: the constants of the space."""
 
     d: int
+    carries = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))

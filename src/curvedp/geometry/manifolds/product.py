@@ -103,6 +103,19 @@ class Product(Manifold):
         parts = zip(*(self.split(array) for array in arrays), strict=True)
         return [getattr(factor, method)(*part) for factor, part in zip(self.factors, parts, strict=True)]
 
+    def home(self, center: Array) -> Array:
+        return self.join(self._each("home", center))
+
+    def to_origin(self, center: Array, X: Array) -> Array:
+        return self._moved("to_origin", center, X)
+
+    def from_origin(self, center: Array, X: Array) -> Array:
+        return self._moved("from_origin", center, X)
+
+    def _moved(self, method: str, center: Array, X: Array) -> Array:
+        parts = zip(self.factors, self.split(center), self.split(X), strict=True)
+        return self.join([getattr(factor, method)(point, part) for factor, point, part in parts])
+
     # ---- kernels -----------------------------------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:

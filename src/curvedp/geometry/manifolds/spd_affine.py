@@ -1,6 +1,10 @@
 """Symmetric positive definite matrices under the affine-invariant metric; the other three metrics re-exported."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
@@ -28,9 +32,21 @@ class SPDAffineInvariant(SPD):
     1.0
     """
 
+    carries = True
+
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
+
+    def to_origin(self, center: Array, X: Array) -> Array:
+        """L⁻¹XL⁻ᵀ with center = LLᵀ."""
+        xp = namespace(X)
+        return X if np.array_equal(center, self.origin) else whitened(_like(xp, X, center), X)[1]
+
+    def from_origin(self, center: Array, X: Array) -> Array:
+        """LXLᵀ."""
+        xp = namespace(X)
+        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(xp, X, center)), X))
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -102,3 +118,7 @@ class SPDAffineInvariant(SPD):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         return pack(self._whitened(p, v))
+
+
+def _like(xp: Any, X: Array, x: Array) -> Array:
+    return xp.asarray(x, dtype=X.dtype, device=device(X))

@@ -36,6 +36,8 @@ class SPDLogEuclidean(SPD):
     1.0
     """
 
+    carries = True
+
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         return (0.0, 0.0)
@@ -144,6 +146,8 @@ class SPDLogCholesky(SPD):
     >>> float(M.dist(np.eye(2), np.diag([np.e**2, 1.0])))
     1.0
     """
+
+    carries = True
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:

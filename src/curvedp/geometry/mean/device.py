@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_jax_array, is_jax_namespace
 
-from curvedp.geometry.ball import project_to_ball
-from curvedp.geometry.base import Array
+from curvedp.geometry.ball import carry_records, project_to_ball
+from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import (
@@ -27,7 +27,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
 
-__all__ = ["accurate", "device_mean", "device_moments", "to_host"]
+__all__ = ["accurate", "carry_on_device", "device_mean", "device_moments", "to_host"]
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
@@ -55,6 +55,13 @@ def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
     if accurate(domain, X):
         return device_mean(domain, X)
     return memory_moments(domain, np.asarray(to_host(X), dtype=np.float64))
+
+
+def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
+    """`carry_records` in double precision, where the array lies."""
+    with _doubles(X), np.errstate(all="ignore"):
+        xp = namespace(X)
+        return carry_records(M, center, xp.astype(X, xp.float64))
 
 
 def accurate(domain: Domain, X: Array) -> bool:
