@@ -48,9 +48,9 @@ def test_sizes_land_in_their_places():
     assert nested == Product(Sphere(2), Product(KendallShapes(4), Grassmann(5, 2)))
 
 
-@pytest.mark.parametrize("bad", ["", "sphere", "torus:2", "product()", "product", None, 3, "sphere(2)"])
+@pytest.mark.parametrize("bad", ["", "sphere", "teapot:2", "product()", "product", None, 3, "sphere(2)"])
 def test_unknown_names_list_the_known_ones(bad):
-    with pytest.raises(ParameterError, match=r"euclidean:d, sphere:d, .*stiefel:m,r.*product\("):
+    with pytest.raises(ParameterError, match=r"euclidean:d, .*sphere:d, .*stiefel:m,r.*product\("):
         parse_manifold(bad)
 
 

@@ -92,7 +92,7 @@ def _statistic(
 
     @cache
     def release() -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
-        law = "gaussian" if isinstance(space, Sphere | Lorentz) and kind is PrivateFrechetMean else "log-gaussian"
+        law = "gaussian" if space.quadric is not None and kind is PrivateFrechetMean else "log-gaussian"
         model = kind(space, radius=_RADIUS, guarantee=_CLAIM, mechanism=law, source=_source())
         if kind is PrivateMDM:  # another class, which stays as it is
             model.fit(np.concatenate([data[0], data[0], data[0]]), np.repeat([0, 1], [n, 2 * n]))

@@ -5,6 +5,7 @@ other's is; the final point, read in coordinates at the start, then votes on eac
 """
 
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 from itertools import count
 from math import sqrt
@@ -49,7 +50,7 @@ def optimiser_cases() -> Iterator[OptimiserCase]:
 def _large_enough(family: Manifold, dim: int) -> Manifold:
     """The smallest manifold of the family (of matrices: half as wide as high) with at least so many dimensions."""
     kind: Any = type(family)
-    sizes = (kind(2 * k, k) if isinstance(family, Grassmann) else kind(k) for k in count(2))
+    sizes = (kind(2 * k, k) if len(fields(kind)) == 2 else kind(k) for k in count(2))
     found: Manifold = next(M for M in sizes if M.dim >= dim)
     return found
 

@@ -8,7 +8,6 @@ manifold.
 
 import numpy as np
 
-from curvedp.geometry import Product, Stiefel
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.base import Mechanism
@@ -31,7 +30,7 @@ def neighbours(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
     manifold, step = mechanism.manifold, mechanism.sensitivity
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
-        return origin, _at(manifold, origin, step * _worst_direction(manifold))
+        return origin, manifold.unchart(origin, step * _worst_direction(manifold))
     base, reach = mechanism.base, mechanism.radius
     along = min(step, _EDGE * reach) if reach is not None else step
     pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
@@ -41,7 +40,7 @@ def neighbours(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
         q = np.linalg.qr(frames)[0]
         pairs += list(zip(*_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach), strict=True))
     a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
-    return _at(manifold, base, a), _at(manifold, base, b)
+    return manifold.unchart(base, a), manifold.unchart(base, b)
 
 
 def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: np.ndarray) -> list[np.ndarray]:
@@ -53,13 +52,10 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     which do tell neighbours apart and which no release shows (`audit.release_attacks`).
     """
     manifold = mechanism.manifold
-    if isinstance(manifold, Stiefel):
+    if not manifold.is_symmetric:
         one, two = (np.linalg.norm(outputs - x, axis=(-2, -1)) for x in pair)
     elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
-        z, a, b = (
-            np.asarray(manifold.to_coordinates(mechanism.base, manifold.log(mechanism.base, x)))
-            for x in (outputs, *pair)
-        )
+        z, a, b = (np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair))
         one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
     else:
         one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
@@ -69,7 +65,7 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
 def data_sets(manifold: Manifold, radius: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     """All records at one end of the ball about the origin; one of them is replaced by the other end."""
     step = radius * _unit(manifold.dim, manifold.dim - 1)
-    near, far = (_at(manifold, np.asarray(manifold.origin), sign * step) for sign in (1, -1))
+    near, far = (manifold.unchart(np.asarray(manifold.origin), sign * step) for sign in (1, -1))
     records = np.stack([near] * n)
     return records, np.concatenate([records[:-1], far[None]])
 
@@ -91,7 +87,7 @@ def _across(
     low, high = np.zeros((len(radial), 1)), np.full((len(radial), 1), reach)
     for _ in range(40):
         middle = (low + high) / 2
-        a, b = (_at(manifold, base, z) for z in pair(middle))
+        a, b = (manifold.unchart(base, z) for z in pair(middle))
         near = (np.asarray(manifold.dist(a, b)) <= step)[:, None]
         low, high = np.where(near, middle, low), np.where(near, high, middle)
     return pair(low)
@@ -99,11 +95,11 @@ def _across(
 
 def _worst_direction(manifold: Manifold) -> np.ndarray:
     """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
-    if not isinstance(manifold, Product):
+    if len(manifold.factors) == 1:
         return _unit(
             manifold.dim, manifold.dim - 1
         )  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
-    place = int(np.argmin([(f.curvature_bounds[0] if f.dim > 1 else 0.0) for f in manifold.factors]))
+    place = int(np.argmin([f.curvature_bounds[0] for f in manifold.factors]))
     return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))
 
 
@@ -111,7 +107,3 @@ def _unit(dim: int, place: int) -> np.ndarray:
     direction = np.zeros(dim)
     direction[place] = 1.0
     return direction
-
-
-def _at(manifold: Manifold, base: np.ndarray, z: np.ndarray) -> np.ndarray:
-    return np.asarray(manifold.exp(base, manifold.from_coordinates(base, z)))

@@ -35,7 +35,7 @@ from curvedp.regression.bounds import (
     spread,
 )
 from curvedp.regression.gradient import clipped_direction, clipped_gradient
-from curvedp.regression.jacobi import check_symmetric, constant_curvature
+from curvedp.regression.jacobi import check_symmetric
 
 __all__ = [
     "METHODS",
@@ -83,7 +83,7 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
             f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + {arms} must be at most "
             f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
         )
-    low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
+    low = manifold.curvature_bounds[0]
     if not sqrt(max(0.0, -low)) * (radius + arm + clip) <= _FARTHEST:
         raise ParameterError(
             f"radius={radius!r}, speed={speed!r} and clip={clip!r} reach too far on {manifold!r}: their sum must be at most "
@@ -165,7 +165,7 @@ def _plan_kng(manifold: Manifold, center: np.ndarray, domain: Domain, guarantee:
             f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
             f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
         )
-    low = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[0]
+    low = manifold.curvature_bounds[0]
     if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
         raise UnattainableGuarantee(
             f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
@@ -213,7 +213,7 @@ def _rounded(sensitivity: float, n: int) -> float:
 def _rate(manifold: Manifold, domain: Domain) -> float:
     """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
     c, _ = spread(manifold, domain.predictors * domain.speed * HALF)
-    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip if manifold.dim > 1 else 0.0
+    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
     return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
 
 
@@ -230,7 +230,7 @@ class KNormProblem(NamedTuple):
 def k_norm_problem(manifold: Manifold, ball: Ball, x: np.ndarray, Y: np.ndarray, plan: Plan) -> KNormProblem:
     """In the model of the same curvature: a ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of
     the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like lengths."""
-    M, c, curvature = manifold, ball.center, constant_curvature(manifold)
+    M, c, curvature = manifold, ball.center, manifold.constant_curvature
     assert curvature is not None  # the plan's sensitivity has it
     unit = sqrt(abs(curvature)) if curvature else 1.0
     model = (Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean)(M.dim)

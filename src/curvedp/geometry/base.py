@@ -5,6 +5,9 @@ validate, and use no randomness. A subclass states its constants and closed form
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +16,47 @@ from array_api_compat import array_namespace, device
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["Array", "Manifold", "check_manifold"]
+__all__ = ["Array", "Manifold", "across", "check_manifold"]
 
 Array = Any  # an array of any Array-API library; there is no common static type
 
 
 class Manifold(ABC):
-    """One set with one Riemannian metric. Subclasses are frozen dataclasses: stateless, hashable, comparable."""
+    """One set with one Riemannian metric. Subclasses are frozen dataclasses: stateless, hashable, comparable.
+
+    Attributes
+    ----------
+    kind
+        What certificates and command lines call the class, such as `sphere`; `name` adds the sizes. A class that sets none
+        has no name, and nothing on it can be certified.
+    kinds
+        Every class that has one, by its `kind`.
+    """
+
+    kind: ClassVar[str | None] = None
+    kinds: ClassVar[dict[str, type["Manifold"]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kind = cls.__dict__.get("kind")
+        if kind is None:
+            return
+        known = Manifold.kinds.setdefault(kind, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ParameterError(f"kind={kind!r} is the name of {known.__name__} already")
+        Manifold.kinds[kind] = cls
 
     # ---- constants -------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_manifold` reads back, such as `sphere:2`; a `ParameterError` where the class has none."""
+        kind = type(self).__dict__.get("kind")
+        if kind is None:
+            raise ParameterError(
+                f"{type(self).__name__} has no name for certificates: set its class attribute `kind`, a word of its own"
+            )
+        return f"{kind}:{','.join(str(getattr(self, field.name)) for field in fields(self))}"  # type: ignore[arg-type]  # every manifold is a dataclass
 
     @property
     @abstractmethod
@@ -41,7 +76,7 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def curvature_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound on the sectional curvatures."""
+        """Lower and upper bound on the sectional curvatures; (0, 0) on curves, which have none."""
 
     @property
     @abstractmethod
@@ -57,6 +92,57 @@ class Manifold(ABC):
     @abstractmethod
     def is_homogeneous(self) -> bool:
         """Whether isometries carry any point to any other: normalising constants do not depend on the footpoint."""
+
+    @property
+    def constant_curvature(self) -> float | None:
+        """κ where every plane has it, 0 on curves and flat spaces; else None."""
+        low, high = self.curvature_bounds
+        return low if low == high else None
+
+    @property
+    def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
+        """(κ, multiplicity) of the curvatures κ ≠ 0 across a unit velocity; None where they depend on the velocity.
+
+        The density of exp_p is ∏(sn_κ(r)/r)^multiplicity. Where there are `flat_directions`, r is the length of the velocity
+        without its part along them.
+        """
+        kappa, across = self.constant_curvature, self.dim - 1
+        return None if kappa is None else ((kappa, across),) if kappa and across else ()
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether this is a Riemannian symmetric space with `curvature_operator` and parallel `transport` in closed form."""
+        return False
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether points are vectors, exp(p, v) = p + v and coordinates are the vectors themselves."""
+        return False
+
+    @property
+    def quadric(self) -> np.ndarray | None:
+        """Signs s of the form Σ s_i x_i² whose unit quadric in R^{dim+1} this is (sphere, hyperboloid); else None."""
+        return None
+
+    @property
+    def float_reach(self) -> float:
+        """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
+        return inf
+
+    # ---- products: every manifold is one, of itself alone unless it says otherwise ----------------------------------
+
+    @property
+    def factors(self) -> tuple["Manifold", ...]:
+        """The manifolds whose product this is."""
+        return (self,)
+
+    def split(self, x: Array) -> tuple[Array, ...]:
+        """The parts of a point or tangent vector, one for each factor."""
+        return (x,)
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        """Inverse of `split`."""
+        return parts[0]
 
     # ---- kernels ---------------------------------------------------------------------------------------------
 
@@ -133,7 +219,42 @@ class Manifold(ABC):
             return X
         xp = array_namespace(X)
         start, end = (xp.asarray(point, dtype=X.dtype, device=device(X)) for point in (start, end))
-        return self.exp(end, self.from_coordinates(end, self.to_coordinates(start, self.log(start, X))))
+        return self.unchart(end, self.chart(start, X))
+
+    def chart(self, p: Array, q: Array) -> Array:
+        """Normal coordinates at p of the point q: those of log(p, q)."""
+        return self.to_coordinates(p, self.log(p, q))
+
+    def unchart(self, p: Array, z: Array) -> Array:
+        """The point with these normal coordinates at p: exp of the tangent vector that has them."""
+        return self.exp(p, self.from_coordinates(p, z))
+
+    def rough_chart(self, p: Array, q: Array) -> Array:
+        """`chart` at one p without care for the last digits of near points, for steps that are drowned in noise."""
+        return self.chart(p, q)
+
+    def rough_unchart(self, p: Array, z: Array) -> Array:
+        """`unchart` at one p, likewise."""
+        return self.unchart(p, z)
+
+    def carry(self, p: Array, q: Array, z: Array) -> Array:
+        """`transport` in coordinates: those at q of the tangent vector with coordinates z at p."""
+        return self.to_coordinates(q, self.transport(p, q, self.from_coordinates(p, z)))
+
+    def flat_directions(self, p: Array) -> np.ndarray:
+        """Coordinates (k, dim) at p of orthonormal directions that span a Euclidean factor of a curved space."""
+        return np.zeros((0, self.dim))
+
+    def curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """R_v = R(·, v)v at p as symmetric matrices (..., dim, dim) in coordinates (NumPy)."""
+        kappa = self.constant_curvature
+        if kappa is None:
+            return self._curvature_operator(p, v)
+        return np.asarray(kappa * across(np.asarray(self.to_coordinates(p, v))))
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """`curvature_operator` where curvatures differ."""
+        raise ParameterError(f"the curvature operator of {self!r} is not known in closed form")
 
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v."""
@@ -146,6 +267,12 @@ class Manifold(ABC):
     def dist(self, p: Array, q: Array) -> Array:
         """Riemannian distance."""
         return self.norm(p, self.log(p, q))
+
+
+def across(z: np.ndarray) -> np.ndarray:
+    """|z|²I − zzᵀ: the curvature operator of the unit sphere."""
+    square = np.sum(z * z, axis=-1)[..., None, None]
+    return np.asarray(square * np.eye(z.shape[-1]) - z[..., :, None] * z[..., None, :])
 
 
 def check_manifold(manifold: Any) -> Manifold:

@@ -3,39 +3,10 @@
 from dataclasses import fields
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.manifolds.euclidean import Euclidean
-from curvedp.geometry.manifolds.grassmann import Grassmann
-from curvedp.geometry.manifolds.kendall import KendallShapes
-from curvedp.geometry.manifolds.lorentz import Lorentz
-from curvedp.geometry.manifolds.poincare import PoincareBall
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
-from curvedp.geometry.manifolds.rotations import Rotations
-from curvedp.geometry.manifolds.spd_affine import (
-    SPDAffineInvariant,
-    SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-)
-from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.manifolds.stiefel import Stiefel
 
 __all__ = ["manifold_name", "parse_manifold"]
-
-_CLASSES: dict[str, type[Manifold]] = {
-    "euclidean": Euclidean,
-    "sphere": Sphere,
-    "lorentz": Lorentz,
-    "poincare": PoincareBall,
-    "spd-affine": SPDAffineInvariant,
-    "spd-log-euclidean": SPDLogEuclidean,
-    "spd-log-cholesky": SPDLogCholesky,
-    "spd-bures": SPDBuresWasserstein,
-    "stiefel": Stiefel,
-    "grassmann": Grassmann,
-    "rotations": Rotations,
-    "kendall": KendallShapes,
-}
 
 
 def parse_manifold(text: str) -> Manifold:
@@ -53,9 +24,9 @@ def parse_manifold(text: str) -> Manifold:
     if name.startswith("product(") and name.endswith(")"):
         return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))
     kind, colon, sizes = name.partition(":")
-    if kind.strip() not in _CLASSES or not colon:
+    if kind.strip() not in Manifold.kinds or not colon:
         raise ParameterError(f"manifold={text!r} is not a known name, {_help()}")
-    cls = _CLASSES[kind.strip()]
+    cls = Manifold.kinds[kind.strip()]
     expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every manifold is a dataclass
     parts = [size.strip() for size in sizes.split(",")]
     if len(parts) != len(expected) or not all(part.isascii() and part.isdigit() for part in parts):
@@ -72,12 +43,7 @@ def manifold_name(M: Manifold) -> str:
     >>> manifold_name(parse_manifold("sphere:2"))
     'sphere:2'
     """
-    if isinstance(M, Product):
-        return f"product({','.join(map(manifold_name, M.factors))})"
-    for kind, cls in _CLASSES.items():
-        if type(M) is cls:
-            return f"{kind}:{','.join(str(getattr(M, field.name)) for field in fields(cls))}"  # type: ignore[arg-type]  # every manifold is a dataclass
-    raise ParameterError(f"manifold={M!r} has no name, {_help()}")
+    return check_manifold(M).name
 
 
 def _factors(text: str, inside: str) -> list[str]:
@@ -94,9 +60,9 @@ def _factors(text: str, inside: str) -> list[str]:
 
 
 def _form(kind: str) -> str:
-    sizes = ",".join(field.name for field in fields(_CLASSES[kind]))  # type: ignore[arg-type]  # every manifold is a dataclass
+    sizes = ",".join(field.name for field in fields(Manifold.kinds[kind]))  # type: ignore[arg-type]  # every manifold is a dataclass
     return f"{kind}:{sizes}"
 
 
 def _help() -> str:
-    return f"one of {', '.join(map(_form, _CLASSES))}, product(name,name,...)"
+    return f"one of {', '.join(map(_form, sorted(Manifold.kinds)))}, product(name,name,...)"

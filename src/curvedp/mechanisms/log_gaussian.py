@@ -30,7 +30,7 @@ __all__ = ["LogGaussianMechanism", "LogLaplaceMechanism", "chart_stretch"]
 
 def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     """Lipschitz constant of log_o on the ball of `radius` about o; 1 on Hadamard manifolds, where no ball is needed."""
-    upper = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
+    upper = manifold.curvature_bounds[1]
     if not isfinite(upper):
         raise ParameterError(f"the logarithm on {manifold!r} has no public Lipschitz constant; use another metric")
     if radius is None:

@@ -79,8 +79,7 @@ def _normalised_radius(manifold: Manifold, radius: float) -> tuple[float, float]
     """(r√κ, κ) after the preconditions: a strongly convex ball in which the mean is unique (Afsari 2011, Theorem 2.1)."""
     check_manifold(manifold)
     radius = _validate.length("radius", radius)
-    # A curve has no sectional curvature: means on it behave as on a line.
-    upper = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
+    upper = manifold.curvature_bounds[1]
     if not isfinite(upper):
         raise ParameterError(
             f"no sensitivity of the Fréchet mean is known on {manifold!r}, whose curvature has no upper bound; "

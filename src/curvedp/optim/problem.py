@@ -14,9 +14,8 @@ import jax.numpy as jnp
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import Grassmann, SPDAffineInvariant, Sphere
-from curvedp.geometry.base import Manifold
-from curvedp.optim._spd import spd_carry, spd_logs, spd_move
+from curvedp.geometry import Grassmann, Sphere
+from curvedp.geometry.base import Manifold, check_manifold
 
 __all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "SubspaceProblem"]
 
@@ -34,8 +33,7 @@ class Problem:
     loss: Callable[[Any, Any], Any]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.manifold, Manifold):
-            raise ParameterError(f"manifold={self.manifold!r} must be a curvedp manifold")
+        check_manifold(self.manifold)
         if not callable(self.loss):
             raise ParameterError(f"loss={self.loss!r} must be a function loss(w, z) that returns a number")
 
@@ -69,16 +67,11 @@ class Problem:
 
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
-        if isinstance(self.manifold, SPDAffineInvariant):
-            return spd_move(w, coordinates)
-        return self.manifold.exp(w, self.manifold.from_coordinates(w, coordinates))
+        return self.manifold.rough_unchart(w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
         """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
-        if isinstance(self.manifold, SPDAffineInvariant):
-            return spd_carry(p, q, coordinates)
-        moved = self.manifold.transport(p, q, self.manifold.from_coordinates(p, coordinates))
-        return self.manifold.to_coordinates(q, moved)
+        return self.manifold.carry(p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
         """The mean loss."""
@@ -112,9 +105,7 @@ class FrechetMeanProblem(Problem):
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record."""
-        if isinstance(self.manifold, SPDAffineInvariant):
-            return -spd_logs(w, records)
-        return -self.manifold.to_coordinates(w, self.manifold.log(w, records))
+        return -self.manifold.rough_chart(w, records)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.regression.jacobi import constant_curvature
 
 __all__ = [
     "DEVIATION",
@@ -55,7 +54,7 @@ class Domain(NamedTuple):
 def spread(manifold: Manifold, length: float) -> tuple[float, float]:
     """(c, s): bounds of ‖d_p Exp(p, w)‖ and ‖d_v Exp(p, w)‖ for ‖w‖ ≤ length."""
     low = manifold.curvature_bounds[0]
-    if manifold.dim == 1 or low >= 0:
+    if low >= 0:
         return 1.0, 1.0
     a = sqrt(-low) * length
     return cosh(a), sinh(a) / a if a > 1e-6 else 1.0 + a * a
@@ -129,7 +128,7 @@ def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, dista
 
 
 def _curvature(manifold: Manifold) -> float:
-    curvature = constant_curvature(manifold)
+    curvature = manifold.constant_curvature
     if curvature is None:
         raise ParameterError(f"{manifold!r} has no constant curvature")
     return curvature

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
@@ -31,8 +30,9 @@ def clipped_gradient(
     `reach` bounds how far records and predictions are from the manifold's origin; far out on the hyperboloid the ambient
     products of the fast path would cancel, e^(2·reach) times the float spacing.
     """
-    fast = isinstance(manifold, Sphere) or (isinstance(manifold, Lorentz) and reach <= _FAST_REACH)
-    each = _on_quadric if fast and manifold.dim > 1 else _flat if isinstance(manifold, Euclidean) else _anywhere
+    kappa = manifold.constant_curvature or 0.0
+    fast = manifold.quadric is not None and (kappa > 0 or (kappa < 0 and reach <= _FAST_REACH))
+    each = _on_quadric if fast else _flat if manifold.is_linear else _anywhere
     rows = max(1, _WORK // len(x))
     clip = np.broadcast_to(clip, x.shape)
 
@@ -107,17 +107,14 @@ def _on_quadric(
     f = min(d, τ)/sin d (sinh d). The part across is carried back unchanged, and is that of y itself.
     """
     n = len(x)
-    sign = np.ones(manifold.dim + 1)
-    if isinstance(manifold, Lorentz):
-        sign[0] = -1.0
     speed = np.asarray(manifold.norm(p, v))
     moving = speed > 0
     e = np.where(moving[:, None], v, np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0])))
     e = e / np.asarray(manifold.norm(p, e))[:, None]
-    metric = (Y * sign).T
+    metric = (Y * manifold.quadric).T
     a, b = p @ metric, e @ metric
     angle = speed[:, None] * x
-    if isinstance(manifold, Lorentz):
+    if manifold.constant_curvature == -1:
         cos, sin = np.cosh(angle), np.sinh(angle)
         along, level = cos * b + sin * a, cos * a + sin * b  # ⟨t, y⟩ and ⟨q, y⟩ = −cosh d
         sine = np.sqrt(np.maximum(level * level - 1, 0.0))

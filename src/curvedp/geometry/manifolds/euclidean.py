@@ -24,6 +24,7 @@ class Euclidean(Manifold):
     5.0
     """
 
+    kind: ClassVar[str] = "euclidean"
     d: int
     carries: ClassVar[bool] = True
 
@@ -56,6 +57,14 @@ class Euclidean(Manifold):
 
     @property
     def is_homogeneous(self) -> bool:
+        return True
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def is_linear(self) -> bool:
         return True
 
     def exp(self, p: Array, v: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -67,6 +67,7 @@ class Grassmann(Manifold):
     1e-15
     """
 
+    kind: ClassVar[str] = "grassmann"
     m: int
     r: int
 
@@ -107,6 +108,17 @@ class Grassmann(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968)."""
+        p, v = np.asarray(p)[..., None, :, :], np.asarray(v)[..., None, :, :]
+        basis = np.asarray(self.from_coordinates(p, np.eye(self.dim)))
+        image = v @ (v.mT @ basis) + basis @ (v.mT @ v) - 2 * v @ (basis.mT @ v)
+        return np.asarray(self.to_coordinates(p, image))
 
     def exp(self, p: Array, v: Array) -> Array:
         """p cos√X + v sinc√X with X = vᵀv (Edelman, Arias & Smith 1998, Thm 2.3), a basis aligned with p."""

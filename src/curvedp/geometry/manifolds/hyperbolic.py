@@ -42,7 +42,7 @@ class Hyperbolic(Manifold):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        return (-1.0, -1.0)
+        return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
 
     @property
     def injectivity_radius(self) -> float:
@@ -54,6 +54,10 @@ class Hyperbolic(Manifold):
 
     @property
     def is_homogeneous(self) -> bool:
+        return True
+
+    @property
+    def is_symmetric(self) -> bool:
         return True
 
 

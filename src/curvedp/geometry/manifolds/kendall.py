@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
 
 from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, across
 from curvedp.geometry.numerics.matrix import embedded_inner, embedded_norm
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
@@ -70,6 +71,7 @@ class KendallShapes(Manifold):
     True
     """
 
+    kind: ClassVar[str] = "kendall"
     k: int
 
     def __post_init__(self) -> None:
@@ -107,6 +109,22 @@ class KendallShapes(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def root_curvatures(self) -> tuple[tuple[float, int], ...]:
+        """4 once, along i·velocity, and 1 otherwise."""
+        return ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),)
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """ℂPⁿ: curvature 1, and 3 more along i·v."""
+        z = np.asarray(self.to_coordinates(p, v))
+        turned = z.reshape(*z.shape[:-1], -1, 2)
+        turned = np.stack([-turned[..., 1], turned[..., 0]], axis=-1).reshape(z.shape)
+        return np.asarray(across(z) + 3 * turned[..., :, None] * turned[..., None, :])
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -1,7 +1,7 @@
 """The hyperboloid model of hyperbolic space."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Lorentz(Hyperbolic):
     30.0
     """
 
+    kind: ClassVar[str] = "lorentz"
     d: int
 
     @property
@@ -41,6 +42,14 @@ class Lorentz(Hyperbolic):
     @property
     def origin(self) -> Array:
         return np.eye(1, self.d + 1)[0]
+
+    @property
+    def quadric(self) -> np.ndarray:
+        return np.array([-1.0] + [1.0] * self.d)
+
+    @property
+    def float_reach(self) -> float:
+        return 350.0  # coordinates e^r, squared in the lift
 
     @blocked
     def exp(self, p: Array, v: Array) -> Array:

@@ -1,6 +1,7 @@
 """The ball model of hyperbolic space."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class PoincareBall(Hyperbolic):
     1.0
     """
 
+    kind: ClassVar[str] = "poincare"
     d: int
 
     @property
@@ -37,6 +39,10 @@ class PoincareBall(Hyperbolic):
     @property
     def origin(self) -> Array:
         return np.zeros(self.d)
+
+    @property
+    def float_reach(self) -> float:
+        return 36.0  # 1 − |x| = 2e^-r, above half an ulp of 1
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -31,7 +31,7 @@ class Product(Manifold):
     2.0
     """
 
-    factors: tuple[Manifold, ...]
+    factors: tuple[Manifold, ...] = ()  # set below; a default, or the base class's property would be taken for one
 
     def __init__(self, *factors: Manifold) -> None:
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
@@ -73,6 +73,18 @@ class Product(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return all(factor.is_homogeneous for factor in self.factors)
+
+    @property
+    def is_symmetric(self) -> bool:
+        return all(factor.is_symmetric for factor in self.factors)
+
+    @property
+    def float_reach(self) -> float:
+        return min(factor.float_reach for factor in self.factors)
+
+    @property
+    def name(self) -> str:
+        return f"product({','.join(factor.name for factor in self.factors)})"
 
     # ---- flat vectors and their parts --------------------------------------------------------------------------
 
@@ -153,6 +165,15 @@ class Product(Manifold):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         return _concat(namespace(p, v), self._each("to_coordinates", p, v))
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """Block by block: planes that mix two factors are flat."""
+        blocks = self._each("curvature_operator", p, v)
+        whole = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
+        for block, stop in zip(blocks, np.cumsum([block.shape[-1] for block in blocks]), strict=True):
+            part = slice(stop - block.shape[-1], stop)
+            whole[..., part, part] = block
+        return whole
 
 
 def _concat(xp: Any, vectors: Sequence[Array]) -> Array:

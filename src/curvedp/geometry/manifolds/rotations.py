@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -42,6 +42,7 @@ class Rotations(Manifold):
     1.0
     """
 
+    kind: ClassVar[str] = "rotations"
     n: int
 
     def __post_init__(self) -> None:
@@ -79,6 +80,18 @@ class Rotations(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """−¼[[·, V], V] at the identity, to which the translation, an isometry, carries p."""
+        one = self.origin
+        basis = np.asarray(self.from_coordinates(one, np.eye(self.dim)))
+        V = np.asarray(self.from_coordinates(one, np.asarray(self.to_coordinates(p, v))))[..., None, :, :]
+        bracket = basis @ V - V @ basis
+        return np.asarray(self.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

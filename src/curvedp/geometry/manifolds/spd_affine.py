@@ -1,7 +1,8 @@
 """Symmetric positive definite matrices under the affine-invariant metric; the other three metrics re-exported."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -15,7 +16,7 @@ from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
 from curvedp.geometry.numerics.spectral import differentiate_as, exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
-from curvedp.geometry.numerics.triangular import cholesky, whiten
+from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
 __all__ = ["SPDAffineInvariant", "SPDBuresWasserstein", "SPDLogCholesky", "SPDLogEuclidean"]
 
@@ -33,6 +34,7 @@ class SPDAffineInvariant(SPD):
     """
 
     carries = True
+    kind: ClassVar[str] = "spd-affine"
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
@@ -47,6 +49,32 @@ class SPDAffineInvariant(SPD):
         """LXLᵀ."""
         xp = namespace(X)
         return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(xp, X, center)), X))
+
+    @property
+    def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
+        """SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity."""
+        return () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def float_reach(self) -> float:
+        """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
+        return 25.0 if self.m > 1 else 700.0
+
+    def flat_directions(self, p: Array) -> np.ndarray:
+        """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
+        return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
+
+    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
+        """−¼[[·, V], V] at the identity, to which the congruence, an isometry, carries p."""
+        one = self.origin
+        basis = np.asarray(self.from_coordinates(one, np.eye(self.dim)))
+        V = np.asarray(self.from_coordinates(one, np.asarray(self.to_coordinates(p, v))))[..., None, :, :]
+        bracket = basis @ V - V @ basis
+        return np.asarray(self.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -118,6 +146,35 @@ class SPDAffineInvariant(SPD):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         return pack(self._whitened(p, v))
+
+    # ---- steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns ------
+
+    def rough_chart(self, p: Array, q: Array) -> Array:
+        """log(L⁻¹qL⁻ᵀ), p = LLᵀ: one factorisation of p serves every q."""
+        values, vectors = _pencil(cholesky(p), q)
+        return pack((vectors * namespace(q).log(values)[..., None, :]) @ vectors.mT)
+
+    def rough_unchart(self, p: Array, z: Array) -> Array:
+        """L·e^S·Lᵀ as GGᵀ: symmetric positive definite by construction."""
+        values, vectors = eigh(unpack(z, self.m))
+        G = cholesky(p) @ (vectors * namespace(z).exp(0.5 * values)[..., None, :])
+        return G @ G.mT
+
+    def carry(self, p: Array, q: Array, z: Array) -> Array:
+        """S ↦ QSQᵀ with Q = M⁻¹L·A^½ orthogonal, p = LLᵀ, q = MMᵀ, A = L⁻¹qL⁻ᵀ."""
+        L = cholesky(p)
+        values, vectors = _pencil(L, q)
+        root = (vectors * namespace(q).sqrt(values)[..., None, :]) @ vectors.mT
+        Q = lower_solve(cholesky(q), L @ root)
+        return pack(Q @ unpack(z, self.m) @ Q.mT)
+
+
+def _pencil(L: Array, q: Array) -> tuple[Array, Array]:
+    """Eigenvalues, vectors of L⁻¹qL⁻ᵀ; values lost to round-off are raised as in `SPD.project`, to eps times the largest."""
+    xp = namespace(L, q)
+    inverse = lower_solve(L, xp.eye(L.shape[-1], dtype=L.dtype, device=device(L)))
+    values, vectors = eigh(sym(inverse @ q @ inverse.mT))
+    return xp.maximum(values, float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True)), vectors
 
 
 def _like(xp: Any, X: Array, x: Array) -> Array:

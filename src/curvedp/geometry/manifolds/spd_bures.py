@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 from array_api_compat import is_jax_namespace
 
@@ -29,6 +29,8 @@ class SPDBuresWasserstein(SPD):
     >>> float(M.dist(np.eye(2), 4 * np.eye(2)))  # √2·|1 − 2|
     1.4142135623730951
     """
+
+    kind: ClassVar[str] = "spd-bures"
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:

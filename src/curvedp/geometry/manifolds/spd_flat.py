@@ -1,7 +1,7 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from array_api_compat import device, is_jax_namespace
 
@@ -37,10 +37,20 @@ class SPDLogEuclidean(SPD):
     """
 
     carries = True
+    kind: ClassVar[str] = "spd-log-euclidean"
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         return (0.0, 0.0)
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def float_reach(self) -> float:
+        """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
+        return 25.0 if self.m > 1 else 700.0
 
     def exp(self, p: Array, v: Array) -> Array:
         def smooth(p: Array, v: Array) -> Array:
@@ -148,10 +158,20 @@ class SPDLogCholesky(SPD):
     """
 
     carries = True
+    kind: ClassVar[str] = "spd-log-cholesky"
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         return (0.0, 0.0)
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def float_reach(self) -> float:
+        """Diagonals of L are a factor e^r apart, squared in LLᵀ."""
+        return 18.0 if self.m > 1 else 350.0
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Sphere(Manifold):
     1e-15
     """
 
+    kind: ClassVar[str] = "sphere"
     d: int
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class Sphere(Manifold):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        return (1.0, 1.0)
+        return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
     @property
     def injectivity_radius(self) -> float:
@@ -61,6 +62,14 @@ class Sphere(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    @property
+    def is_symmetric(self) -> bool:
+        return True
+
+    @property
+    def quadric(self) -> np.ndarray:
+        return np.ones(self.d + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -47,6 +48,7 @@ class Stiefel(Manifold):
     True
     """
 
+    kind: ClassVar[str] = "stiefel"
     m: int
     r: int
 

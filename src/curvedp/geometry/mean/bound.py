@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from curvedp._validate import integer, length
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifolds.hyperbolic import Hyperbolic
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 
@@ -61,7 +62,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     """The constants of the proof above for data in a ball of this radius."""
     low, high = M.curvature_bounds
     smoothness = 1 + radius * math.sqrt(max(0.0, -low))
-    if high <= 0:
+    if high <= 0 and M.injectivity_radius == math.inf:
         return Contraction(1.0, smoothness, 1 / smoothness)
     s = 2 * radius * math.sqrt(high)
     if not (s < math.pi and 2 * radius < M.injectivity_radius):
@@ -70,6 +71,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
             f"radius < ½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
             f"injectivity radius {M.injectivity_radius:g})"
         )
+    if s == 0:  # a closed curve, a torus: flat as far as geodesics from the center reach
+        return Contraction(1.0, smoothness, 1 / smoothness)
     convexity = 0.75 + 0.25 * s / math.tan(s)
     if not convexity > 0:
         raise ParameterError(
@@ -165,8 +168,9 @@ def _coordinate_spread(M: Manifold, radius: float) -> float:
     origin are e^r times finer than their coordinates, and so are the vectors there, of length at most 2r, that are summed
     (`tests/mechanisms/test_solver_error.py` finds about 2e^r units of round-off a step against 60 digits).
     """
-    low, high = M.curvature_bounds
-    s = radius * math.sqrt(max(0.0, -low))
+    low = M.curvature_bounds[0]
+    hyperbolic = isinstance(M, Hyperbolic)  # the coordinates of H¹ are no better for its being flat
+    s = radius if hyperbolic else radius * math.sqrt(max(0.0, -low))
     if s > _FARTHEST:
         raise ParameterError(f"radius={radius!r} is too large on {M!r}: coordinates of points that far away overflow")
-    return (1 + 2 * s) * math.exp(s) if low == high else math.exp(2 * s)
+    return (1 + 2 * s) * math.exp(s) if hyperbolic else math.exp(2 * s)

@@ -229,7 +229,7 @@ def _grid(grid: int) -> int:
 
 
 def _scale(name: str, scale: float, manifold: Manifold) -> float:
-    largest = _LARGEST_SCALE if manifold.curvature_bounds[0] >= 0 else _LARGEST_HYPERBOLIC_SCALE
+    largest = _LARGEST_SCALE if manifold.float_reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
     return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
 
 
