@@ -18,7 +18,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.regression.bounds import HALF
-from curvedp.regression.fit import GeodesicFit, shifted
+from curvedp.regression.fit import GeodesicFit
 
 __all__ = ["PrivateGeodesicRegression"]
 
@@ -103,7 +103,8 @@ class PrivateGeodesicRegression(BaseEstimator):
         source = SecureSource() if self.source is None else self.source
         public = {"x_range": np.stack([low, high], axis=-1).tolist()}
         p, V, self.certificate_ = release_regression(M, ball, x, Y, plan, public, source)
-        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else shifted(M, p, V[0], -HALF)
+        found: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
+        self.footpoint_, self.velocity_ = found
         self.method_ = plan.method
         return self
 

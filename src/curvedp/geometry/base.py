@@ -241,6 +241,25 @@ class Manifold(ABC):
         """`transport` in coordinates: those at q of the tangent vector with coordinates z at p."""
         return self.to_coordinates(q, self.transport(p, q, self.from_coordinates(p, z)))
 
+    def geodesic(self, p: Array, v: Array, time: float) -> tuple[Array, Array]:
+        """(γ(time), γ'(time)) of the geodesic with γ(0) = p and γ'(0) = v, in pieces short enough for `transport`."""
+        pieces = 1 + int(2 * abs(time) * float(self.norm(p, v)) / self.injectivity_radius)
+        for _ in range(pieces):
+            q = self.exp(p, (time / pieces) * v)
+            p, v = q, self.transport(p, q, v)
+        return p, v
+
+    def parallel(self, p: Array, u: Array, v: Array) -> Array:
+        """v carried along the geodesic of u, parallel to first order in u at least."""
+        return self.transport(p, self.exp(p, u), v)
+
+    def exp_derivatives(self, p: Array, v: Array) -> tuple[np.ndarray, np.ndarray]:
+        """d_p exp (v parallel) and d_v exp at (p, v), where this is no symmetric space (NumPy).
+
+        Matrices (..., dim, dim); their columns belong to the coordinates at p.
+        """
+        raise ParameterError(f"the derivatives of exp on {self!r} are not known in closed form")
+
     def flat_directions(self, p: Array) -> np.ndarray:
         """Coordinates (k, dim) at p of orthonormal directions that span a Euclidean factor of a curved space."""
         return np.zeros((0, self.dim))

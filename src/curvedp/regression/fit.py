@@ -7,13 +7,12 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDBuresWasserstein, frechet_mean
+from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.regression.bures import bures_derivatives, bures_parallel, bures_shifted
 from curvedp.regression.gradient import residuals_at
-from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
+from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["GeodesicFit", "fit_geodesic", "permutation_pvalue", "shifted"]
+__all__ = ["GeodesicFit", "fit_geodesic", "permutation_pvalue"]
 
 _TOLERANCE = 1e-10  # of the gradient's norm
 _MOST_STEPS = 200
@@ -62,8 +61,6 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     >>> bool(np.linalg.norm(fit.velocity - [0.0, 0.8, 0.3]) < 1e-9)
     True
     """
-    if not isinstance(manifold, SPDBuresWasserstein):
-        check_symmetric(manifold)
     x, Y = _checked(manifold, x, Y)
     alone, columns = x.ndim == 1, x.reshape(len(x), -1)
     center = columns.mean(axis=0) if alone or at is None else np.broadcast_to(np.asarray(at, float), columns.shape[1:])
@@ -71,19 +68,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     if not alone:
         return GeodesicFit(manifold, p, V, center, norm, steps)
     target = 0.0 if at is None else float(at)
-    move = bures_shifted if isinstance(manifold, SPDBuresWasserstein) else shifted
-    p, v = move(manifold, p, V[0], target - float(center[0]))
-    return GeodesicFit(manifold, p, v, target, norm, steps)
-
-
-def shifted(manifold: Manifold, p: np.ndarray, v: np.ndarray, time: float) -> tuple[np.ndarray, np.ndarray]:
-    """(γ(time), γ'(time)) of the geodesic with γ(0) = p, γ'(0) = v, in pieces short enough for the transport's geodesic."""
-    length = abs(time) * float(manifold.norm(p, v))
-    pieces = 1 + int(2 * length / manifold.injectivity_radius)
-    for _ in range(pieces):
-        q = np.asarray(manifold.exp(p, (time / pieces) * v))
-        p, v = q, np.asarray(manifold.transport(p, q, v))
-    return p, v
+    p, v = manifold.geodesic(p, V[0], target - float(center[0]))
+    return GeodesicFit(manifold, np.asarray(p), np.asarray(v), target, norm, steps)
 
 
 def permutation_pvalue(
@@ -153,10 +139,7 @@ def _moved(M: Manifold, p: np.ndarray, V: np.ndarray, delta: np.ndarray) -> tupl
     """p moved by delta[0] and each v_k by delta[k], all given in coordinates at p, then carried along."""
     changed = V + np.asarray(M.from_coordinates(p, delta[1:]))
     u = np.asarray(M.from_coordinates(p, delta[0]))
-    q = np.asarray(M.project(M.exp(p, u)))
-    if isinstance(M, SPDBuresWasserstein):  # its `transport` is not parallel; the first order of what is suffices
-        return q, bures_parallel(p, u, changed)
-    return q, np.asarray(M.transport(p, q, changed))
+    return np.asarray(M.project(M.exp(p, u))), np.asarray(M.parallel(p, u, changed))
 
 
 def _quadratic(
@@ -167,15 +150,15 @@ def _quadratic(
     The residual's derivative in the prediction is minus the identity up to O(curvature·residual²): Gauss–Newton takes it so,
     the descent direction is exact.
     """
-    if x.shape[1] == 1 and not isinstance(M, SPDBuresWasserstein):
+    if x.shape[1] == 1 and M.is_symmetric:
         return _on_one_geodesic(M, p, V[0], x, Y)
     moves = _moves(x, V)
-    if isinstance(M, SPDBuresWasserstein):
-        h, foot, shoot = bures_derivatives(M, p, moves, Y)
-    else:
+    if M.is_symmetric:
         h = residuals_at(M, p, moves, Y)
         values, frame = jacobi_frame(M, p, moves)
         foot, shoot = ((frame * factor[:, None]) @ frame.mT for factor in cos_and_sinc(values))
+    else:
+        h, (foot, shoot) = np.asarray(M.chart(M.exp(p, moves), Y)), M.exp_derivatives(p, moves)
     n, dim = h.shape
     blocks = np.stack([foot, *(column[:, None, None] * shoot for column in x.T)], axis=2)  # (n, dim, k+1, dim)
     jacobian = blocks.reshape(n * dim, -1)
