@@ -1,17 +1,31 @@
-"""Rounding that errs on the private side, and root searches that return the private side of the root."""
+"""Rounding that errs on the private side, root searches that return the private side, and the precision of balls."""
 
 import math
+import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from flint import ctx
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from curvedp.errors import NotResolved, ParameterError
 
-__all__ = ["bracket", "down", "float_of", "private_side", "root_of", "smallest_float", "two_prod", "two_sum", "up"]
+__all__ = [
+    "bracket",
+    "down",
+    "float_of",
+    "precision",
+    "private_side",
+    "root_of",
+    "smallest_float",
+    "two_prod",
+    "two_sum",
+    "up",
+]
 
 Array = NDArray[np.float64]
 
@@ -161,3 +175,43 @@ def _number(f: Callable[[float], float], x: float) -> float:
     if math.isnan(value):
         raise NotResolved(f"the function searched gave NaN at {x!r}")
     return value
+
+
+# ---- the precision of Arb balls ---------------------------------
+
+_precision_lock = threading.RLock()
+
+
+class precision:
+    """`with precision(bits):` Arb computes to so many bits, and no other thread can change that meanwhile.
+
+    python-flint keeps one precision for the whole process. Balls are valid at any precision, but not every bound that
+    is derived from one is, and what is cached would stay coarse. Threads therefore compute with balls one at a time.
+
+    >>> with precision(128):
+    ...     ctx.prec
+    128
+    """
+
+    __slots__ = ("_bits", "_lock", "_old")
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+
+    def __enter__(self) -> None:
+        self._lock = _precision_lock
+        self._lock.acquire()
+        self._old, ctx.prec = ctx.prec, self._bits
+
+    def __exit__(self, *_: object) -> None:
+        ctx.prec = self._old
+        self._lock.release()
+
+
+def _unlock_in_child() -> None:
+    global _precision_lock
+    _precision_lock = threading.RLock()  # a thread of the parent that is not here may have held it
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_unlock_in_child)

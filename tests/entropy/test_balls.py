@@ -1,5 +1,6 @@
 """Enclosures against 60-digit arithmetic: every ball contains the truth, and not by holding everything."""
 
+import threading
 from fractions import Fraction
 
 import mpmath
@@ -8,6 +9,7 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
+from curvedp._numerics import precision
 from curvedp.entropy import GeneratorSource, balls
 from curvedp.entropy.balls import FloatBall, arb_array, decide, float_ball, float_up, round_arb
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
@@ -210,3 +212,40 @@ def test_coin_has_the_stated_probability() -> None:
     hits = sum(coin_accepts(LazyUniforms(source, 1), lambda p: arb(0.3).log()) for _ in range(20_000))
     assert accepts(stats.binomtest(hits, 20_000, 0.3).pvalue)
     assert rejects(stats.binomtest(hits, 20_000, 0.33).pvalue)
+
+
+# ---- precision
+
+
+@pytest.mark.parametrize(("setting", "safe"), [(precision, True), (ctx.workprec, False)])
+def test_threads_cannot_change_each_others_precision(setting, safe: bool) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with setting(256):
+            inside.set()
+            leave.wait(30)
+
+    before, thread = ctx.prec, threading.Thread(target=other)
+    with setting(64):
+        thread.start()
+        assert inside.wait(0.3) == (not safe)  # the other one waits for its turn
+        assert (ctx.prec == 64) == safe
+    assert inside.wait(30)
+    leave.set()
+    thread.join()
+    assert (ctx.prec == before) == safe
+    ctx.prec = before
+
+
+def test_precision_nests_and_survives_an_error() -> None:
+    before = ctx.prec
+
+    def fails() -> None:
+        with precision(100), precision(200):
+            assert ctx.prec == 200
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert ctx.prec == before

@@ -112,7 +112,7 @@ def test_the_tightest_tangent_is_the_best(m, sigma):
     names = acceptance(m, sigma)
     assert ("chain" in names) == (max(names["near"], names["far"]) <= 0.5)
     assert names["near"] == pytest.approx(math.exp(best.log_acceptance), rel=1e-12)
-    assert spd_gaussian._best_envelope(m, sigma).name == max(names, key=names.__getitem__)
+    assert spd_gaussian.best_envelope(m, sigma).name == max(names, key=names.__getitem__)
 
 
 def test_chain_of_cells_by_brute_force():
@@ -195,7 +195,7 @@ def test_what_has_no_draw_is_refused():
         sample_spd(rng(), 2, edge * (1 + 1e-9), eye)
     poor = FarEnvelope(2, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spd_gaussian, "_best_envelope", lambda m, sigma: poor)
+        patch.setattr(spd_gaussian, "best_envelope", lambda m, sigma: poor)
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
         with pytest.raises(ParameterError, match="accepts"):
             sample_log_eigenvalues(rng(), 2, 1.0)
@@ -212,7 +212,7 @@ def test_a_broken_envelope_is_noticed(monkeypatch):
             rho, log_ratio = super().propose(rng, n)
             return rho, log_ratio + 1e-6
 
-    monkeypatch.setattr(spd_gaussian, "_best_envelope", lambda m, sigma: Wrong(m, sigma))
+    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda m, sigma: Wrong(m, sigma))
     with pytest.raises(EnvelopeViolation):
         sample_log_eigenvalues(rng(0), 2, 8.0, 3000)
 

@@ -175,7 +175,7 @@ def test_gap_of_3x3_follows_quadrature():
 @pytest.mark.parametrize(("m", "sigma"), [(3, 1.0), (5, 1.5)])
 def test_every_envelope_gives_the_same_law_at_its_predicted_rate(monkeypatch, m, sigma):
     for envelope in (NearEnvelope.tightest(m, sigma), FarEnvelope(m, sigma), ChainEnvelope.tightest(m, sigma)):
-        monkeypatch.setattr(spd_gaussian, "_best_envelope", lambda *_, e=envelope: e)
+        monkeypatch.setattr(spd_gaussian, "best_envelope", lambda *_, e=envelope: e)
         rng = np.random.default_rng(3)
         rho = sample_log_eigenvalues(rng, m, sigma, 50_000)
         assert kstest(np.linalg.norm(rho, axis=1), lambda r: radial_cdf(m, sigma, r)).pvalue > 1e-4, envelope.name
@@ -194,7 +194,7 @@ def test_all_scales_and_sizes_have_a_workable_envelope():
 
 
 def radial_pvalue(monkeypatch, envelope, m, sigma):
-    monkeypatch.setattr(spd_gaussian, "_best_envelope", lambda *_: envelope)
+    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda *_: envelope)
     rho = sample_log_eigenvalues(np.random.default_rng(11), m, sigma, 20_000)
     return kstest(np.linalg.norm(rho, axis=1), lambda r: radial_cdf(m, sigma, r)).pvalue
 

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
+
+from curvedp._numerics import precision as at_precision
 
 __all__ = [
     "FILTER_GRID",
@@ -220,7 +222,7 @@ def decide(evaluate: Callable[[int], T | None], precision: int = 64) -> T:
     cap, because giving up would be an event whose probability depends on the data.
     """
     while True:
-        with ctx.workprec(precision):
+        with at_precision(precision):
             answer = evaluate(precision)
         if answer is not None:
             return answer

@@ -19,14 +19,16 @@ from scipy.special import ndtri
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["GeneratorSource", "SecureSource", "Source"]
+__all__ = ["EPOCH_BYTES", "EPOCH_DISTANCE", "GeneratorSource", "SecureSource", "Source", "check_source"]
 
 _KEY_BYTES = 32
 _BLOCK_BYTES = 16
-_EPOCH_BYTES = 1 << 14  # keystream per key; see SecureSource.switching_distance
+_KEYSTREAM = 1 << 14  # bytes made with one key: an epoch
+_ZEROS = bytes(_KEYSTREAM)
+EPOCH_BYTES = _KEYSTREAM - _KEY_BYTES  # what is left of an epoch when the next key is taken off
 # AES is a permutation, so the 2^10 blocks of one epoch are distinct, and uniform blocks need not be: the total
 # variation between the two is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006, Lemma 1).
-_EPOCH_DISTANCE = math.ldexp((_EPOCH_BYTES // _BLOCK_BYTES) ** 2, -129)
+EPOCH_DISTANCE = math.ldexp((_KEYSTREAM // _BLOCK_BYTES) ** 2, -129)
 
 
 class Source(ABC):
@@ -40,17 +42,13 @@ class Source(ABC):
     name: str
     #: whether an adversary who has seen any number of outputs still cannot predict the next
     is_cryptographic: bool
-    #: total variation between the bits of one key and ideal ones
-    epoch_distance: float = 0.0
 
     @abstractmethod
     def random_bytes(self, n: int) -> bytes:
         """n uniform bytes."""
 
-    @property
-    def switching_distance(self) -> float:
-        """Total variation, since this source was made, between its bits and ideal ones, in the ideal-cipher model."""
-        return 0.0
+    def refresh(self) -> None:  # noqa: B027  (a source without a key has nothing to mix into)
+        """Called once before every release: what comes later shares nothing with an older image of this process."""
 
     def child(self) -> "Source":
         """Where the later bits of one real number come from; a replayable source gives each real its own stream."""
@@ -116,8 +114,13 @@ class SecureSource(Source):
     *Guarantees*
     - After a fork, parent and child share no future bit: the child draws a new key before its first bit.
     - A copy or an unpickled object would repeat bits: both raise.
-    - Fast key erasure (Bernstein 2017): every 16 KiB the stream's first 32 bytes become the next key and the old key is
-      forgotten, so that a memory image does not give away earlier noise.
+    - An image of this object tells nothing about bits already given out: each byte is erased as it is used, and every
+      16 KiB the stream's first 32 bytes replace the key (fast key erasure, Bernstein 2017).
+    - `refresh` adds 32 bytes of the operating system to the key, so that a copy of the whole machine (a restored
+      snapshot, a clone) repeats no noise of the releases that follow.
+    - Threads and signal handlers, at whatever instruction they come, never get the same bytes: whoever asks takes a
+      stream out of a list in one atomic step, and makes a new one where there is none.
+    - Where AES is an ideal cipher, each 16 KiB is within a total variation of 2^-109 of uniform bytes.
 
     >>> source = SecureSource()
     >>> 0 <= source.bits(10) < 1024
@@ -128,50 +131,31 @@ class SecureSource(Source):
 
     name = "AES-256-CTR keyed by the operating system"
     is_cryptographic = True
-    epoch_distance = _EPOCH_DISTANCE
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._epochs = 0
-        self._rekey()
+        self._idle: list[_Stream] = []
         _live_sources.add(self)
 
-    def _rekey(self) -> None:
-        self._pid = os.getpid()
-        self._key = os.urandom(_KEY_BYTES)
-        self._buffer = b""
-        self._used = 0
-
-    def _refill(self) -> None:
-        stream = Cipher(algorithms.AES(self._key), modes.CTR(bytes(_BLOCK_BYTES))).encryptor()
-        block = stream.update(bytes(_EPOCH_BYTES))
-        self._key, self._buffer = block[:_KEY_BYTES], block  # the offset below skips what became the key
-        self._used = _KEY_BYTES
-        self._epochs += 1
+    def _stream(self) -> "_Stream":
+        try:
+            return self._idle.pop()
+        except IndexError:  # the first call, or a thread or a signal handler has it
+            return _Stream()
 
     def random_bytes(self, n: int) -> bytes:
-        with self._lock:
-            if self._pid != os.getpid():  # a fork that bypassed Python's hooks
-                self._rekey()
-            end = self._used + n
-            if end <= len(self._buffer):
-                chunk = self._buffer[self._used : end]
-                self._used = end
+        """n uniform bytes."""
+        while True:
+            stream = self._stream()
+            chunk = stream.take(n)
+            if stream.pid == os.getpid():  # else this is a child of a fork that bypassed Python's hooks
+                self._idle.append(stream)
                 return chunk
-            pieces = [self._buffer[self._used :]]
-            missing = n - len(pieces[0])
-            while missing > 0:
-                self._refill()
-                take = min(missing, _EPOCH_BYTES - _KEY_BYTES)
-                pieces.append(self._buffer[_KEY_BYTES : _KEY_BYTES + take])
-                self._used = _KEY_BYTES + take
-                missing -= take
-            return b"".join(pieces)
 
-    @property
-    def switching_distance(self) -> float:
-        """At most 2^-109 for every 16 KiB drawn, when AES-256 is replaced by an ideal cipher."""
-        return self._epochs * _EPOCH_DISTANCE
+    def refresh(self) -> None:
+        """Mix fresh bytes of the operating system into the key; see `Source.refresh`."""
+        stream = self._stream()
+        stream.rekey()
+        self._idle[:] = [stream]  # the streams of other threads are dropped
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError(
@@ -185,6 +169,50 @@ class SecureSource(Source):
 
     def __repr__(self) -> str:
         return "SecureSource()"  # never the key
+
+
+class _Stream:
+    """Keystream in the hands of one caller at a time."""
+
+    __slots__ = ("buffer", "key", "pid", "used")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.key = bytearray(_KEY_BYTES)
+        self.buffer = bytearray(_KEYSTREAM)
+        self.rekey()
+
+    def rekey(self) -> None:
+        """The old key plus, bit by bit, a new one: uniform if either is. What is left of the old stream is erased."""
+        self.key[:] = (a ^ b for a, b in zip(self.key, os.urandom(_KEY_BYTES), strict=True))
+        self.buffer[:] = _ZEROS
+        self.used = _KEYSTREAM
+
+    def refill(self) -> None:
+        Cipher(algorithms.AES(bytes(self.key)), modes.CTR(bytes(_BLOCK_BYTES))).encryptor().update_into(
+            _ZEROS, self.buffer
+        )
+        self.key[:] = self.buffer[:_KEY_BYTES]
+        self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
+        self.used = _KEY_BYTES
+
+    def take(self, n: int) -> bytes:
+        """The next n bytes, erased here."""
+        if n <= _KEYSTREAM - self.used:
+            return self._cut(n)
+        pieces = [self._cut(_KEYSTREAM - self.used)]
+        missing = n - len(pieces[0])
+        while missing > 0:
+            self.refill()
+            pieces.append(self._cut(min(missing, EPOCH_BYTES)))
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _cut(self, n: int) -> bytes:
+        start, self.used = self.used, self.used + n
+        chunk = bytes(memoryview(self.buffer)[start : self.used])
+        self.buffer[start : self.used] = _ZEROS[:n]
+        return chunk
 
 
 class GeneratorSource(Source):
@@ -210,13 +238,28 @@ class GeneratorSource(Source):
         return f"GeneratorSource({self._rng!r})"
 
 
+def check_source(source: Any) -> Source:
+    """The source to draw from: a new `SecureSource` where none is given. To be called before anything is paid.
+
+    Raises
+    ------
+    ParameterError
+        If `source` is not a `Source`: a seed or a NumPy generator is not one.
+    """
+    if source is None:
+        return SecureSource()
+    if not isinstance(source, Source):
+        kind = type(source).__name__
+        raise ParameterError(f"source is a {kind}; it must be a SecureSource, or a GeneratorSource in simulations")
+    return source
+
+
 _live_sources: "weakref.WeakSet[SecureSource]" = weakref.WeakSet()
 
 
 def _rekey_after_fork() -> None:
     for source in list(_live_sources):
-        source._lock = threading.RLock()  # another thread of the parent may have held it
-        source._rekey()
+        source._idle.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork

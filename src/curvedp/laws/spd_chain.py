@@ -31,7 +31,7 @@ class ChainEnvelope:
     name = "chain"
 
     def __init__(self, m: int, sigma: float, positions: Float) -> None:
-        self.m, self.sigma = m, sigma
+        self.m, self.sigma, self.positions = m, sigma, positions
         i, j = np.triu_indices(m, 2)
         self._pairs = i, j
         half = (positions[i] - positions[j]) / 2

@@ -27,7 +27,9 @@ from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
 
 __all__ = [
+    "NearEnvelope",
     "acceptance",
+    "best_envelope",
     "log_normalizer",
     "mean_square_radius",
     "radial_cdf",
@@ -103,12 +105,7 @@ def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size:
     n = math.prod(shape)
     if m == 1:
         return rng.normal(0.0, sigma, (*shape, 1))
-    envelope = _best_envelope(m, sigma)
-    if envelope.log_acceptance < math.log(_LEAST_ACCEPTANCE):
-        raise ParameterError(
-            f"sigma={sigma!r} with m={m}: the best envelope accepts {math.exp(envelope.log_acceptance):.1e} of its "
-            "proposals; use SPDLogEuclidean or the log-map Gaussian, which need no rejection"
-        )
+    envelope = best_envelope(m, sigma)
     accept = math.exp(envelope.log_acceptance)
     most = max(1, _CHUNK // (m * m))
     out = np.empty((n, m))
@@ -143,8 +140,18 @@ def _envelopes(m: int, sigma: float) -> tuple[Envelope, ...]:
     )
 
 
-def _best_envelope(m: int, sigma: float) -> Envelope:
-    return max(_envelopes(m, sigma), key=lambda e: e.log_acceptance)
+def best_envelope(m: int, sigma: float) -> Envelope:
+    """The envelope to draw from, m ≥ 2. Raises where even the best would take more than 10^5 trials a draw."""
+    near = NearEnvelope.tightest(m, sigma)
+    if near.log_least > math.log(0.5):  # no normaliser is needed to see that; with σ tiny it would be a lot of digits
+        return near
+    best = max(_envelopes(m, sigma), key=lambda e: e.log_acceptance)
+    if best.log_acceptance < math.log(_LEAST_ACCEPTANCE):
+        raise ParameterError(
+            f"sigma={sigma!r} with m={m}: the best envelope accepts {math.exp(best.log_acceptance):.1e} of its "
+            "proposals; use SPDLogEuclidean or the log-map Gaussian, which need no rejection"
+        )
+    return best
 
 
 @dataclass(frozen=True)
@@ -185,6 +192,12 @@ class NearEnvelope:
     @property
     def _intercept(self) -> float:
         return float(_log_sinhc(self.tangent)) - self._slope * self.tangent**2
+
+    @property
+    def log_least(self) -> float:
+        """A lower bound of `log_acceptance`: sinh x / x ≥ 1 bounds the target's mass by that of the flat Gaussian."""
+        m, dim = self.m, self.m * (self.m + 1) // 2
+        return (dim - 1) * math.log(self.sigma / self._scale) - self._intercept * m * (m - 1) / 2
 
     @property
     def log_acceptance(self) -> float:

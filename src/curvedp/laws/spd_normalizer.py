@@ -18,12 +18,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import acb, acb_mat, arb, arb_mat, ctx
+from flint import acb, acb_mat, arb, arb_mat
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import chi2
 
+from curvedp._numerics import precision
 from curvedp._validate import integer, positive
 from curvedp.errors import ParameterError
 
@@ -190,14 +191,10 @@ def _refine(value: Callable[[], Any], m: int, sigma: float) -> float:
 def _refine_ball(value: Callable[[], Any], m: int, sigma: float) -> Any:
     """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its centre."""
     bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
-    before = ctx.prec
-    try:
-        while bits <= _MAX_BITS:
-            ctx.prec = bits
+    while bits <= _MAX_BITS:
+        with precision(bits):
             ball = value()
             if ball.is_finite() and (ball.rel_accuracy_bits() >= 55 or float(ball.rad()) < 2**-55):
                 return ball
-            bits *= 2
-    finally:
-        ctx.prec = before
+        bits *= 2
     raise ParameterError(f"sigma={sigma!r} with m={m} needs more than {_MAX_BITS} bits; use a larger scale")

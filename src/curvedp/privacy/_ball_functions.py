@@ -4,6 +4,8 @@ from functools import lru_cache
 
 from flint import acb, acb_poly, arb, ctx
 
+from curvedp._numerics import precision
+
 __all__ = ["ct", "gdp_ball", "lifted_tail", "mu_lower", "phi", "sine_integral", "sn"]
 
 
@@ -28,8 +30,7 @@ def gdp_ball(mu: arb, eps: arb) -> tuple[arb, arb]:
 def mu_lower(delta: arb, eps: float) -> float:
     """A float below the μ at which δ_μ(eps) = δ."""
     low, high = 0.0, 1.0
-    old, ctx.prec = ctx.prec, 256
-    try:
+    with precision(256):
         while gdp_ball(arb(high), arb(eps))[0] < delta:
             low, high = high, 2 * high
         for _ in range(60):
@@ -38,8 +39,6 @@ def mu_lower(delta: arb, eps: float) -> float:
                 low = mid
             else:
                 high = mid
-    finally:
-        ctx.prec = old
     return low
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from flint import acb, arb, ctx
 
 from curvedp import _validate
+from curvedp._numerics import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._ball_functions import ct, gdp_ball, lifted_tail, mu_lower, phi, sine_integral, sn
 from curvedp.privacy._space_form import SpaceFormLaw
@@ -103,25 +104,22 @@ class _Certifier:
         closed = self.profile._flat_gaussian or self.d == 1
         if not closed and guess <= self.least_log and eps > _FAR * (near := self._last_resolved(eps)):
             return arb(0).union(self.delta(near).upper())
-        precision, old = 96, ctx.prec
-        try:
-            while True:
-                ctx.prec = precision
-                ball = self._delta(arb(eps), guess, 1e-12 * 96 / precision)
-                if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
-                    break
-                if (
-                    guess <= self.least_log and ball.is_finite()
-                ):  # below what floats resolve: only the upper end is wanted
-                    ball = arb(0).union(ball.upper())
-                    break
-                precision *= 2
-                if precision > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
-                    raise NotResolved(f"δ({eps!r}) could not be enclosed")
-        finally:
-            ctx.prec = old
+        bits = 96
+        while (ball := self._enclosed(eps, guess, bits)) is None:
+            bits *= 2
+            if bits > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
+                raise NotResolved(f"δ({eps!r}) could not be enclosed")
         self.cache[eps] = ball
         return ball
+
+    def _enclosed(self, eps: float, guess: float, bits: int) -> arb | None:
+        with precision(bits):
+            ball = self._delta(arb(eps), guess, 1e-12 * 96 / bits)
+            if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
+                return ball
+            if guess <= self.least_log and ball.is_finite():  # below what floats resolve: only the upper end is wanted
+                return arb(0).union(ball.upper())
+            return None
 
     def _last_resolved(self, eps: float) -> float:
         """An ε below `eps`, by halving, at which the float path resolves δ: as δ falls with ε, a bound there is one here."""
@@ -398,8 +396,7 @@ class _Certifier:
         """Whether the chord of δ over [e^a, e^b], or δ(a) itself, stays below δ_μ: tangents of the convex δ_μ decide."""
         first = self.delta(a)
         last = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
-        old, ctx.prec = ctx.prec, 160
-        try:
+        with precision(160):
             if first.upper() < gdp_ball(mu, arb(b))[0]:
                 return True
             ua, ub = arb(a).exp(), arb(b).exp()
@@ -421,8 +418,6 @@ class _Certifier:
                 if not ((t0 < 0 or t0 >= 0) and (t1 > 0 or t1 <= 0)):
                     return False
             return True
-        finally:
-            ctx.prec = old
 
 
 def _column(x: float) -> Any:

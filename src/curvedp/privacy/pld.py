@@ -23,10 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, ctx, fmpz_poly
+from flint import arb, fmpz_poly
 from numpy.typing import NDArray
 
-from curvedp._numerics import up
+from curvedp._numerics import precision, up
 
 __all__ = ["LossDistribution", "discretise"]
 
@@ -142,9 +142,7 @@ class _Constants:
 
 @functools.lru_cache(maxsize=256)
 def _constants(level: int) -> _Constants:
-    precision = ctx.prec
-    try:
-        ctx.prec = _WORK + 64 + 2 * abs(level)
+    with precision(_WORK + 64 + 2 * abs(level)):
         w = arb(2) ** level
         growth = w.expm1()
         r = 1 + growth
@@ -152,17 +150,20 @@ def _constants(level: int) -> _Constants:
             shrink=_ceil((-w).exp()),
             growth=_ceil(growth),
             inverse_up=_ceil(1 / growth),
-            inverse_down=_ceil(1 / growth) - 2,
+            inverse_down=_floor(1 / growth),
             below=_ceil(1 / (1 + r)),
             above=_ceil(r / (1 + r)),
         )
-    finally:
-        ctx.prec = precision
 
 
 def _ceil(x: arb) -> int:
     """The ball's upper end times 2^320, rounded up."""
     return int((x.upper() * arb(2) ** _WORK).ceil().upper().fmpz())
+
+
+def _floor(x: arb) -> int:
+    """The ball's lower end times 2^320, rounded down."""
+    return int((x.lower() * arb(2) ** _WORK).floor().lower().fmpz())
 
 
 def _trimmed(level: int, low: int, masses: list[int], infinite: int) -> LossDistribution:

@@ -1,5 +1,6 @@
 """One draw, many ways to compute it: filters, precisions and refinements must all give the same integers."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from scipy import stats
 
 from curvedp.entropy import GeneratorSource, SecureSource, balls, bits
-from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -19,6 +20,7 @@ from curvedp.geometry import (
     SPDLogCholesky,
     SPDLogEuclidean,
     Sphere,
+    Stiefel,
 )
 from curvedp.laws.exact import curved as exact_curved
 from curvedp.laws.exact import draw as exact
@@ -28,6 +30,8 @@ from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_chain as exact_spd_chain
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact import spd_turn as exact_spd_turn
+from curvedp.laws.exact.allowance import Allowance
+from curvedp.laws.exact.draw import ExactDraw
 from goodness import accepts, ks, off_origin
 
 
@@ -211,12 +215,36 @@ def test_log_gaussian_on_every_manifold(manifold) -> None:
 # ---- what a draw says of itself
 
 
-def test_slack_is_positive_and_small() -> None:
+def test_slack_is_a_public_number() -> None:
+    """The same for every footpoint, source and stroke of luck (M6 of the attacks: it was counted from what was used)."""
     source = SecureSource()
     for sampler, manifold in SPACES:
-        draw = sampler(manifold, 0.3, off_origin(manifold), source=source)
-        assert 0 < draw.tau <= 2.0**-100
-    assert exact_log_gaussian(Euclidean(10_000), 1.0, np.zeros(10_000), np.zeros(10_000)).tau <= 2.0**-100
+        factors = len(getattr(manifold, "factors", (manifold,)))
+        for center in (off_origin(manifold), manifold.origin):
+            for given in (source, SecureSource(), Replay(3)):
+                assert sampler(manifold, 0.3, center, source=given).tau == factors * 2.0**-100
+    wide = [exact_gaussian(Euclidean(1400), 1.0, np.full(1400, v)).tau for v in (0.0, 1e7, 1e300)]
+    assert wide == [2.0**-100] * 3
+    assert exact_log_gaussian(Euclidean(10_000), 1.0, np.zeros(10_000), np.zeros(10_000)).tau == 3 * 2.0**-100
+    spd = [exact_gaussian(SPDAffineInvariant(12), 1.0, np.exp(v) * np.eye(12)).tau for v in (0.0, 10.0)]
+    assert spd[0] == spd[1] == 2.0**-100
+
+
+def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
+    monkeypatch.setattr("curvedp.laws.exact.allowance._EPOCHS", 2)
+    exact_gaussian(Euclidean(400), 1.0, np.zeros(400), source=Replay(1))  # within an epoch
+    with pytest.raises(NotResolved, match="nothing is released"):
+        exact_gaussian(Euclidean(4000), 1.0, np.zeros(4000), source=Replay(1))
+    allowance = Allowance(4096, 1e-5)
+    assert allowance.tau() == 100_000 * 2 * 2.0**-109
+    allowance.meter(Replay(1)).child().words(100_001 * 2044)  # children are counted too
+    with pytest.raises(NotResolved):
+        allowance.tau()
+
+
+def test_the_digest_is_that_of_the_integers() -> None:
+    draw = exact.ExactDraw(np.array([[3, -5], [0, 10**30]], dtype=object), 1, 0.0, SPDAffineInvariant(2))
+    assert draw.sha256 == hashlib.sha256(b"3,-5,0,1000000000000000000000000000000").hexdigest()
 
 
 def test_value_is_the_integers_on_the_grid() -> None:
@@ -272,3 +300,76 @@ def test_bad_parameters_are_refused(bad: dict) -> None:
     arguments = {**GOOD, **bad}
     with pytest.raises(ParameterError):
         exact_gaussian(arguments.pop("manifold"), arguments.pop("sigma"), arguments.pop("center"), **arguments)
+
+
+# ---- the doors: known bytes in, known numbers out
+
+
+def five():
+    return GeneratorSource(np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("draw", [exact_gaussian, exact_laplace])
+@pytest.mark.parametrize(
+    ("space", "center"),
+    [
+        (Euclidean(2), [0.25, -3.0]),
+        (Sphere(2), [0.6, 0.0, 0.8]),
+        (Lorentz(2), [1.25, 0.75, 0.0]),
+        (PoincareBall(2), [0.5, 0.0]),
+    ],
+)
+def test_tiny_noise_stays_at_the_centre(draw, space, center):
+    found = draw(space, 1e-12, center, source=five(), grid=20)
+    assert found.integers.tolist() == [round(c * 2**20) for c in center]
+    assert found.value.tolist() == [round(c * 2**20) / 2**20 for c in center]
+    assert found.grid == 20
+    assert found.tau == draw(space, 0.1, center).tau == 2.0**-100
+
+
+def test_products_and_charts_go_back_to_points():
+    space = Product(Sphere(1), SPDLogEuclidean(2), Euclidean(1))
+    center = space.join([np.array([0.0, 1.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([4.0])])
+    found = exact_gaussian(space, 1e-12, center, source=five(), grid=40)
+    assert found.integers.shape == (2 + 3 + 1,)
+    np.testing.assert_allclose(found.point, center, atol=1e-9)
+    chart = exact_log_gaussian(Stiefel(3, 2), 1e-12, np.eye(3, 2), [0.1, 0.2, -0.3], source=five(), grid=40)
+    frame = Stiefel(3, 2)
+    expected = frame.exp(np.eye(3, 2), frame.from_coordinates(np.eye(3, 2), np.array([0.1, 0.2, -0.3])))
+    np.testing.assert_allclose(chart.point, expected, atol=1e-9)
+    pair, step = Product(Sphere(2), Euclidean(1)), np.array([0.1, 0.2, -0.3])
+    moved = exact_log_gaussian(pair, 1e-12, pair.origin, step, source=five(), grid=40)
+    np.testing.assert_allclose(moved.point, pair.exp(pair.origin, pair.from_coordinates(pair.origin, step)), atol=1e-9)
+    assert ExactDraw(np.array([3, -5], dtype=object), 1, 0.0, Euclidean(2)).value.tolist() == [1.5, -2.5]
+
+
+def test_many_coordinates_have_the_same_law_as_one():
+    """The filter in floats settles most of 400 coordinates; the sum of squares is χ²."""
+    found = exact_gaussian(Euclidean(400), 2.0, np.full(400, 7.0), source=five()).value
+    assert 300 < np.sum(((found - 7) / 2) ** 2) < 510
+    fine = exact_gaussian(Euclidean(3), 2.0, np.zeros(3), source=five(), grid=200)
+    assert max(abs(int(k)) for k in fine.integers).bit_length() > 190
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: exact_gaussian(Euclidean(1), 1.0, [0.0], grid=201),
+        lambda: exact_gaussian(Euclidean(1), 1.0, [0.0], grid=0),
+        lambda: exact_gaussian(Euclidean(1), 1e-291, [0.0]),
+        lambda: exact_gaussian(Euclidean(1), 1e291, [0.0]),
+        lambda: exact_gaussian(Lorentz(2), 1e13, [1.0, 0.0, 0.0]),
+        lambda: exact_gaussian(Euclidean(1), 1.0, [math.nan]),
+        lambda: exact_gaussian(Euclidean(1), 1.0, [0.0, 1.0]),
+        lambda: exact_gaussian(Sphere(2), 1.0, [0.0, 0.0, 0.0]),
+        lambda: exact_gaussian(PoincareBall(2), 1.0, [1.0, 0.0]),
+        lambda: exact_gaussian(Product(Euclidean(1), PoincareBall(1)), 1.0, [0.0, 1.5]),
+        lambda: exact_gaussian("S2", 1.0, [0.0]),
+        lambda: exact_gaussian(Euclidean(1), 1.0, [0.0], source=np.random.default_rng(0)),
+        lambda: exact_gaussian(Stiefel(3, 2), 1.0, np.eye(3, 2)),
+        lambda: exact_laplace(SPDLogEuclidean(2), 1.0, np.eye(2)),
+    ],
+)
+def test_what_has_no_exact_draw_is_refused(call):
+    with pytest.raises(ParameterError):
+        call()

@@ -132,7 +132,7 @@ def test_the_cell_above_all_edges_bounds_nothing():
 
 def test_the_error_of_a_float_exponential_is_an_upper_bound():
     for seed in range(5):
-        trial = exact_spd_near.NearDraw(exact_spd_near.near_envelope(4, 0.3), LazyNormals(Replay(seed), 10))
+        trial = exact_spd_near.NearDraw(exact_spd_near.near_envelope(4, 0.3, 0.4), LazyNormals(Replay(seed), 10))
         values, _, gap, eta = trial._float_eigen()
         with mp.workdps(40):
             e, n = mp.mpf(gap), mp.mpf(eta)

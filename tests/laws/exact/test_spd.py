@@ -9,10 +9,12 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
-from curvedp.laws.exact.spd import _about_target, cholesky
+from curvedp.laws.exact.spd import cholesky
 from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
-from curvedp.laws.exact.spd_far import draw_far, far_log_mass
+from curvedp.laws.exact.spd_far import draw_far
 from curvedp.laws.exact.spd_near import draw_near, near_envelope
+from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
+from curvedp.laws.spd_gaussian import NearEnvelope
 from goodness import accepts, ks, off_origin, rejects, uniform_directions
 
 
@@ -68,14 +70,14 @@ def test_draws(m: int, sigma: float, n: int) -> None:
 @pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (4, 1.4)])
 def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
     source = GeneratorSource(np.random.default_rng(4))
-    chain = ChainEnvelope(m, sigma, _about_target(m, sigma)[1])
+    chain = ChainEnvelope(m, sigma, FloatChain.tightest(m, sigma).positions)
 
     def spectra(draw, n: int = 700) -> np.ndarray:
         with ctx.workprec(128):
             inner = [draw().exp(128) for _ in range(n)]
         return np.log(np.linalg.eigvalsh([[[float(x[i, j]) for j in range(m)] for i in range(m)] for x in inner]))
 
-    near = spectra(lambda: draw_near(near_envelope(m, sigma), source))
+    near = spectra(lambda: draw_near(near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source))
     far = spectra(lambda: draw_far(m, sigma, source))
     linked = spectra(lambda: draw_chain(chain, source))
     for i in range(m):
@@ -94,7 +96,7 @@ def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
             return super().log_bounds(cells, precision) * 0 + arb(0)
 
     source = GeneratorSource(np.random.default_rng(6))
-    careless = Careless(m, sigma, _about_target(m, sigma)[1])
+    careless = Careless(m, sigma, FloatChain.tightest(m, sigma).positions)
     with ctx.workprec(64):
         wide = np.array([[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)])
         right = np.array([[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)])
@@ -102,15 +104,10 @@ def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
 
 
 @pytest.mark.parametrize("m", [2, 3])
-def test_envelope_masses_are_comparable(m: int) -> None:
-    # acceptance = target mass / envelope mass; the same target, so the masses' ratio is the ratio of acceptances
+def test_near_accepts_as_often_as_its_closed_form_says(m: int) -> None:
     sigma, n = 1.5, 3000
     rng = np.random.default_rng(7)
-    h = (m + 1 - 2 * np.arange(1, m + 1)) / 2
-    rho = sigma**2 * h + sigma * rng.standard_normal((100_000, m))
-    gaps = [rho[:, i] - rho[:, j] for i in range(m) for j in range(i + 1, m)]
-    far = np.mean(np.prod([np.maximum(0, -np.expm1(-g)) for g in gaps], axis=0))
-    near = far * np.exp(far_log_mass(m, sigma) - near_envelope(m, sigma).log_mass)
+    near = np.exp(NearEnvelope.tightest(m, sigma).log_acceptance)
 
     class Counting(GeneratorSource):
         trials = 0
@@ -121,7 +118,7 @@ def test_envelope_masses_are_comparable(m: int) -> None:
 
     source = Counting(rng)
     for _ in range(n):
-        draw_near(near_envelope(m, sigma), source)
+        draw_near(near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source)
     trials = source.trials / 2  # a matrix and a coin each, but for rare second batches of normals
     assert abs(n / trials / near - 1) < 0.06
 

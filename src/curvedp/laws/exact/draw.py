@@ -6,6 +6,7 @@ whole ball lies in one cell of the grid. No float rounding touches the law, so n
 apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof and the threat model.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from flint import arb
 from curvedp import _validate
 from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, round_arb
 from curvedp.entropy.bits import LazyNormals
-from curvedp.entropy.csprng import SecureSource, Source
+from curvedp.entropy.csprng import Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -31,8 +32,9 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.geometry.base import check_manifold
+from curvedp.laws.exact.allowance import Allowance
 from curvedp.laws.exact.curved import draw_curved
-from curvedp.laws.exact.spd import draw_spd
+from curvedp.laws.exact.spd import acceptance, draw_spd
 
 __all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
 
@@ -51,6 +53,7 @@ class ExactDraw:
 
     *Guarantees*
     - `tau` bounds the total variation between the law of `integers` and the ideal rounded law, for AES an ideal cipher.
+      It is a function of the manifold and the law alone: what the draw happened to use is not in it.
     """
 
     integers: np.ndarray
@@ -64,6 +67,11 @@ class ExactDraw:
         """integers·2^-grid as float64 (rounded to nearest where an integer has more than 53 bits)."""
         floats = [_scaled(int(k), self.grid) for k in self.integers.ravel()]
         return np.array(floats, dtype=np.float64).reshape(self.integers.shape)
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal digest of the integers in C order, in decimal, separated by commas: what a certificate holds."""
+        return hashlib.sha256(",".join(str(int(k)) for k in self.integers.ravel()).encode()).hexdigest()
 
     @property
     def point(self) -> Any:
@@ -108,16 +116,17 @@ def exact_gaussian(
     The flat SPD metrics are released in their flat coordinates at the identity; `point` maps them back.
 
     *Guarantees*
-    - The law of `integers` is within `tau` ≤ 2^-100 of the exact rounded law at the exact footpoint: center/|center| on
-      the sphere, the lift of the spatial part on Lorentz, the symmetric part on SPD.
+    - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
+      sphere, the lift of the spatial part on Lorentz, the symmetric part on SPD. `tau` is 2^-100 for up to 4096
+      numbers, and grows with their number and with the trials that an SPD draw is expected to take.
 
     >>> from curvedp.geometry import Sphere
     >>> draw = exact_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0])
-    >>> draw.integers.shape, draw.grid, draw.tau <= 2.0**-100
+    >>> draw.integers.shape, draw.grid, draw.tau == 2.0**-100
     ((3,), 30, True)
     """
     start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold)
-    return _draw("gaussian", manifold, sigma, start, _source(source), _grid(grid))
+    return _draw("gaussian", manifold, sigma, start, check_source(source), _grid(grid))
 
 
 def exact_laplace(
@@ -135,7 +144,7 @@ def exact_laplace(
     (3,)
     """
     start, scale = _center(manifold, center), _scale("scale", scale, manifold)
-    return _draw("laplace", manifold, scale, start, _source(source), _grid(grid))
+    return _draw("laplace", manifold, scale, start, check_source(source), _grid(grid))
 
 
 def exact_log_gaussian(
@@ -153,39 +162,41 @@ def exact_log_gaussian(
     >>> draw.integers.shape, draw.point.shape
     ((2,), (3,))
     """
-    sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), _source(source)
+    sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), check_source(source)
     base = _finite("base", base, check_manifold(manifold).point_shape)
     start = _finite("coordinates", coordinates, (manifold.dim,))
-    before = source.switching_distance
-    integers = _flat_gaussian(start, sigma, source, grid)
-    return ExactDraw(integers, grid, _tau(source, before), manifold, base)
+    allowance = Allowance(manifold.dim)
+    integers = _flat_gaussian(start, sigma, allowance.meter(source), grid)
+    return ExactDraw(integers, grid, allowance.tau(), manifold, base)
 
 
 def _draw(kind: str, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
-    before = source.switching_distance
-    base: Any = None
     if isinstance(manifold, Product) and kind == "gaussian":
         parts = [
             _draw(kind, factor, scale, part, source, grid)
             for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
         ]
-        integers = np.concatenate([part.integers.ravel() for part in parts])
-        base = tuple(part.base for part in parts)
-    elif isinstance(manifold, Euclidean) and kind == "gaussian":
-        integers = _flat_gaussian(center, scale, source, grid)
+        joined = np.concatenate([part.integers.ravel() for part in parts])
+        return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
+    accepted = acceptance(manifold.m, scale) if isinstance(manifold, SPDAffineInvariant) else 1.0
+    allowance = Allowance(math.prod(manifold.point_shape), accepted)
+    metered = allowance.meter(source)
+    base: Any = None
+    if isinstance(manifold, Euclidean) and kind == "gaussian":
+        integers = _flat_gaussian(center, scale, metered, grid)
     elif isinstance(manifold, Euclidean | Sphere | Lorentz | PoincareBall):
-        integers = draw_curved(kind, manifold, scale, center, source, grid)
+        integers = draw_curved(kind, manifold, scale, center, metered, grid)
     elif isinstance(manifold, SPDAffineInvariant) and kind == "gaussian":
-        integers = draw_spd(manifold.m, scale, center, source, grid)
+        integers = draw_spd(manifold.m, scale, center, metered, grid)
     elif isinstance(manifold, _CHART) and kind == "gaussian":
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
-        integers = _flat_gaussian(coordinates, scale, source, grid)
+        integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(
             f"manifold={manifold!r} has no exact {kind} sampler; exact_log_gaussian works on every manifold"
         )
-    return ExactDraw(integers, grid, _tau(source, before), manifold, base)
+    return ExactDraw(integers, grid, allowance.tau(), manifold, base)
 
 
 # ---- flat -------------------------------------------------------
@@ -214,14 +225,6 @@ def _coordinate(normals: LazyNormals, i: int, start: arb, sigma: arb, grid: int)
 # ---- what comes in, what it cost --------------------------------
 
 
-def _source(source: Source | None) -> Source:
-    if source is None:
-        return SecureSource()
-    if not isinstance(source, Source):
-        raise ParameterError(f"source={source!r} must be a SecureSource, or a GeneratorSource in tests")
-    return source
-
-
 def _grid(grid: int) -> int:
     if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
@@ -231,11 +234,6 @@ def _grid(grid: int) -> int:
 def _scale(name: str, scale: float, manifold: Manifold) -> float:
     largest = _LARGEST_SCALE if manifold.float_reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
     return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
-
-
-def _tau(source: Source, before: float) -> float:
-    """What the stream cost, plus one key epoch that was already open; the sampler itself truncates nothing."""
-    return source.switching_distance - before + source.epoch_distance
 
 
 def _finite(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -10,8 +10,9 @@ import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 
-from flint import arb, ctx
+from flint import arb
 
+from curvedp._numerics import precision as at_precision
 from curvedp.entropy.balls import decide, float_up
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
@@ -116,7 +117,7 @@ def _expm1(x: arb) -> arb:
 
 @lru_cache(maxsize=256)
 def _envelope(law: RadialLaw) -> _Envelope:
-    with ctx.workprec(256):
+    with at_precision(256):
         mode = _mode(law)
         spread = 1 / law.bending(arb(mode)).sqrt() if mode > 0 or law.dim == 1 else arb.pos_inf()
         width = float(spread) if spread.is_finite() else 0.0
@@ -169,7 +170,7 @@ def _mode(law: RadialLaw) -> float:
 @lru_cache(maxsize=1024)
 def _cumulative(envelope: _Envelope, precision: int) -> list[arb]:
     total, sums = arb(0), [arb(0)]
-    with ctx.workprec(precision + 16):
+    with at_precision(precision + 16):
         for piece in envelope.pieces:
             total = total + piece.mass(envelope.law)
             sums.append(total)

@@ -1,7 +1,8 @@
 """The Riemannian Gaussian on SPD(m), affine-invariant, exactly: X = L Y Lᵀ with L Lᵀ the footpoint, Y centred at I.
 
 Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2) on symmetric matrices, ρ the eigenvalues of V
-(Helgason 1978: the Jacobian of exp). Of three envelopes the one with the smaller mass is used.
+(Helgason 1978: the Jacobian of exp). Of three envelopes the best is used: `spd_gaussian` has their acceptance in closed
+form, by public numbers alone. Their proofs are there too; here the same envelopes are drawn from without rounding.
 """
 
 import math
@@ -24,18 +25,18 @@ from curvedp.entropy.balls import (
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
-from curvedp.laws.exact.spd_far import draw_far, far_log_mass
+from curvedp.laws.exact.spd_far import draw_far
 from curvedp.laws.exact.spd_near import NearDraw, draw_near, near_envelope
-from curvedp.laws.exact.spd_turn import TurnedDraw, log_weyl_constant
+from curvedp.laws.exact.spd_turn import TurnedDraw
+from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
+from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 
-__all__ = ["draw_spd"]
-
-_LEAST_ACCEPTANCE = 1e-5
+__all__ = ["acceptance", "draw_spd"]
 
 
 def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
     """Integers of the exact draw rounded to the grid: a symmetric matrix of Python ints."""
-    draw = _plan(m, sigma)(source)
+    draw = _sampler(m, sigma)(source)
 
     if isinstance(draw, NearDraw) and m * (m + 1) // 2 >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
@@ -57,57 +58,26 @@ def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int
     return decide(balls, first_precision(grid))
 
 
+def acceptance(m: int, sigma: float) -> float:
+    """About the share of trials that is accepted. Raises where a draw would take more than 10^5 of them."""
+    if m == 1:
+        return 1.0
+    best = best_envelope(m, sigma)
+    least = best.log_least if isinstance(best, NearEnvelope) else -math.inf
+    return math.exp(least if least > math.log(0.5) else best.log_acceptance)  # the latter may need many digits
+
+
 @lru_cache(maxsize=64)
-def _plan(m: int, sigma: float) -> Callable[[Source], NearDraw | TurnedDraw]:
-    """The envelope to use, by public numbers alone. Acceptance is the target's mass over the envelope's."""
-    near = near_envelope(m, sigma)
-    best = min(near.log_mass, far_log_mass(m, sigma))
-    if m > 2 and 0.05 < sigma < 10:  # outside, near and far accept nearly always
-        target, positions = _about_target(m, sigma)
-        if target - best < math.log(0.3):
-            chain = ChainEnvelope(m, sigma, positions)
-            if target - min(best, chain.log_mass) < math.log(_LEAST_ACCEPTANCE):
-                raise ParameterError(
-                    f"sigma={sigma!r} on SPDAffineInvariant({m}) would take more than {1 / _LEAST_ACCEPTANCE:.0g} trials a "
-                    "draw; exact_log_gaussian has no such limit"
-                )
-            if chain.log_mass < best:
-                return lambda source: draw_chain(chain, source)
-    if near.log_mass <= best:
-        return lambda source: draw_near(near, source)
+def _sampler(m: int, sigma: float) -> Callable[[Source], NearDraw | TurnedDraw]:
+    if m == 1:
+        return lambda source: draw_near(near_envelope(1, sigma, 1.0), source)
+    best = best_envelope(m, sigma)
+    if isinstance(best, NearEnvelope):
+        return lambda source: draw_near(near_envelope(m, sigma, best.tangent), source)
+    if isinstance(best, FloatChain):
+        chain = ChainEnvelope(m, sigma, best.positions)
+        return lambda source: draw_chain(chain, source)
     return lambda source: draw_far(m, sigma, source)
-
-
-def _about_target(m: int, sigma: float) -> tuple[float, np.ndarray]:
-    """About the logarithm of the target's mass, and its mode: Laplace's approximation of ∫e^f, f concave, by Newton.
-
-    Off by a factor of a few; it chooses between correct samplers.
-    """
-    upper = np.triu_indices(m, 1)
-
-    def value(rho: np.ndarray) -> float:
-        x = (rho[:, None] - rho)[upper] / 2
-        return (
-            -math.inf
-            if np.any(x <= 0)
-            else float(-(rho @ rho) / (2 * sigma**2) + np.sum(x + np.log(-np.expm1(-2 * x))))
-        )
-
-    rho = (m - 1 - 2 * np.arange(m)) / 2 * max(sigma**2, 2 * sigma / math.sqrt(m))
-    for _ in range(50):
-        x = np.abs(rho[:, None] - rho) / 2 + np.eye(m)
-        sign = np.sign(rho[:, None] - rho)
-        curvature = (4 * np.exp(-2 * x) / np.expm1(-2 * x) ** 2) * (1 - np.eye(m))  # 1/sinh²
-        gradient = -rho / sigma**2 + (sign / np.tanh(x)).sum(axis=1) / 2
-        hessian = np.eye(m) / sigma**2 + (np.diag(curvature.sum(axis=1)) - curvature) / 4
-        step = np.linalg.solve(hessian, gradient)
-        while not value(rho + step) >= value(rho) and np.abs(step).max() > 1e-9 * sigma:
-            step = step / 2
-        rho = rho + step
-        if np.abs(step).max() < 1e-9 * sigma:
-            break
-    log_det = float(np.linalg.slogdet(hessian)[1])
-    return log_weyl_constant(m) + value(rho) + 0.5 * m * math.log(2 * math.pi) - 0.5 * log_det, rho
 
 
 def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:

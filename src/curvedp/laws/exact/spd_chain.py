@@ -1,4 +1,4 @@
-"""The chain envelope of the SPD Gaussian (see exact_spd), for σ between near and far: gaps of neighbours kept exact.
+"""The chain envelope of the SPD Gaussian (see `spd`), for σ between near and far: gaps of neighbours kept exact.
 
 On ρ₁ > … > ρ_m, x ↦ log 2 sinh x is concave: a tangent at a public x⁰ bounds each pair that is not adjacent, and is
 linear in ρ. Adjacent pairs are eˣ(1 − e^{−2x}). So the envelope is ∏ N(ρᵢ; μᵢ, σ²)·∏(1 − e^{−(ρᵢ−ρᵢ₊₁)})₊, a Markov chain.
@@ -9,16 +9,16 @@ Every constant is an exact real number, evaluated in balls as far as a decision 
 """
 
 import itertools
-import math
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 
+from curvedp._numerics import precision as at_precision
 from curvedp.entropy.balls import decide
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
-from curvedp.laws.exact.spd_turn import TurnedDraw, log_weyl_constant
+from curvedp.laws.exact.spd_turn import TurnedDraw
 
 __all__ = ["ChainEnvelope", "draw_chain"]
 
@@ -31,15 +31,10 @@ class ChainEnvelope:
     def __init__(self, m: int, sigma: float, positions: np.ndarray) -> None:
         self.m, self.sigma = m, sigma
         self._touch = {(i, j): float(positions[i] - positions[j]) / 2 for i in range(m) for j in range(i + 2, m)}
-        with ctx.workprec(64):
+        with at_precision(64):
             means = [float(mean) for mean in self.means()]
             edges = np.linspace(min(means) - 7 * sigma, max(means) + 7 * sigma, _CELLS - 1)
             self._edges = edges.tolist()  # cells: below the first, between, above the last
-            total = self.tables(64)[2][0][-1]
-            peak = sum(((2 * arb(x).sinh()).log() - arb(x).coth() * x for x in self._touch.values()), arb(0))
-            squares = sum((mean * mean for mean in self.means()), arb(0)) / (2 * arb(sigma) ** 2)
-            log_mass = float(total.log() + squares + peak)
-        self.log_mass = log_mass + log_weyl_constant(m) + m * math.log(sigma * math.sqrt(2 * math.pi))
 
     def means(self) -> list[arb]:
         """μ = σ²·(slopes of all the linear bounds)."""
@@ -54,7 +49,7 @@ class ChainEnvelope:
     @lru_cache(maxsize=8)  # noqa: B019  (an envelope is itself cached for the life of the process)
     def tables(self, precision: int) -> tuple[list[list[arb]], list[arb], list[list[arb]], list[list[arb]]]:
         """For each coordinate the normal CDF at the edges; e^edge; and the messages' prefix sums Σz and Σz·e^bottom."""
-        with ctx.workprec(precision + 32):
+        with at_precision(precision + 32):
             root = arb(2).sqrt() * arb(self.sigma)
             inner = [[(1 + ((arb(e) - mean) / root).erf()) / 2 for e in self._edges] for mean in self.means()]
             cdf = [[arb(0), *row, arb(1)] for row in inner]

@@ -1,23 +1,15 @@
-"""The far envelope of the SPD Gaussian (see exact_spd): drifted normal eigenvalues and a Haar rotation.
+"""The far envelope of the SPD Gaussian (see `spd`): drifted normal eigenvalues and a Haar rotation.
 
 2·sinh x ≤ eˣ, so ρ ~ N(σ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)}).
 """
-
-import math
 
 from flint import arb
 
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
-from curvedp.laws.exact.spd_turn import TurnedDraw, log_weyl_constant
+from curvedp.laws.exact.spd_turn import TurnedDraw
 
-__all__ = ["draw_far", "far_log_mass"]
-
-
-def far_log_mass(m: int, sigma: float) -> float:
-    """log of C_m (2πσ²)^{m/2} e^{σ²|h|²/2}"""
-    drift = sigma**2 * m * (m**2 - 1) / 24
-    return log_weyl_constant(m) + 0.5 * m * math.log(2 * math.pi) + m * math.log(sigma) + drift
+__all__ = ["draw_far"]
 
 
 def draw_far(m: int, sigma: float, source: Source) -> TurnedDraw:

@@ -1,4 +1,4 @@
-"""The near envelope of the SPD Gaussian (see exact_spd): a Gaussian symmetric matrix.
+"""The near envelope of the SPD Gaussian (see `spd`): a Gaussian symmetric matrix.
 
 φ(y) = log sinhc √y is concave, so φ(x²) ≤ a + b·x² for any tangent, and Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the
 traceless part of V: the envelope is a Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − m·b/2) in place
@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
+from curvedp._numerics import precision as at_precision
 from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball, float_up
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
@@ -21,12 +22,13 @@ __all__ = ["NearDraw", "draw_near", "near_envelope"]
 
 
 @dataclass(frozen=True)
-class NearEnvelope:
+class TangentBound:
+    """log sinhc x ≤ offset + tilt·x² for every x, its constants rounded up; the envelope that follows from it."""
+
     m: int
     sigma: float
     spread: float  # s, the standard deviation of the traceless part
     offset: float  # a
-    log_mass: float
 
     def tilt(self) -> arb:
         """b = (2/m)·(1/σ² − 1/s²)"""
@@ -34,32 +36,20 @@ class NearEnvelope:
 
 
 @lru_cache(maxsize=256)
-def near_envelope(m: int, sigma: float) -> NearEnvelope:
-    dim = m * (m + 1) // 2
-    pairs = m * (m - 1) // 2
+def near_envelope(m: int, sigma: float, tangent: float) -> TangentBound:
+    """The envelope of the tangent that touches at x = `tangent`; any place is valid."""
     if m == 1:  # one dimension, no curvature
-        return NearEnvelope(1, sigma, sigma, 0.0, 0.5 * math.log(2 * math.pi) + math.log(sigma))
-    x = np.geomspace(1e-3, 1e3, 2000)  # where the tangent touches; any place is valid, the best has the least mass
-    phi = x + np.log1p(-np.exp(-2 * x)) - np.log(2 * x)
-    slope = (1 / np.tanh(x) - 1 / x) / (2 * x)
-    with np.errstate(all="ignore"):
-        log_mass = -0.5 * (dim - 1) * np.log1p(-(sigma**2) * m * slope / 2) + pairs * (phi - slope * x**2)
-    log_mass = np.where(np.isnan(log_mass), np.inf, log_mass)
-    best = int(np.argmin(log_mass))
-    with ctx.workprec(256):
-        touch = arb(float(x[best]))
+        return TangentBound(1, sigma, sigma, 0.0)
+    with at_precision(256):
+        touch = arb(tangent)
         b = (touch.coth() - 1 / touch) / (2 * touch)
-        precision = 1 / arb(sigma) ** 2 - m * b / 2
-        if not precision > 0:
-            return NearEnvelope(m, sigma, math.inf, 0.0, math.inf)
         # Rounded up, s makes `tilt` at least this tangent's b, so that a + tilt·x² is above it for every x.
-        spread = float_up(1 / precision.sqrt())
+        spread = float_up(1 / (1 / arb(sigma) ** 2 - m * b / 2).sqrt())
         offset = float_up((touch.sinh() / touch).log() - b * touch * touch)
-    total = float(log_mass[best]) + 0.5 * dim * math.log(2 * math.pi) + dim * math.log(sigma)
-    return NearEnvelope(m, sigma, spread, offset, total)
+    return TangentBound(m, sigma, spread, offset)
 
 
-def draw_near(envelope: NearEnvelope, source: Source) -> "NearDraw":
+def draw_near(envelope: TangentBound, source: Source) -> "NearDraw":
     while True:
         trial = NearDraw(envelope, LazyNormals(source, envelope.m * (envelope.m + 1) // 2))
         coin = LazyUniforms(source, 1)
@@ -70,7 +60,7 @@ def draw_near(envelope: NearEnvelope, source: Source) -> "NearDraw":
 class NearDraw:
     """One trial: the matrix V as a function of lazy normals."""
 
-    def __init__(self, envelope: NearEnvelope, normals: LazyNormals) -> None:
+    def __init__(self, envelope: TangentBound, normals: LazyNormals) -> None:
         self._envelope, self._normals = envelope, normals
         self._eigen: tuple[np.ndarray, np.ndarray, float, float] | None = None
 
@@ -146,7 +136,7 @@ class NearDraw:
         |e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ| ≤ e·exp(max D + e) + (2η+η²)·exp(max D)
         """
         values, vectors, error, eta = self._float_eigen()
-        with ctx.workprec(64):
+        with at_precision(64):
             growth = float_ball(np.array([arb(value).exp() for value in values.tolist()], dtype=object))
             top = float(arb(float(values.max()) + error).exp().upper())
         q = FloatBall(vectors)

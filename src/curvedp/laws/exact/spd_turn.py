@@ -1,25 +1,16 @@
 """What the far and the chain envelope of the SPD Gaussian share: eigenvalues first, then a Haar rotation."""
 
 import itertools
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 from flint import arb, arb_mat
-from scipy.special import gammaln
 
 from curvedp.entropy.balls import decide
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Source
 
-__all__ = ["TurnedDraw", "log_weyl_constant"]
-
-
-def log_weyl_constant(m: int) -> float:
-    """log C_m: C_m·∏_{i<j}(ρᵢ−ρⱼ)dρ is the image of dV (from Mehta's integral with the Gaussian weight)."""
-    j = np.arange(1, m + 1)
-    log_mehta = float(np.sum(gammaln(1 + j / 2) - gammaln(1.5)))
-    return math.lgamma(m + 1) - log_mehta + 0.25 * m * (m - 1) * math.log(2 * math.pi)
+__all__ = ["TurnedDraw"]
 
 
 class TurnedDraw(ABC):
