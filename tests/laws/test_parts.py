@@ -195,7 +195,7 @@ def test_what_has_no_draw_is_refused():
         sample_spd(rng(), 2, edge * (1 + 1e-9), eye)
     poor = FarEnvelope(2, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spd_gaussian, "best_envelope", lambda m, sigma: poor)
+        patch.setattr(spd_gaussian, "_envelopes", lambda m, sigma: (poor,))
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
         with pytest.raises(ParameterError, match="accepts"):
             sample_log_eigenvalues(rng(), 2, 1.0)

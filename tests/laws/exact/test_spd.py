@@ -138,7 +138,7 @@ def test_determinant_in_higher_dimension(m: int, sigma: float, n: int) -> None:
 
 
 def test_scales_that_no_envelope_serves_are_refused() -> None:
-    with pytest.raises(ParameterError, match="exact_log_gaussian"):
+    with pytest.raises(ParameterError, match="log-map Gaussian"):
         exact_gaussian(SPDAffineInvariant(60), 0.5, np.eye(60))
 
 
