@@ -196,6 +196,7 @@ def test_what_has_no_draw_is_refused():
     poor = FarEnvelope(2, 1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spd_gaussian, "_envelopes", lambda m, sigma: (poor,))
+        patch.setattr(NearEnvelope, "log_least", -math.inf)
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
         with pytest.raises(ParameterError, match="accepts"):
             sample_log_eigenvalues(rng(), 2, 1.0)
