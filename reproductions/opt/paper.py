@@ -61,20 +61,18 @@ def true_delta_at_least(
 ) -> float:
     """A lower bound on δ(ε) of Algorithm 11, by one test: does any step exceed c?
 
-    Take a record whose gradient turns between anchor and iterate, so that its clipped difference is 2·C1 long, one way in D
-    and the other way in D'; all other records have none. A step that draws it (chance 1/n) is N(±2·C1, σ²) along it, any
-    other N(0, σ²).
+    Every record's gradient turns between anchor and iterate, so that its clipped difference is 2·C1 long: −2·C1 along one
+    axis for all of D'; in D one record's is +2·C1. A step that draws it (chance 1/n) is N(2·C1, σ²), any other N(−2·C1, σ²).
     """
-    steps, shift = epochs * inner_steps, 2 * clip[1]
+    steps, apart = epochs * inner_steps, 4 * clip[1] / sigma
 
     def gap(c: float) -> float:
-        quiet = norm.sf(c / sigma)
-        drawn = quiet + (norm.sf((c - shift) / sigma) - quiet) / n
-        other = quiet + (norm.sf((c + shift) / sigma) - quiet) / n
-        exceeds = [-math.expm1(steps * math.log1p(-p)) for p in (drawn, other)]
-        return exceeds[0] - math.exp(eps) * exceeds[1]
+        quiet = norm.sf(c)  # c in standard deviations above −2·C1
+        drawn = quiet + (norm.sf(c - apart) - quiet) / n
+        exceeds = [-math.expm1(steps * math.log1p(-p)) for p in (drawn, quiet)]
+        return float(exceeds[0] - math.exp(eps) * exceeds[1])
 
-    best = minimize_scalar(lambda c: -gap(c), bounds=(shift, shift + 8 * sigma), method="bounded")
+    best = minimize_scalar(lambda c: -gap(c), bounds=(0.0, apart + 8), method="bounded")
     return max(0.0, -float(best.fun))
 
 

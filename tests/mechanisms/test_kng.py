@@ -82,7 +82,10 @@ def test_pure_epsilon_holds_on_adversarial_pairs(M, sn, radius):
 
 
 def test_erratum_e23_the_printed_scale_is_not_private():
-    """REG §2.3 prints σ = Δ/ε. On [−1, 1] with n = 2, {1, 1} and {1, −1}: the log ratio is ε + log(2/(1 + e^−ε))."""
+    """REG App. A uses σ = Δ/ε, of the two that §2.3 prints.
+
+    On [−1, 1] with n = 2, {1, 1} and {1, −1}: the log ratio is ε + log(2/(1 + e^−ε)).
+    """
     eps, mechanism = 1.0, KNGMechanism(Euclidean(1), None, 1.0, 2, PureDP(1.0))
 
     def log_ratio_at_one(scale):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.geometry.mean.bound import _coordinate_spread
-from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.mean.bound import _coordinate_spread, solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 
 
