@@ -59,7 +59,7 @@ def _load(text: Any, suffix: str = ".csv") -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         path.write_bytes(text if isinstance(text, bytes) else str(text).encode(errors="surrogateescape"))
-        return records.load_records(path, S2)
+        return records.load_records(path, S2, header=False)
 
 
 CERTIFICATE = mechanisms.GaussianMechanism(S2, 0.1, 0.2).release(S2.origin, source=NOISE).certificate.to_dict()

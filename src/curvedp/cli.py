@@ -129,6 +129,7 @@ def release(
     delta: DeltaOption = None,
     center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's centre; the origin otherwise")] = None,
     key: Annotated[str | None, typer.Option(help="array inside an npz file")] = None,
+    header: Annotated[bool | None, typer.Option(help="whether the first line of a csv names its columns")] = None,
     mechanism: Annotated[
         str, typer.Option(help="auto, gaussian, laplace, log-gaussian, log-laplace, newton, kng")
     ] = "auto",
@@ -162,7 +163,7 @@ def release(
         if ledger is None and budget_mu is not None:
             raise ParameterError("--budget-mu goes with --ledger")
         middle = None if center is None else load_point(center, space)
-        records = load_records(data, space, key)
+        records = load_records(data, space, key, header)
         ball = public_ball(space, middle, radius)
 
         def pay() -> "Ledger | None":

@@ -1,39 +1,108 @@
-"""Reading records from files: npy, npz, csv, parquet. Only what is public about a file (its form) can be refused."""
+"""Reading records: files of ten kinds, frames, lists, masked arrays. Only what is public about them (their form) is refused.
 
-import csv
-from math import prod
+Replacing one record never changes how many there are, whether they are read, or what is said: a record that cannot be read as
+numbers is NaN, and every later step takes such a record for the ball's centre.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj, is_numpy_array
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.mean.device import to_host
+from curvedp.records import volumes
+from curvedp.records.cells import numbers, rows
+from curvedp.records.chunked import by_chunks, is_chunked
+from curvedp.records.forms import Form, find_form, forms_of_width
+from curvedp.records.parquet import read_parquet
+from curvedp.records.tables import Choices, chosen, excel, frame, is_frame, text
 
-__all__ = ["load_point", "load_records"]
+__all__ = ["load_point", "load_records", "read_records"]
 
 
-def load_records(path: str | Path, manifold: Manifold, key: str | None = None) -> np.ndarray:
-    """Records of shape (n, *point_shape). Rows of csv and parquet tables hold a point's entries in row-major order.
+def read_records(
+    source: Any,
+    manifold: Manifold,
+    *,
+    form: str | None = None,
+    header: bool | None = None,
+    key: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    mask: Any = None,
+    sep: str | None = None,
+    decimal: str = ".",
+) -> Any:
+    """Records of shape (n, *point_shape), from a file or from what other libraries hold them in.
 
-    A cell that is not a number is read as NaN: the record is then mapped into the public ball like any bad record.
+    A record that is no record (text, a missing cell, a line too short, a masked entry) is NaN. It is counted like any other,
+    and an estimator maps it into the public ball like any bad record. Nothing in the data changes n, raises or is quoted.
 
+    Parameters
+    ----------
+    source
+        A path ending in .csv, .tsv, .xlsx, .parquet, .npy, .npz, .zarr, .nii or .nii.gz; a frame or series of pandas or
+        polars; an array, a masked array, a list of arrays. Rows of tables hold a point's entries in row-major order.
+    manifold
+        Where the records live. It says how many numbers a record has.
+    form : str, optional
+        How points are written, where it is not by their entries: one of `FORMS`, such as ``"latlon-degrees"``.
+    header : bool
+        Whether the first line of a csv or tsv names its columns. It must be said: guessing would read the data.
+    key : str, optional
+        The array in an npz or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
+    columns : sequence of str or int, optional
+        Which columns hold the record, by name or by place from 0, in the order of the form.
+    mask : array or path, optional
+        Which voxels of a volume are records; for NIfTI files it must be given. It has to be public, like n.
+    sep, decimal : str, optional
+        Of csv and tsv: the separator (``","``, and a tab for tsv) and the decimal sign, ``"."`` or ``","``.
+
+    Returns
+    -------
+    array
+        A NumPy array of doubles. Parquet and zarr beyond 1 GiB are dask arrays where dask is installed; arrays of dask and of
+        devices stay where they are.
+
+    Raises
+    ------
+    ParameterError
+        For what is public and does not fit: a kind of file, a shape, a dtype, a name.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from curvedp.geometry import Sphere
     >>> path = Path(tempfile.mkdtemp()) / "x.csv"
-    >>> _ = path.write_text("a,b,c\\n1,0,0\\n0,1,oops\\n")
-    >>> load_records(path, Sphere(2)).shape
-    (2, 3)
+    >>> _ = path.write_text("lat,lng\\n0,0\\n#N/A,12\\n90,0\\n")
+    >>> read_records(path, Sphere(2), form="latlon-degrees", header=True).round(9).tolist()
+    [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
-    numbers = _numbers(Path(path), key)
-    if numbers.ndim == 0 or prod(numbers.shape[1:]) != prod(manifold.point_shape):
-        needed = ", ".join(map(str, manifold.point_shape))
-        raise ParameterError(f"{path} holds an array of shape {numbers.shape}; {manifold!r} needs (n, {needed})")
-    return numbers.reshape((len(numbers), *manifold.point_shape))
+    written = find_form(form, check_manifold(manifold))
+    choices = Choices(header, key, columns, mask, sep, decimal)
+    if isinstance(source, str | Path):
+        entries = _file(Path(source), manifold, written, choices)
+    else:
+        entries = _memory(source, manifold, written, choices)
+    if is_chunked(entries):
+        return (
+            entries if form is None else by_chunks(written.points, entries, written.shape, manifold.point_shape, float)
+        )
+    return written.points(entries)
+
+
+def load_records(
+    path: str | Path, manifold: Manifold, key: str | None = None, header: bool | None = None, **more: Any
+) -> Any:
+    """`read_records` of a file."""
+    return read_records(Path(path), manifold, key=key, header=header, **more)
 
 
 def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
-    """One point, such as the ball's centre: an array of the point's shape, or a file with one record.
+    """One public point, such as the ball's centre: an array of the point's shape, or a file with one record.
 
     >>> import tempfile
     >>> from curvedp.geometry import Sphere
@@ -42,91 +111,90 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
     >>> load_point(path, Sphere(2))
     array([1., 0., 0.])
     """
-    numbers = _numbers(Path(path), None)
-    if numbers.size != prod(manifold.point_shape):
-        raise ParameterError(f"{path} holds an array of shape {numbers.shape}, not one point of {manifold!r}")
-    return numbers.reshape(manifold.point_shape)
+    path = Path(path)
+    own = Form(None, manifold.point_shape, lambda x: x)
+    if path.suffix.lower() in (".csv", ".tsv"):  # public: what has two lines has a header
+        header = path.exists() and path.read_bytes().strip().count(b"\n") > 0
+        found = _file(path, manifold, own, Choices(header=header))
+    elif path.suffix.lower() == ".npy" and path.exists():
+        found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices())[0])
+    else:
+        found = _file(path, manifold, own, Choices())
+    if found.size != own.width:
+        raise ParameterError(f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}")
+    return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
 
 
-def _numbers(path: Path, key: str | None) -> np.ndarray:
-    readers = {".npy": _npy, ".npz": _npz, ".csv": _csv, ".parquet": _parquet}
-    if path.suffix not in readers:
-        raise ParameterError(f"{path}: the file must end in one of {', '.join(readers)}")
+# ---- what is given ---------------------------------------------------------------------------------------------------
+
+
+def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
+    kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
+    if not kinds:
+        raise ParameterError(f"{path}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist")
+    if kinds[0] in _TABLES:
+        return _settled(
+            path.name, _read(kinds[0], _TABLES[kinds[0]], path, form.shape, choices), manifold, form, choices
+        )
+    found, mask = _read(kinds[0], volumes.READERS[kinds[0]], path, choices)
+    return _array(path.name, found, manifold, form, choices._replace(mask=mask))
+
+
+def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
+    """What a reader finds, or one line about the file's form. What a library says is left out: it may quote a record."""
     try:
-        table = np.asarray(readers[path.suffix](path, key))
+        return reader(path, *rest)
     except ParameterError:
         raise
-    except FileNotFoundError:
-        raise ParameterError(f"{path} does not exist") from None
+    except ImportError as error:
+        raise ParameterError(f"reading {kind} needs {error.name}: pip install 'curvedp[io]'") from None
     except (
         Exception
     ) as error:  # a damaged file makes the readers raise anything: BadZipFile, zlib.error, ArrowInvalid, …
-        raise ParameterError(f"cannot read {path}: {error}") from None
-    if table.dtype.kind not in "fiub":
-        raise ParameterError(f"{path} holds values of type {table.dtype}; real numbers are needed")
-    return table.astype(np.float64, copy=False)
+        line = f"{path} cannot be read as {kind} ({type(error).__name__}); is it damaged, or of another kind?"
+        raise ParameterError(line) from None
 
 
-def _npy(path: Path, key: str | None) -> Any:
-    with path.open("rb") as file:  # closed here: NumPy leaves a file that it cannot read open
-        return np.load(file, allow_pickle=False)
+_TABLES = {".csv": text, ".tsv": text, ".xlsx": excel, ".parquet": read_parquet}
 
 
-def _npz(path: Path, key: str | None) -> Any:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        if key is None and len(archive.files) == 1:
-            key = archive.files[0]
-        if key not in archive.files:
-            raise ParameterError(f"{path} holds the arrays {', '.join(archive.files)}; say which with --key")
-        return archive[key]
+def _memory(X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
+    if is_frame(X):
+        return _settled("X", frame("X", X, form.shape, choices), manifold, form, choices)
+    if isinstance(X, list | tuple):
+        return _settled("X", rows(X, form.shape), manifold, form, choices)
+    if form.name is None and is_array_api_obj(X) and not is_numpy_array(X) and not is_chunked(X):
+        return X
+    return _array("X", X if isinstance(X, np.ma.MaskedArray) or is_chunked(X) else to_host(X), manifold, form, choices)
 
 
-def _csv(path: Path, key: str | None) -> Any:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#")]
-    if rows and all(np.isnan(_number(cell)) for cell in rows[0]):
-        rows = rows[1:]  # a header
-    if not rows:
-        raise ParameterError(f"{path} holds no records")
-    widths = {len(row) for row in rows}
-    if len(widths) != 1:
-        raise ParameterError(f"{path} has rows of different lengths ({', '.join(map(str, sorted(widths)))} cells)")
-    return np.array([[_number(cell) for cell in row] for row in rows])
+def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
+    """An array in memory: of numbers with a shape, or of objects, each of which is a record."""
+    if is_chunked(X):
+        return _settled(where, X, manifold, form, choices)
+    if X.dtype.kind == "c" and form.name == "landmarks":
+        X = np.stack([X.real, X.imag], axis=-1)
+    if X.dtype.kind == "O" and X.ndim == 1:
+        return _settled(where, rows(X, form.shape), manifold, form, choices)
+    if choices.columns is not None and X.ndim == 2:
+        X = X[:, chosen(where, list(range(X.shape[1])), choices.columns, form.width)]
+    return _settled(where, numbers(where, X), manifold, form, choices)
 
 
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")
+def _settled(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
+    """(n, *shape): the voxels of a mask, or rows that hold a record's entries one after the other."""
+    if choices.mask is not None:
+        X = volumes.masked(where, X, choices.mask)
+    if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
+        return X.reshape(len(X), *form.shape)
+    needed = f"{where} has shape {X.shape}; {manifold!r} needs (n, {', '.join(map(str, form.shape))})"
+    raise ParameterError(f"{needed}{_hint(X.shape, manifold, form)}")
 
 
-def _parquet(path: Path, key: str | None) -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ParameterError("reading parquet needs pyarrow: pip install 'curvedp[parquet]'") from None
-    table = pyarrow.parquet.read_table(path)
-    if table.num_columns == 1 and pyarrow.types.is_nested(table.schema.field(0).type):
-        return _nested(path, table.column(0).to_pylist())
-    for field in table.schema:
-        if not (pyarrow.types.is_integer(field.type) or pyarrow.types.is_floating(field.type)):
-            raise ParameterError(f"{path}: column {field.name!r} is of type {field.type}; numbers are needed")
-    columns = [column.cast("float64").fill_null(float("nan")).to_numpy() for column in table.columns]
-    return np.stack(columns, axis=1) if columns else np.empty((0, 0))
-
-
-def _nested(path: Path, rows: list[Any]) -> np.ndarray:
-    """One list (of lists) a record; a missing record, or one with a missing entry, is NaN."""
-    flat = [None if row is None else _flattened(row) for row in rows]
-    widths = {len(row) for row in flat if row is not None}
-    if len(widths) != 1:
-        raise ParameterError(f"{path} has records of different lengths ({', '.join(map(str, sorted(widths)))} entries)")
-    missing = [float("nan")] * widths.pop()
-    return np.array([missing if row is None else row for row in flat], dtype=np.float64)
-
-
-def _flattened(row: Any) -> list[float]:
-    if isinstance(row, list):
-        return [entry for part in row for entry in _flattened(part)]
-    return [float("nan") if row is None else float(row)]
+def _hint(shape: tuple[int, ...], manifold: Manifold, form: Form) -> str:
+    if shape[-len(form.shape) :] == form.shape and len(shape) > 1 + len(form.shape):
+        return ", or a volume with mask="
+    known = forms_of_width(shape[1], manifold) if len(shape) == 2 and form.name is None else []
+    return f", or so many columns as form={' or '.join(map(repr, known))} has" if known else ""

@@ -1,6 +1,8 @@
-"""Parquet files as chunked records."""
+"""Parquet files, whole or as chunked records."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -8,44 +10,70 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
+from curvedp.records.tables import Choices, frame
+from curvedp.records.volumes import STREAMED
 
-__all__ = ["from_parquet"]
+__all__ = ["from_parquet", "read_parquet"]
 
 
 def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
     """Parquet files as a dask array of records, one chunk a row group, sizes read off the files' footers.
 
-    Columns hold a point's entries in row-major order; a missing value is NaN, and so is mapped into the ball like any bad
-    record. (`dask.dataframe.read_parquet(...).to_dask_array(lengths=True)` does the same where pandas is installed.)
+    Columns hold a point's entries in row-major order, or one column a list for each record. What is no number is NaN, and
+    so is mapped into the ball like any bad record.
     """
     try:
-        import dask.array
-        import pyarrow.parquet
+        import dask.array  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise ParameterError("reading parquet in chunks needs: pip install 'curvedp[dask,parquet]'") from None
+        raise ParameterError("reading parquet in chunks needs: pip install 'curvedp[dask,io]'") from None
     files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    width, blocks = int(np.prod(manifold.point_shape)), []
-    for path in files:
-        try:
-            footer = pyarrow.parquet.ParquetFile(path).metadata
-        except (OSError, ValueError) as error:
-            raise ParameterError(f"cannot read {path}: {error}") from None
-        if footer.num_columns != width:
-            raise ParameterError(
-                f"{path} has {footer.num_columns} columns; a point of {manifold!r} has {width} entries"
-            )
-        for group in range(footer.num_row_groups):
-            shape = (footer.row_group(group).num_rows, *manifold.point_shape)
-            read = dask.delayed(_row_group)(str(path), group, manifold.point_shape)
-            blocks.append(dask.array.from_delayed(read, shape=shape, dtype=np.float64))
+    blocks = [block for path in files for block in _blocks(path, manifold.point_shape, Choices())]
+    return _joined(blocks)
+
+
+def read_parquet(path: Path, shape: tuple[int, ...], choices: Choices) -> Any:
+    """One file: in memory, or as a dask array where it is large. Which it is depends on the footer alone."""
+    import pyarrow.parquet
+
+    large = _footer(path).metadata.num_rows * prod(shape) * 8 > STREAMED
+    if large and choices.mask is None and find_spec("dask") is not None:
+        return _joined(_blocks(path, shape, choices))
+    return frame(path.name, pyarrow.parquet.read_table(path), shape, choices).reshape(-1, *shape)
+
+
+def _footer(path: Path) -> Any:
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"cannot read {path} as parquet ({type(error).__name__})") from None
+
+
+def _blocks(path: Path, shape: tuple[int, ...], choices: Choices) -> list[Any]:
+    """A delayed chunk for each row group, after the columns have been found to fit."""
+    import dask.array
+
+    with _footer(path) as file:
+        frame(path.name, file.schema_arrow.empty_table(), shape, choices)
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    read = dask.delayed(_row_group)
+    delayed = (read(str(path), group, shape, choices) for group in range(len(sizes)))
+    return [
+        dask.array.from_delayed(one, shape=(size, *shape), dtype=np.float64)
+        for one, size in zip(delayed, sizes, strict=True)
+    ]
+
+
+def _joined(blocks: list[Any]) -> Any:
+    import dask.array
+
     if not blocks:
         raise ParameterError("no parquet file holds a row")
     return dask.array.concatenate(blocks)
 
 
-def _row_group(path: str, group: int, point_shape: tuple[int, ...]) -> np.ndarray:
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.ParquetFile(path).read_row_group(group)
-    columns = [np.asarray(column.cast("float64").to_numpy(), dtype=np.float64) for column in table.columns]
-    return np.stack(columns, axis=1).reshape(-1, *point_shape)
+def _row_group(path: str, group: int, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+    with _footer(Path(path)) as file:
+        return frame(path, file.read_row_group(group), shape, choices).reshape(-1, *shape)

@@ -77,7 +77,8 @@ def to_host(X: Array) -> np.ndarray:
     """A NumPy array of what may lie on a device."""
     if hasattr(X, "is_cuda"):  # torch
         return np.asarray(X.detach().cpu())
-    return np.asarray(X.get() if hasattr(X, "get") else X)  # CuPy's arrays refuse the implicit way
+    on_device = hasattr(X, "__cuda_array_interface__")  # CuPy's arrays refuse the implicit way; frames have a `get` too
+    return np.asarray(X.get() if on_device else X)
 
 
 def _points(domain: Domain, X: Array) -> list[Pass]:

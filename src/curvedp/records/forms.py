@@ -1,0 +1,191 @@
+"""Forms that points are written in: latitudes, quaternions, six entries of a tensor, landmarks, counts.
+
+A form is a map of one record alone. It is total: what is no record in this form is NaN, and so becomes the ball's centre like
+any bad record. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from curvedp._validate import choice
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+
+__all__ = ["FORMS", "Form", "find_form", "forms_of_width"]
+
+Points = Callable[[np.ndarray], np.ndarray]
+
+
+class Form(NamedTuple):
+    """How a record is written: the shape of what is written, and the map (n, *shape) -> (n, *point_shape)."""
+
+    name: str | None
+    shape: tuple[int, ...]
+    points: Points
+    ordinary: np.ndarray | None = None  # a record that any manifold written in this form has; not needed where most are
+
+    @property
+    def width(self) -> int:
+        """How many numbers a record is written with."""
+        return prod(self.shape)
+
+
+def find_form(name: str | None, manifold: Manifold) -> Form:
+    """The form of that name on a manifold; None is a point's own entries.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is not known or does not say enough, and for a form that does not make points of this manifold.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> find_form("latlon-degrees", Sphere(2)).points(np.array([[90.0, 0.0], [91.0, 0.0]])).round(9).tolist()
+    [[0.0, 0.0, 1.0], [nan, nan, nan]]
+    """
+    if name is None:
+        return Form(None, manifold.point_shape, lambda x: x)
+    more = [full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")]
+    if more:
+        raise ParameterError(f"form={name!r} does not say enough; it is one of {', '.join(map(repr, more))}")
+    form = FORMS[choice("form", name, tuple(FORMS))](name, manifold.point_shape)
+    if form is None or not _fits(form, manifold):
+        raise ParameterError(f"form={name!r} does not make points of {manifold!r}")
+    return form
+
+
+def forms_of_width(width: int, manifold: Manifold) -> list[str]:
+    """Names of the forms that write a point of this manifold with so many numbers, for messages that help."""
+    found = {name: build(name, manifold.point_shape) for name, build in FORMS.items()}
+    return [name for name, form in found.items() if form is not None and form.width == width and _fits(form, manifold)]
+
+
+def _fits(form: Form, manifold: Manifold) -> bool:
+    """Whether an ordinary record becomes a point of the manifold."""
+    ordinary = np.linspace(0.3, 0.8, form.width) if form.ordinary is None else form.ordinary
+    return bool(np.all(manifold.residual(form.points(ordinary.reshape(1, *form.shape))) < 1e-9))
+
+
+# ---- the maps --------------------------------------------------------------------------------------------------------
+
+
+def _total(points: Points, x: np.ndarray) -> np.ndarray:
+    """NaN, without a warning, for every record that has an entry or an image that is not finite."""
+    with np.errstate(all="ignore"):
+        made = points(x)
+        bad = ~np.isfinite(x.reshape(len(x), -1)).all(1) | ~np.isfinite(made.reshape(len(x), -1)).all(1)
+    made[bad] = np.nan
+    return made
+
+
+def _latlon(unit: float, x: np.ndarray) -> np.ndarray:
+    """(1, 0, 0) is 0°N 0°E and (0, 0, 1) the north pole. There is no latitude beyond the poles."""
+    lat, lon = np.where(np.abs(x[:, 0]) * unit <= np.pi / 2, x[:, 0], np.nan) * unit, x[:, 1] * unit
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+
+
+def _quaternion(order: list[int], x: np.ndarray) -> np.ndarray:
+    """Of any length but 0; q and −q are one rotation."""
+    q = x / np.max(np.abs(x), axis=1, keepdims=True)
+    w, x, y, z = (q / np.sqrt(np.sum(q * q, axis=1, keepdims=True)))[:, order].T
+    entries = [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w),
+               2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w),
+               2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]  # fmt: skip
+    return np.stack(entries, axis=-1).reshape(-1, 3, 3)
+
+
+def _rotvec(unit: float, x: np.ndarray) -> np.ndarray:
+    """Axis times angle."""
+    half = np.sqrt(np.sum(x * x, axis=1, keepdims=True)) * unit / 2
+    # sin(h)/h by sinc, which is 1 at 0
+    return _quaternion([0, 1, 2, 3], np.hstack([np.cos(half), np.sinc(half / np.pi) * x * unit / 2]))
+
+
+def _axis_angle(unit: float, x: np.ndarray) -> np.ndarray:
+    """An axis of any length but 0, then the angle."""
+    axis = x[:, :3] / np.max(np.abs(x[:, :3]), axis=1, keepdims=True)
+    return _rotvec(unit, axis / np.sqrt(np.sum(axis * axis, axis=1, keepdims=True)) * x[:, 3:])
+
+
+def _symmetric(places: list[tuple[int, int]], x: np.ndarray) -> np.ndarray:
+    i, j = np.array(places).T
+    made = np.empty((len(x), j[-1] + 1, j[-1] + 1))
+    made[:, i, j] = made[:, j, i] = x
+    return made
+
+
+def _landmarks(x: np.ndarray) -> np.ndarray:
+    """Centred, of size 1; landmarks that are all one point have no shape."""
+    moved = x - x[:, :1]
+    moved = moved / np.max(np.abs(moved), axis=(1, 2), keepdims=True)
+    moved = moved - moved.mean(axis=1, keepdims=True)
+    size = np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True))
+    return np.asarray(moved / size)
+
+
+def _proportions(x: np.ndarray) -> np.ndarray:
+    shares = np.where(x >= 0, x, np.nan) / np.max(x, axis=1, keepdims=True)
+    return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
+
+
+# ---- by name ---------------------------------------------------------------------------------------------------------
+
+_LOWER, _UPPER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)], [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+_DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
+
+
+def _fixed(
+    shape: tuple[int, ...], point_shape: tuple[int, ...], points: Points
+) -> Callable[[str, tuple[int, ...]], Form | None]:
+    return lambda name, wanted: Form(name, shape, partial(_total, points)) if wanted == point_shape else None
+
+
+def _matrix(places: list[tuple[int, int]], name: str, wanted: tuple[int, ...]) -> Form | None:
+    near_one = np.array([1.0 if i == j else 0.1 / len(places) for i, j in places])
+    fits = wanted == (places[-1][1] + 1,) * 2
+    return Form(name, (len(places),), partial(_total, partial(_symmetric, places)), near_one) if fits else None
+
+
+def _upper(name: str, wanted: tuple[int, ...]) -> Form | None:
+    return _matrix([(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])], name, wanted)
+
+
+def _planar(name: str, wanted: tuple[int, ...]) -> Form | None:
+    return Form(name, wanted, partial(_total, _landmarks)) if len(wanted) == 2 and wanted[1] == 2 else None
+
+
+def _counts(name: str, wanted: tuple[int, ...]) -> Form | None:
+    return Form(name, wanted, partial(_total, _proportions)) if len(wanted) == 1 else None
+
+
+FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
+    "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180)),
+    "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0)),
+    "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3])),
+    "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2])),
+    "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
+    "rotvec-radians": _fixed((3,), (3, 3), partial(_rotvec, 1.0)),
+    "axis-angle-degrees": _fixed((4,), (3, 3), partial(_axis_angle, np.pi / 180)),
+    "axis-angle-radians": _fixed((4,), (3, 3), partial(_axis_angle, 1.0)),
+    "tensor6-lower": partial(_matrix, _LOWER),  # dipy, ANTs, NIfTI's symmetric matrices
+    "tensor6-upper": partial(_matrix, _UPPER),  # FSL
+    "tensor6-diagonal": partial(_matrix, _DIAGONAL),  # MRtrix
+    "landmarks": _planar,
+    "upper": _upper,
+    "counts": _counts,
+}
+"""Each form by its name: (name, point_shape) -> Form, or None where no point has that shape.
+
+- `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
+- `quaternion-wxyz` (scalar first), `quaternion-xyzw` (scalar last): rotations, of any length but 0.
+- `rotvec-degrees`, `rotvec-radians`: axis times angle. `axis-angle-degrees`, `axis-angle-radians`: axis, then angle.
+- `tensor6-lower`: xx, xy, yy, xz, yz, zz (dipy, ANTs, NIfTI). `tensor6-upper`: xx, xy, xz, yy, yz, zz (FSL).
+  `tensor6-diagonal`: xx, yy, zz, xy, xz, yz (MRtrix).
+- `upper`: the upper triangle of a symmetric matrix of any size, row by row.
+- `landmarks`: k points of the plane in any units (complex numbers too). `counts`: numbers ≥ 0, to proportions.
+"""

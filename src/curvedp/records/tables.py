@@ -1,0 +1,179 @@
+"""Tables: csv, tsv, Excel and frames. One line is one record, whatever is in it; which columns hold it is public."""
+
+import csv
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from math import isnan, prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp._validate import shown
+from curvedp.errors import ParameterError
+from curvedp.records.cells import number, numbers, rows
+
+__all__ = ["Choices", "chosen", "excel", "frame", "is_frame", "text"]
+
+
+class Choices(NamedTuple):
+    """What the caller says about a table or a file; all of it is public. `read_records` says what each means."""
+
+    header: bool | None = None
+    key: str | None = None
+    columns: Sequence[str | int] | None = None
+    mask: Any = None
+    sep: str | None = None
+    decimal: str = "."
+
+
+# ---- csv and tsv -----------------------------------------------------------------------------------------------------
+
+
+def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+    """Lines as records of so many numbers. Records are counted by line ends alone, so no record can change their number.
+
+    A line of the wrong length, with an open quote or with bytes that are no UTF-8, and every cell that is no number, is NaN.
+    """
+    (sep, read), width = _dialect(path, choices), prod(shape)
+    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()  # after the last line's end there is no line
+    names = _cells(lines[0].rstrip(b"\r"), sep, "replace") if choices.header and lines else None
+    picked = chosen(path.name, names, choices.columns, width)
+    line = partial(_line, sep=sep, read=read, picked=picked, length=_length(names, choices, width))
+    records = [line(raw) for raw in islice(lines, int(choices.header or False), None)]
+    return np.array(records, dtype=np.float64).reshape(-1, width)
+
+
+def _dialect(path: Path, choices: Choices) -> tuple[str, Callable[[str], float]]:
+    if choices.header not in (True, False):
+        line = "say whether its first line is a header: header=True or header=False (--header or --no-header)"
+        raise ParameterError(f"{path.name}: {line}; this is never guessed from the data")
+    sep = choices.sep or {".tsv": "\t"}.get(path.suffix.lower(), ",")
+    if len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
+        raise ParameterError(f"sep={shown(sep)} must be one character, such as ';'")
+    if choices.decimal not in (".", ",") or choices.decimal == sep:
+        raise ParameterError(f"decimal={shown(choices.decimal)} must be '.' or ',' and differ from sep={sep!r}")
+    return sep, number if choices.decimal == "." else _comma
+
+
+def _comma(cell: str) -> float:
+    return number(cell.replace(",", "."))
+
+
+def _length(names: list[str] | None, choices: Choices, width: int) -> int | None:
+    """Cells of a line, where they are known: from the header, or because nothing but the record is in it."""
+    if names is not None:
+        return len(names)
+    return width if choices.columns is None else None
+
+
+def _line(raw: bytes, sep: str, read: Callable[[str], float], picked: list[int], length: int | None) -> Sequence[float]:
+    try:
+        cells = _cells(raw.rstrip(b"\r"), sep)
+        if length is None or len(cells) == length:
+            return [read(cells[place]) for place in picked]
+    except (UnicodeDecodeError, csv.Error, IndexError):
+        pass
+    return [float("nan")] * len(picked)
+
+
+def _cells(raw: bytes, sep: str, errors: str = "strict") -> list[str]:
+    line = raw.decode("utf-8", errors)
+    return next(csv.reader([line], delimiter=sep, strict=errors == "strict")) if '"' in line else line.split(sep)
+
+
+# ---- Excel -----------------------------------------------------------------------------------------------------------
+
+
+def excel(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+    """The cells of a range. The range is asked for because an empty last row leaves no trace in an Excel file."""
+    import warnings
+
+    import openpyxl
+
+    if choices.key is None or ":" not in choices.key:
+        line = "say which cells hold the records, without the header: key='A2:C201' or 'Sheet1!A2:C201' (--key)"
+        raise ParameterError(f"{path.name}: {line}")
+    sheet, _, cells = choices.key.rpartition("!")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # openpyxl quotes cells that look like bad dates
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        try:
+            found = _cells_of(path, book, sheet.strip("'"), cells)
+        finally:
+            book.close()
+    names = [str(name) for name in found[0]] if choices.header else None
+    picked = chosen(path.name, names or list(range(found.shape[1])), choices.columns, prod(shape))
+    return numbers(path.name, found[bool(choices.header) :, picked])
+
+
+def _cells_of(path: Path, book: Any, sheet: str, cells: str) -> np.ndarray:
+    from openpyxl.utils.cell import range_boundaries
+
+    sheets = book.sheetnames
+    if sheet not in sheets and (sheet or len(sheets) > 1):
+        raise ParameterError(f"{path.name} has the sheets {shown(sheets)}; say which, as in key='{sheets[0]}!{cells}'")
+    try:
+        left, top, right, bottom = map(int, range_boundaries(cells))
+    except (ValueError, TypeError):
+        raise ParameterError(f"key={shown(cells)} must be a range of cells, such as A2:C201") from None
+    found = np.full((bottom - top + 1, right - left + 1), None, dtype=object)
+    place = {"min_row": top, "max_row": bottom, "min_col": left, "max_col": right}
+    for row, values in zip(found, book[sheet or sheets[0]].iter_rows(**place, values_only=True), strict=False):
+        row[: len(values)] = values
+    return found
+
+
+# ---- frames ----------------------------------------------------------------------------------------------------------
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has named columns: a frame of pandas or polars, a table of pyarrow."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_column") or hasattr(X, "column_names"))
+
+
+def frame(where: str, table: Any, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+    """Columns as entries in row-major order; or one column that holds an array, or a list, for each record."""
+    names = [str(name) for name in getattr(table, "column_names", table.columns)]
+    if prod(shape) > 1 and len(names if choices.columns is None else choices.columns) == 1:
+        return rows(_column(table, chosen(where, names, choices.columns, 1)[0]), shape)
+    picked = chosen(where, names, choices.columns, prod(shape))
+    return np.stack([numbers(f"{where}, column {shown(names[i])},", _column(table, i)) for i in picked], axis=1)
+
+
+def _column(table: Any, place: int) -> np.ndarray:
+    if hasattr(table, "iloc"):
+        return np.asarray(table.iloc[:, place])
+    return np.asarray(table.column(place) if hasattr(table, "column_names") else table.to_series(place))
+
+
+def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str | int] | None, width: int) -> list[int]:
+    """Places of the columns that hold a record, from what is public: their names, and how many entries a record has."""
+    if columns is None:
+        if names is not None and len(names) != width:
+            line = f"{where} has {len(names)} columns ({_listed(names)}); a record has {width} entries"
+            raise ParameterError(f"{line}: say which columns with columns=")
+        return list(range(width))
+    if isinstance(columns, str) or len(columns) != width:
+        raise ParameterError(
+            f"columns={shown(columns)} must be {width} names or places, one for each entry of a record"
+        )
+    return [_place(where, names, column) for column in columns]
+
+
+def _place(where: str, names: Sequence[str | int] | None, column: str | int) -> int:
+    if isinstance(column, str) and names is not None and column.strip() in (found := [str(n).strip() for n in names]):
+        return found.index(column.strip())
+    if isinstance(column, int) and not isinstance(column, bool) and 0 <= column < (len(names) if names else 1 << 20):
+        return column
+    have = "no header" if names is None else f"{len(names)} columns ({_listed(names)})"
+    raise ParameterError(f"{where} has no column {shown(column)}: it has {have}; places count from 0")
+
+
+def _listed(names: Sequence[str | int]) -> str:
+    """Names in a message. A number is no name: whoever takes a line of records for a header is not shown the record."""
+    texts = [name for name in names if isinstance(name, str) and isnan(number(name))]
+    return ", ".join(map(shown, texts[:12])) + (", …" if len(texts) > 12 else "") if texts else "without names"

@@ -1,0 +1,452 @@
+"""Readers: a record, whatever it is, never changes n, whether a file is read, another record, or what is said."""
+
+import contextlib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, Sphere
+from curvedp.records import load_point, read_records, volumes
+
+N, BAD = 12, 5
+SECRET = "secret-4711"
+SPHERE, TENSORS = Sphere(2), SPDAffineInvariant(3)
+X = SPHERE.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (N, 3))).round(
+    12
+)  # so that Excel keeps every digit
+
+
+def replaced(record):
+    """The records with one replaced."""
+    return [list(row) for row in X[:BAD]] + [record] + [list(row) for row in X[BAD + 1 :]]
+
+
+# ---- csv and tsv: what a line may hold -------------------------------------------------------------------------------
+
+LINES = {
+    "blank": b"",
+    "spaces": b"   ",
+    "NA": b"#N/A,0,1",
+    "comment": b"# 0,0,1",
+    "nan": b"nan,nan,nan",
+    "text": SECRET.encode(),
+    "names": b"x,y,z",
+    "open quote": b'0.99,0.1,"0.1',
+    "lone quote": b'"',
+    "long": b"0,0,1,0",
+    "short": b"0,1",
+    "latin": b"0,\xe9,1",
+    "zero byte": b"0,\x00,1",
+    "huge": b"1" * 200_000 + b",0,1",
+    "huge quoted": b'"' + b"1" * 200_000 + b'",0,1',
+    "1e400": b"1e400,0,1",
+    "carriage": b"0,0\r,1",
+    "many carriages": b"0\r0\r1",
+    "separators": b",,,,,,,",
+    "form feed": b"0,0\x0c,1",
+    "line separator": "0,0\u2028,1".encode(),
+    "next line": "0\x85,0,1".encode(),
+    "BOM": b"\xef\xbb\xbf0,0,1",
+    "UTF-16": "0,0,1".encode("utf-16"),
+    "semicolons": b"0;0;1",
+    "decimal commas": b"0,5;0,5;0,5",
+    "tabs": b"0\t0\t1",
+    "escape": b'\\",0,1',
+    "control": b"0,\x1a,1",
+}
+
+
+def lines_with(line):
+    return (
+        [",".join(map(repr, map(float, row))).encode() for row in X[:BAD]]
+        + [line]
+        + [",".join(map(repr, map(float, row))).encode() for row in X[BAD + 1 :]]
+    )
+
+
+def write(path, lines, end=b"\n", header=b"", last=True):
+    path.write_bytes(header + end.join(lines) + (end if last else b""))
+    return path
+
+
+@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("header", [False, True], ids=["no header", "header"])
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_no_line_changes_the_number_of_records(tmp_path, kind, end, header, place):
+    first = (b"\xef\xbb\xbf" + b"x,y,z" + end) if header else b""
+    lines = lines_with(LINES[kind])
+    turn = {"first": BAD, "middle": 0, "last": BAD + 1}[place]
+    lines, expected = lines[turn:] + lines[:turn], np.roll(X, -turn, axis=0)
+    clean = [",".join(map(repr, map(float, row))).encode() for row in expected]
+    control = read_records(write(tmp_path / "x.csv", clean, end, first), SPHERE, header=header)
+    np.testing.assert_array_equal(control, expected)
+    found = read_records(write(tmp_path / "x.csv", lines, end, first), SPHERE, header=header)
+    assert found.shape == (N, 3)
+    others = np.arange(N) != (BAD - turn) % N
+    np.testing.assert_array_equal(found[others], expected[others])
+    assert not np.isfinite(found[~others]).all() or kind in (
+        "BOM",
+        "carriage",
+        "form feed",
+        "line separator",
+        "next line",
+    )
+
+
+def test_the_last_line_may_lack_its_end(tmp_path):
+    lines = lines_with(b"0,0,1")
+    assert len(read_records(write(tmp_path / "x.csv", lines, last=False), SPHERE, header=False)) == N
+    assert len(read_records(write(tmp_path / "x.csv", [*lines, b"", b""]), SPHERE, header=False)) == N + 2
+
+
+def test_a_header_is_never_guessed(tmp_path):
+    for name in ("x.csv", "x.tsv"):
+        with pytest.raises(ParameterError, match="--header or --no-header"):
+            read_records(write(tmp_path / name, lines_with(b"0,0,1")), SPHERE)
+    numeric = write(tmp_path / "x.csv", lines_with(b"0,0,1"), header=b"0,1,2\n")  # as pandas writes unnamed columns
+    assert len(read_records(numeric, SPHERE, header=True)) == N
+    assert len(read_records(numeric, SPHERE, header=False)) == N + 1
+
+
+def test_separators_decimal_commas_quotes_and_columns(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('name;y;"x";z\nanna;0,5;"1,5";2\n"b;c";1;2;3\n')
+    found = read_records(path, SPHERE, header=True, sep=";", decimal=",", columns=["x", "y", "z"])
+    assert found.tolist() == [[1.5, 0.5, 2.0], [2.0, 1.0, 3.0]]
+    assert (
+        read_records(path, SPHERE, header=False, sep=";", decimal=",", columns=[2, 1, 3])[1:].tolist() == found.tolist()
+    )
+    (tmp_path / "x.tsv").write_text("1\t2\t3\n")
+    assert read_records(tmp_path / "x.tsv", SPHERE, header=False).tolist() == [[1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("choices", "says"),
+    [
+        ({"header": True}, "4 columns .*columns="),
+        ({"header": True, "columns": ["x", "y"]}, "3 names or places"),
+        ({"header": True, "columns": ["x", "y", "w"]}, "no column 'w'"),
+        ({"header": True, "columns": [0, 1, 4]}, "no column 4"),
+        ({"header": False, "columns": ["x", "y", "z"]}, "no header"),
+        ({"header": True, "columns": "xyz"}, "3 names or places"),
+        ({"header": True, "sep": ";;"}, "one character"),
+        ({"header": True, "decimal": ","}, "differ from sep"),
+        ({"header": True, "decimal": "·"}, "'.' or ','"),
+        ({"header": "yes"}, "header=True or header=False"),
+    ],
+)
+def test_public_choices_that_do_not_fit_are_one_line(tmp_path, choices, says):
+    (tmp_path / "x.csv").write_text("id,x,y,z\n1,0,0,1\n")
+    with pytest.raises(ParameterError, match=says) as caught:
+        read_records(tmp_path / "x.csv", SPHERE, **choices)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_taken_for_a_header_is_not_quoted(tmp_path):
+    (tmp_path / "x.csv").write_text("0.1234567,0.2,0.3,0.4\n0,0,0,1\n")
+    with pytest.raises(ParameterError) as caught:
+        read_records(tmp_path / "x.csv", SPHERE, header=True)
+    assert "1234567" not in str(caught.value)
+
+
+# ---- every other format: what a record may be ------------------------------------------------------------------------
+
+RECORDS = {
+    "missing": None,
+    "text": [SECRET, 0.0, 1.0],
+    "blank text": ["", "", ""],
+    "missing cells": [None, None, None],
+    "one missing": [None, 0.0, 1.0],
+    "nan": [np.nan] * 3,
+    "inf": [np.inf, 0.0, 1.0],
+    "large whole number": [2**53 + 1, 0, 1],
+    "huge whole number": [10**400, 0, 1],
+    "negative zero": [-0.0, 0.0, 1.0],
+    "tiny": [5e-324, 0.0, 1.0],
+    "short": [0.0, 1.0],
+    "long": [0.0, 0.0, 1.0, 0.0],
+    "nested": [[0.0], [0.0], [1.0]],
+    "empty": [],
+    "complex": [1j, 0.0, 1.0],
+    "truth": [True, False, True],
+}
+
+
+def as_list(folder, records):
+    return records
+
+
+def as_tuples(folder, records):
+    return tuple(None if row is None else tuple(row) for row in records)
+
+
+def as_objects(folder, records):
+    made = np.empty(len(records), dtype=object)
+    made[:] = records
+    return made
+
+
+def as_pandas(folder, records):
+    return pytest.importorskip("pandas", reason="a test of pandas' frames").DataFrame(
+        cells(records), columns=list("xyz")
+    )
+
+
+def as_pandas_series(folder, records):
+    return pytest.importorskip("pandas", reason="a test of pandas' series").Series(records)
+
+
+def as_polars(folder, records):
+    polars = pytest.importorskip("polars", reason="a test of polars' frames")
+    return polars.DataFrame(cells(records, limit=2**62), schema=list("xyz"), orient="row", strict=False)
+
+
+def as_excel(folder, records):
+    book = pytest.importorskip("openpyxl", reason="Excel files are written with it").Workbook()
+    for row in [list("xyz"), *cells(records, limit=2**62)]:
+        book.active.append([entry if entry == entry and abs_finite(entry) else "#N/A" for entry in row])
+    book.save(folder / "x.xlsx")
+    return folder / "x.xlsx"
+
+
+def as_parquet(folder, records):
+    """One column for each entry, of text where one cell is text, as frames are written."""
+    pyarrow = pytest.importorskip("pyarrow", reason="parquet files are written with it")
+    columns = list(zip(*cells(records, limit=2**62), strict=True))
+    kinds = [str if any(isinstance(entry, str) for entry in column) else float for column in columns]
+    written = [[None if e is None else kind(e) for e in c] for c, kind in zip(columns, kinds, strict=True)]
+    return write_parquet(folder, dict(zip("xyz", map(pyarrow.array, written), strict=True)))
+
+
+def as_nested_parquet(folder, records):
+    pyarrow = pytest.importorskip("pyarrow", reason="parquet files are written with it")
+    records = [
+        None if row is None else [None if e is None or isinstance(e, str) else float(e) for e in np.ravel(row)]
+        for row in records
+    ]
+    return write_parquet(
+        folder, {"record": pyarrow.array(records, pyarrow.list_(pyarrow.float64()), from_pandas=False)}
+    )
+
+
+def write_parquet(folder, columns):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+def as_text_npy(folder, records):
+    np.save(folder / "x.npy", np.array([[str(entry) for entry in row] for row in cells(records)]))
+    return folder / "x.npy"
+
+
+def cells(records, limit=None):
+    """Rows of three cells, as a table has them; one with other lengths is filled up or cut."""
+    rows = [[] if row is None else [e if np.ndim(e) == 0 else None for e in row] for row in records]
+    rows = [(row + [None] * 3)[:3] for row in rows]
+    return [
+        [None if type(e) is complex or (limit and type(e) is int and abs(e) >= limit) else e for e in row]
+        for row in rows
+    ]
+
+
+def abs_finite(entry):
+    return not isinstance(entry, float) or np.isfinite(entry)
+
+
+CHOICES = {as_excel: {"key": "A2:C13"}}
+FORMATS = [
+    as_list,
+    as_tuples,
+    as_objects,
+    as_pandas,
+    as_pandas_series,
+    as_polars,
+    as_excel,
+    as_parquet,
+    as_nested_parquet,
+    as_text_npy,
+]
+
+
+def opened(build, folder, records):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a warning that a value causes is a release
+        source = build(folder, records)
+        return read_records(source, SPHERE, **CHOICES.get(build, {}))
+
+
+@pytest.mark.parametrize("place", [0, BAD, N - 1])
+@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize("build", FORMATS, ids=lambda build: build.__name__)
+def test_no_record_changes_n_or_whether_it_is_read(tmp_path, build, kind, place):
+    records = [list(map(float, row)) for row in X]
+    np.testing.assert_array_equal(opened(build, tmp_path, records), X)  # the control
+    records[place] = RECORDS[kind]
+    if build is as_nested_parquet and kind in ("complex", "huge whole number"):
+        records[place] = None  # no such list of doubles can be written
+    found = opened(build, tmp_path, records)
+    assert found.shape == (N, 3)
+    others = np.arange(N) != place
+    np.testing.assert_array_equal(found[others], X[others])
+
+
+def test_whole_numbers_beyond_the_doubles_are_rounded_not_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="parquet files are written with it")
+    for last in (1, 2**53 + 1, None):
+        columns = {name: pyarrow.array([1, 2, last], "int64") for name in "xyz"}
+        assert read_records(write_parquet(tmp_path, columns), SPHERE).shape == (3, 3)
+
+
+@pytest.mark.parametrize("build", FORMATS, ids=lambda build: build.__name__)
+def test_nothing_that_is_said_quotes_a_record(tmp_path, build):
+    records = replaced([SECRET] * 3)
+    source = build(tmp_path, records)
+    for manifold, form in ((TENSORS, None), (Rotations(3), "quaternion-wxyz"), (SPHERE, "latlon-degrees")):
+        with contextlib.suppress(ParameterError):
+            read_records(source, manifold, form=form, **CHOICES.get(build, {}))
+            continue
+        with pytest.raises(ParameterError) as caught:
+            read_records(source, manifold, form=form, **CHOICES.get(build, {}))
+        assert SECRET not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_masked_entries_are_nan():
+    hidden = np.ma.masked_array(X, mask=np.arange(3 * N).reshape(N, 3) == 4)
+    found = read_records(hidden, SPHERE)
+    assert np.isnan(found).sum() == 1
+    assert np.isnan(found[1, 1])
+    assert np.isnan(read_records(list(hidden), SPHERE)).sum() == 1
+
+
+def test_npz_zarr_and_flat_rows(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="a test of zarr's files")
+    T = np.eye(3) + np.zeros((4, 1, 1))
+    np.savez(tmp_path / "x.npz", a=T, b=T.reshape(4, 9))
+    with pytest.raises(ParameterError, match="key="):
+        read_records(tmp_path / "x.npz", TENSORS)
+    np.testing.assert_array_equal(read_records(tmp_path / "x.npz", TENSORS, key="b"), T)
+    zarr.save_array(tmp_path / "x.zarr", T)
+    np.testing.assert_array_equal(read_records(tmp_path / "x.zarr", TENSORS), T)
+    zarr.save_group(tmp_path / "g.zarr", a=T, b=T)
+    np.testing.assert_array_equal(read_records(tmp_path / "g.zarr", TENSORS, key="a"), T)
+
+
+@pytest.mark.parametrize("form", [None, "upper"])
+def test_large_files_come_in_chunks(tmp_path, monkeypatch, form):
+    dask = pytest.importorskip("dask.array", reason="chunks are dask's")
+    zarr, pyarrow = pytest.importorskip("zarr", reason="needed"), pytest.importorskip("pyarrow", reason="needed")
+    from curvedp.records import parquet
+
+    A = np.random.default_rng(0).normal(size=(50, 3, 3))
+    T = A @ A.swapaxes(1, 2)
+    written = T.reshape(50, 9) if form is None else T[:, *np.triu_indices(3)]
+    table = {f"c{i}": written[:, i] for i in range(written.shape[1])}
+    path = write_parquet(tmp_path, table)
+    zarr.save_array(tmp_path / "x.zarr", written)
+    del pyarrow
+    for module in (volumes, parquet):
+        monkeypatch.setattr(module, "STREAMED", 100)
+    for source in (path, tmp_path / "x.zarr"):
+        found = read_records(source, TENSORS, form=form)
+        assert isinstance(found, dask.Array)
+        np.testing.assert_array_equal(found.compute(), T)
+
+
+def test_nifti_volumes_need_a_public_mask(tmp_path):
+    nibabel = pytest.importorskip("nibabel", reason="NIfTI files are written with it")
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(3, 4, 2, 3, 3))
+    T = A @ A.swapaxes(-1, -2)
+    mask = rng.uniform(size=(3, 4, 2)) < 0.5
+    i, j = zip(*((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)), strict=True)
+    lower = T[..., i, j].astype(np.float32)
+    volume = {"flat": lower, "symmetric": lower[:, :, :, None]}
+    nibabel.save(nibabel.Nifti1Image(mask.astype(np.uint8), np.eye(4)), tmp_path / "mask.nii")
+    for name, entries in volume.items():
+        path = tmp_path / f"{name}.nii.gz"
+        nibabel.save(nibabel.Nifti1Image(entries, np.eye(4)), path)
+        with pytest.raises(ParameterError, match="mask="):
+            read_records(path, TENSORS, form="tensor6-lower")
+        for given in (mask, tmp_path / "mask.nii", str(tmp_path / "mask.nii")):
+            np.testing.assert_allclose(
+                read_records(path, TENSORS, form="tensor6-lower", mask=given), T[mask], rtol=1e-6
+            )
+        with pytest.raises(ParameterError, match="does not say enough"):
+            read_records(path, TENSORS, form="tensor6", mask=mask)
+        with pytest.raises(ParameterError, match="mask has shape"):
+            read_records(path, TENSORS, form="tensor6-lower", mask=mask[1:])
+    np.testing.assert_array_equal(read_records(T, TENSORS, mask=mask), T[mask])
+
+
+def test_arrays_elsewhere_stay_there():
+    jax = pytest.importorskip("jax", reason="a device's arrays")
+    dask = pytest.importorskip("dask.array", reason="chunks are dask's")
+    there = jax.numpy.asarray(X)
+    assert read_records(there, SPHERE) is there
+    chunks = dask.from_array(X, chunks=(5, 3))
+    np.testing.assert_array_equal(read_records(chunks, SPHERE).compute(), X)
+    assert read_records(jax.numpy.zeros((4, 2)), SPHERE, form="latlon-degrees").tolist() == [[1.0, 0.0, 0.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "manifold", "says"),
+    [
+        (np.zeros((4, 2)), SPHERE, "form='latlon-degrees' or 'latlon-radians'"),
+        (np.zeros((4, 6)), TENSORS, "tensor6-lower"),
+        (np.zeros((4, 4)), Rotations(3), "quaternion-wxyz"),
+        (np.zeros((4, 4)), SPHERE, r"needs \(n, 3\)"),
+        (np.zeros((2, 2, 2, 3, 3)), TENSORS, "mask="),
+        (np.zeros((4, 8), complex), KendallShapes(8), "complex128"),
+        (np.zeros((4, 3), "datetime64[s]"), SPHERE, "datetime64"),
+        (np.zeros(()), SPHERE, "shape"),
+        (3.0, SPHERE, "shape"),
+        ("nowhere.csv", SPHERE, "does not exist"),
+        ("nowhere.docx", SPHERE, "must end in one of"),
+        (X, "sphere:2", "manifold="),
+    ],
+)
+def test_what_is_public_and_does_not_fit_is_one_line(made, manifold, says):
+    with pytest.raises(ParameterError, match=says) as caught:
+        read_records(made, manifold)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [".npy", ".npz", ".zarr", ".parquet", ".xlsx", ".nii", ".nii.gz"])
+def test_damaged_files_are_one_line(tmp_path, name):
+    (tmp_path / f"x{name}").write_bytes(f"{SECRET}\n".encode() * 40)
+    with pytest.raises(ParameterError) as caught:
+        read_records(tmp_path / f"x{name}", SPHERE, key="A1:C3", mask=np.ones((2, 2, 2)))
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([None, SECRET], dtype=object), allow_pickle=True)
+    with pytest.raises(ParameterError) as caught:
+        read_records(tmp_path / "x.npy", SPHERE)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_public_point(tmp_path):
+    for lines in ("1,0,0", "1,0,0\n", "x,y,z\n1,0,0\n"):
+        (tmp_path / "c.csv").write_text(lines)
+        assert load_point(tmp_path / "c.csv", SPHERE).tolist() == [1.0, 0.0, 0.0]
+    np.save(tmp_path / "c.npy", np.eye(3))
+    assert load_point(tmp_path / "c.npy", TENSORS).tolist() == np.eye(3).tolist()
+    np.save(tmp_path / "c.npy", np.eye(3)[None])
+    assert load_point(tmp_path / "c.npy", TENSORS).tolist() == np.eye(3).tolist()
+    with pytest.raises(ParameterError, match="not one point"):
+        load_point(tmp_path / "c.npy", SPHERE)
+    with pytest.raises(ParameterError, match="does not exist"):
+        load_point(Path(tmp_path / "none.npy"), SPHERE)
