@@ -20,6 +20,7 @@ from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.records.chunked import ChunkedRecords, is_chunked
 from curvedp.records.labels import ClassLabels, Labels
+from curvedp.records.memory import entries
 
 __all__ = ["Records", "open_records"]
 
@@ -78,8 +79,8 @@ def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: i
 
     Parameters
     ----------
-    X : array of any library, dask array or nested sequence of numbers
-        The records, shape (n, *point_shape).
+    X : array of any library, dask array, frame, series, masked array or list
+        The records, shape (n, *point_shape) or one row each. Records of lists and frames that are none are NaN.
     point_shape : tuple of int
         The shape of one record.
     name : str
@@ -104,7 +105,7 @@ def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: i
     elif is_array_api_obj(X) and not is_numpy_array(X):
         records = _OnDevice(_checked_device(X, point_shape, name))
     else:
-        records = _InMemory(_checked_shape(_doubles(name, X), point_shape, name))
+        records = _InMemory(_checked_shape(entries(name, X, point_shape), point_shape, name))
     if records.n < least:
         raise ParameterError(f"{name} has {records.n} records; at least {least} are needed")
     return cast(Records, records)
@@ -171,31 +172,6 @@ class _OnDevice(_InMemory):
 
 
 # ---- what is refused, and what is not ------------------------------------------------------------------------------------
-
-
-def _doubles(name: str, X: Any) -> np.ndarray:
-    """Real numbers as float64. The dtype of an array is public; cells of lists and object arrays are data: a cell that is
-    no number is NaN."""
-    try:
-        found = np.asarray(X)
-        if found.dtype.kind in "biuf":
-            return found.astype(np.float64, copy=False)
-        if found.dtype.kind == "O" or not hasattr(X, "dtype"):
-            cells = np.asarray(X, dtype=object)
-            return np.asarray(np.vectorize(_cell, otypes=[np.float64])(cells))
-    except (TypeError, ValueError, OverflowError):
-        pass
-    kind = f"{X.dtype} array" if isinstance(X, np.ndarray) else type(X).__name__
-    raise ParameterError(f"{name} must be an array of numbers with rows of one shape; this {kind} is not")
-
-
-def _cell(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
-    except OverflowError:  # a whole number beyond the floats
-        return np.inf
 
 
 def _checked_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:

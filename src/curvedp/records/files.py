@@ -13,13 +13,13 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.mean.device import to_host
 from curvedp.records import volumes
-from curvedp.records.cells import numbers, rows
+from curvedp.records.cells import numbers
 from curvedp.records.chunked import by_chunks, is_chunked
 from curvedp.records.forms import Form, find_form, forms_of_width
+from curvedp.records.memory import entries
 from curvedp.records.parquet import read_parquet
-from curvedp.records.tables import Choices, chosen, excel, frame, is_frame, text
+from curvedp.records.tables import Choices, excel, text
 
 __all__ = ["load_point", "load_records", "read_records"]
 
@@ -128,7 +128,8 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
 # ---- what is given ---------------------------------------------------------------------------------------------------
 
 
-def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
+def _file(path: str | Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
+    path = Path(path)
     kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
     if not kinds:
         raise ParameterError(f"{path}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
@@ -161,26 +162,15 @@ _TABLES = {".csv": text, ".tsv": text, ".xlsx": excel, ".parquet": read_parquet}
 
 
 def _memory(X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    if is_frame(X):
-        return _settled("X", frame("X", X, form.shape, choices), manifold, form, choices)
-    if isinstance(X, list | tuple):
-        return _settled("X", rows(X, form.shape), manifold, form, choices)
-    if form.name is None and is_array_api_obj(X) and not is_numpy_array(X) and not is_chunked(X):
-        return X
-    return _array("X", X if isinstance(X, np.ma.MaskedArray) or is_chunked(X) else to_host(X), manifold, form, choices)
+    elsewhere = form.name is None and is_array_api_obj(X) and not is_numpy_array(X) and not is_chunked(X)
+    return X if elsewhere else _array("X", X, manifold, form, choices)
 
 
 def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    """An array in memory: of numbers with a shape, or of objects, each of which is a record."""
-    if is_chunked(X):
-        return _settled(where, X, manifold, form, choices)
-    if X.dtype.kind == "c" and form.name == "landmarks":
+    if isinstance(X, np.ndarray) and X.dtype.kind == "c" and form.name == "landmarks":
         X = np.stack([X.real, X.imag], axis=-1)
-    if X.dtype.kind == "O" and X.ndim == 1:
-        return _settled(where, rows(X, form.shape), manifold, form, choices)
-    if choices.columns is not None and X.ndim == 2:
-        X = X[:, chosen(where, list(range(X.shape[1])), choices.columns, form.width)]
-    return _settled(where, numbers(where, X), manifold, form, choices)
+    found = X if is_chunked(X) else entries(where, X, form.shape, choices)
+    return _settled(where, found, manifold, form, choices)
 
 
 def _settled(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:

@@ -78,8 +78,8 @@ def _total(points: Points, x: np.ndarray) -> np.ndarray:
     """NaN, without a warning, for every record that has an entry or an image that is not finite."""
     with np.errstate(all="ignore"):
         made = points(x)
-        bad = ~np.isfinite(x.reshape(len(x), -1)).all(1) | ~np.isfinite(made.reshape(len(x), -1)).all(1)
-    made[bad] = np.nan
+    good = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in (x, made)]
+    made[~(good[0] & good[1])] = np.nan
     return made
 
 
