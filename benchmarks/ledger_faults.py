@@ -1,6 +1,6 @@
 """Faults injected into the ledger: never overspent, no acknowledged entry lost, corruption detected.
 
-`python -m benchmarks.ledger_faults [N]` injects about N faults of each kind's share (2,400 in all by default) and prints a
+`python -m benchmarks.ledger_faults [N]` injects about N faults of each kind's share (2,700 in all by default) and prints a
 table; exit code 1 if one of them broke a promise. Every kind below says what it breaks and what must hold afterwards.
 """
 
@@ -22,9 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curvedp import ledger as ledger_module
-from curvedp.errors import BudgetExceeded, CurvedpError
-from curvedp.ledger import Ledger
+from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted
+from curvedp.ledger import Ledger, book
 from curvedp.privacy import PureDP
 
 PART = PureDP(2.0**-6)  # a power of two, so that exactly 64 parts fill PureDP(1.0)
@@ -217,7 +216,7 @@ def disk_full(folder: Path, rng: np.random.Generator) -> int:
             sqlite3.connect = limited
         for number in range(40):
             try:
-                book.spend(PART, f"full-{number}" + "x" * int(rng.integers(2000)))
+                book.spend(PART, f"full-{number}" + "x" * int(rng.integers(190)))
             except CurvedpError as error:
                 if "Nothing was spent" not in str(error):
                     raise
@@ -246,19 +245,19 @@ def clock_jump(folder: Path, rng: np.random.Generator) -> int:
         def now(cls, tz=None):
             return datetime(int(rng.integers(1, 9999)), 1, 1, tzinfo=UTC)
 
-    book, real = Ledger(folder / "c", PureDP(4 * PART.eps)), ledger_module.datetime
-    ledger_module.datetime = Clock
+    ledger, real = Ledger(folder / "c", PureDP(4 * PART.eps)), book.datetime
+    book.datetime = Clock
     try:
-        labels = [book.spend(PART, f"{number}").label for number in range(4)]
+        labels = [ledger.spend(PART, f"{number}").label for number in range(4)]
         try:
-            book.spend(PART, "too much")
+            ledger.spend(PART, "too much")
         except BudgetExceeded:
             pass
         else:
             raise Broken("overspent after a clock jump")
     finally:
-        ledger_module.datetime = real
-    check(book.path, labels)
+        book.datetime = real
+    check(ledger.path, labels)
     return 4
 
 
@@ -266,7 +265,7 @@ def corrupted_file(folder: Path, rng: np.random.Generator) -> int:
     """Bytes changed, the file cut, pages zeroed or swapped, rubbish appended, rows changed: detected, or nothing changed."""
     book = Ledger(folder / "x", PureDP(1.0))
     for number in range(int(rng.integers(3, 25))):
-        book.spend(PART, f"entry {number} " + "y" * int(rng.integers(300)))
+        book.spend(PART, f"entry {number} " + "y" * int(rng.integers(180)))
     truth, whole = [(e.label, e.guarantee) for e in book.entries], book.path.read_bytes()
     detected = 0
     for _ in range(25):
@@ -310,8 +309,48 @@ def rolled_back(folder: Path, rng: np.random.Generator) -> int:
     if not all(book.extends(head) for head in noted):
         raise Broken("an honest ledger was called rolled back")
     book.path.write_bytes(older)
-    if any(book.extends(head) for head in noted):
+    if any(Ledger(book.path).extends(head) for head in noted):
         raise Broken("a rolled back ledger was not noticed")
+    return 1
+
+
+def second_name(folder: Path, rng: np.random.Generator) -> int:
+    """A hard link made at a random moment between spends: refused under both names from then on, and nothing is lost."""
+    book, other = Ledger(folder / "h", PureDP(1.0)), folder / "other"
+    labels = [book.spend(PART, f"{number}").label for number in range(int(rng.integers(1, 5)))]
+    os.link(book.path, other)
+    for path in rng.permutation([str(book.path), str(other)]):
+        try:
+            Ledger(path).spend(PART, "by one of two names")
+        except LedgerCorrupted:
+            continue
+        raise Broken("spent from a file with two names")
+    other.unlink()
+    check(book.path, labels)
+    return 1
+
+
+def replaced_file(folder: Path, rng: np.random.Generator) -> int:
+    """Another ledger put in the place of the one that an object has open, of a smaller or larger budget, also by pickle."""
+    book = Ledger(folder / "p", PureDP(1.0))
+    book.spend(PART, "first")
+    image = pickle.dumps(book)
+    book.path.unlink()
+    parts = int(rng.integers(1, 5))
+    Ledger(book.path, PureDP(parts * PART.eps))
+    try:
+        book.spend(PART, "on another ledger")
+    except LedgerCorrupted:
+        pass
+    else:
+        raise Broken("an object went on with another ledger")
+    read, write = os.pipe()
+    spend_all(pickle.loads(image), "pickle", write)
+    os.close(write)
+    acknowledged = told(read)
+    os.close(read)
+    if check(book.path, acknowledged) != parts:
+        raise Broken("a pickle did not keep to the file's budget")
     return 1
 
 
@@ -325,6 +364,8 @@ FAULTS: dict[Callable[[Path, np.random.Generator], int], int] = {
     clock_jump: 100,
     corrupted_file: 750,
     rolled_back: 100,
+    second_name: 100,
+    replaced_file: 100,
 }
 
 
@@ -344,7 +385,7 @@ def inject(share: float, seed: int = 0) -> list[tuple[str, int, list[str]]]:
     return rows
 
 
-def main(total: int = 2500, *, as_json: bool = False) -> int:
+def main(total: int = 2700, *, as_json: bool = False) -> int:
     rows = inject(total / sum(FAULTS.values()))
     if as_json:
         print(json.dumps(rows))

@@ -43,10 +43,9 @@ from curvedp.privacy.guarantees import Guarantee
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src/curvedp"
-GROUPS = {"ledger": "ledger.py", "accounting": "privacy/*.py", "laws": "laws/*.py", "entropy": "entropy/*.py"}
+GROUPS = {"ledger": "ledger/*.py", "accounting": "privacy/*.py", "laws": "laws/*.py", "entropy": "entropy/*.py"}
 TESTS = [
-    "tests/test_ledger.py",
-    "tests/test_ledger_faults.py",
+    "tests/ledger",
     "tests/privacy",
     "tests/laws",
     "tests/entropy",

@@ -17,7 +17,7 @@ import pytest
 
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
-from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, convert
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, compose
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_other_definitions_are_converted_and_never_cheaper(path):
         (RenyiDP(8.0, 1.0), RenyiDP(4.0, 0.1)),
         (PureDP(1.0), GDP(0.1)),
         (GDP(1.0), ZCDP(0.1)),
-        (ApproxDP(1.0, 1e-6), GDP(0.1)),
+        (ApproxDP(1.0, 1e-6), RaoDP(0.1, angle="hellinger")),
         (RaoDP(1.0), RaoDP(0.1, angle="hellinger")),
     ],
 )
@@ -190,8 +190,23 @@ def test_tampering_is_detected_and_nothing_is_spent(path, tamper):
     with sqlite3.connect(path) as connection:
         connection.execute(tamper)
     connection.close()
-    for use in (lambda: ledger.spend(GDP(0.1), "three"), lambda: ledger.spent, lambda: Ledger(path)):
+    for use in (lambda: ledger.entries, ledger.verify, lambda: ledger.extends("x"), lambda: Ledger(path)):
         with pytest.raises(LedgerCorrupted):
+            use()
+
+
+@pytest.mark.parametrize("tamper", ["hash = 'x'", "body = replace(body, '0.5', '0.1')"])
+def test_a_live_ledger_checks_what_came_since(path, tamper):
+    """What it has seen it has added up; what others wrote since is checked before it is believed."""
+    ledger = Ledger(path, GDP(2.0))
+    ledger.spend(GDP(0.5), "one")
+    assert ledger.spent == GDP(0.5)
+    Ledger(path).spend(GDP(0.5), "two, by another")
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE entries SET {tamper} WHERE number = 2")
+    connection.close()
+    for use in (lambda: ledger.spend(GDP(0.1), "three"), lambda: ledger.spent, lambda: ledger.remaining):
+        with pytest.raises(LedgerCorrupted, match="entry 2"):
             use()
 
 
@@ -235,13 +250,14 @@ def test_entries_are_plain_json_without_data(path):
     connection = sqlite3.connect(path)
     bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries")]
     connection.close()
-    assert set(bodies[1]) == {"label", "guarantee", "partition", "group", "time"}
+    assert set(bodies[1]) == {"label", "guarantee", "partition", "group", "time", "opens", "total", "of_group"}
+    assert Fraction(bodies[1]["total"][0]) == Fraction(0.1) ** 2
 
 
 def test_a_read_only_ledger_spends_nothing(path, monkeypatch):
     ledger = Ledger(path, GDP(1.0))
     real = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda p, **kw: real(f"file:{p}?mode=ro", uri=True, **kw))
+    monkeypatch.setattr(sqlite3, "connect", lambda p, **kw: real(p.replace("mode=rw", "mode=ro"), **kw))
     with pytest.raises(CurvedpError, match="Nothing was spent"):
         ledger.spend(GDP(0.1), "mean")
     monkeypatch.undo()
@@ -259,8 +275,10 @@ def test_a_ledger_needs_a_budget_and_a_folder(path, tmp_path):
         Ledger(path)
     with pytest.raises(ParameterError, match="folder"):
         Ledger(tmp_path / "missing" / "x.ledger", GDP(1.0))
-    with pytest.raises(ParameterError, match="budget must be"):
-        Ledger(path, RaoDP(1.0, angle="hellinger"))
+    for budget in (RaoDP(1.0, angle="hellinger"), compose(GDP(0.5), PureDP(0.5)), 2.0, "GDP"):
+        with pytest.raises(ParameterError):
+            Ledger(path, budget)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -333,9 +351,210 @@ def test_a_divergence_of_higher_order_counts_at_the_ledgers(path):
     assert ledger.spent == RenyiDP(4.0, 0.1)
 
 
-def test_a_curve_in_a_ledger_of_points_is_refused_with_what_to_do(path):
-    ledger = Ledger(path, budget=ApproxDP(1.0, 1e-5))
-    with pytest.raises(ParameterError, match=r"convert\(guarantee, to=ApproxDP, delta=1e-6\)"):
-        ledger.spend(GDP(0.1), "mean")
-    ledger.spend(convert(GDP(0.1), to=ApproxDP, delta=1e-6), "mean")
-    assert ledger.spent.delta0 == 1e-6
+# ---- the budget is the file's
+
+
+def test_an_object_whose_file_was_replaced_spends_nothing(path):
+    ledger = Ledger(path, GDP(2.0))
+    path.unlink()
+    with pytest.raises(CurvedpError, match="cannot open"):
+        ledger.spend(GDP(1.5), "no file")
+    smaller = Ledger(path, GDP(0.5))
+    for use in (lambda: ledger.spend(GDP(0.1), "x"), lambda: ledger.spent, lambda: ledger.entries):
+        with pytest.raises(LedgerCorrupted, match="does not continue"):
+            use()
+    assert smaller.spent is None
+
+
+def test_a_pickle_carries_no_budget_and_no_totals(path):
+    ledger = Ledger(path, GDP(0.5))
+    image = pickle.dumps(ledger)
+    assert b"GDP" not in image
+    with pytest.raises(AttributeError):
+        ledger.budget = GDP(100.0)
+    ledger.spend(GDP(0.5), "all")
+    stale = pickle.loads(image)
+    with pytest.raises(BudgetExceeded):
+        stale.spend(GDP(0.1), "more")
+    path.unlink()
+    with pytest.raises(CurvedpError):
+        pickle.loads(image)
+
+
+# ---- texts
+
+
+@pytest.mark.parametrize("text", ["x" * 201, "a\nb", "\x1b[8m", "a\0", "\u202eabc", "\ud800"])
+@pytest.mark.parametrize("name", ["label", "partition", "group"])
+def test_texts_are_short_and_printable(path, name, text):
+    ledger = Ledger(path, GDP(1.0))
+    fields = {"label": "mean", "partition": "wards", "group": "a", name: text}
+    with pytest.raises(ParameterError, match=name):
+        ledger.spend(GDP(0.1), fields.pop("label"), **fields)
+    assert ledger.entries == []
+    ledger.spend(GDP(0.1), "[/red] <b>é µ ℍ²</b>" + "x" * 179)
+
+
+def test_what_remains_is_shown(path):
+    ledger = Ledger(path, PureDP(1.0))
+    for number in range(12):
+        ledger.spend(PureDP(2.0**-5), f"<script>{number}</script>")
+    assert "PureDP(0.625) of PureDP(1.0) remains" in repr(ledger)
+    page = ledger._repr_html_()
+    assert "PureDP(0.625)" in page
+    assert "&lt;script&gt;11" in page
+    assert "<script>" not in page
+    assert "and 2 before" in page
+    path.unlink()
+    assert "unreadable" in repr(ledger)
+
+
+# ---- files of version 0.1: no format, no totals, any label
+
+
+def test_a_ledger_of_version_0_1_opens_and_goes_on(path):
+    bodies = [{"budget": PureDP(1.0).to_dict()}]
+    for label, group in (("one", None), ("a\x1b[8m", "a"), ("b", "b"), ("a again", "a")):
+        partition = None if group is None else "wards"
+        guarantee = PureDP(0.125).to_dict()
+        bodies.append({"label": label, "guarantee": guarantee, "partition": partition, "group": group, "time": ""})
+    connection, previous = sqlite3.connect(path), ""
+    connection.execute(
+        "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL) STRICT"
+    )
+    for number, body in enumerate(bodies):
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous))
+    connection.execute(f"PRAGMA user_version={len(bodies)}")
+    connection.commit()
+    connection.close()
+    ledger = Ledger(path)
+    assert ledger.spent == PureDP(0.375)
+    assert "\x1b" not in ledger.entries[1].label
+    ledger.spend(PureDP(0.125), "b again", partition="wards", group="b")
+    assert ledger.spent == PureDP(0.375)
+    ledger.spend(PureDP(0.625), "the rest")
+    assert Ledger(path).remaining is None
+    assert ledger.verify() == 6
+
+
+def test_a_newer_format_is_named(path):
+    Ledger(path, GDP(1.0))
+    with sqlite3.connect(path) as connection:
+        body = connection.execute("SELECT body FROM entries").fetchone()[0].replace('"format":2', '"format":3')
+        digest = hashlib.sha256(f"\n0\n{body}".encode()).hexdigest()
+        connection.execute("UPDATE entries SET body = ?, hash = ?", (body, digest))
+    connection.close()
+    with pytest.raises(ParameterError, match="format 3"):
+        Ledger(path)
+
+
+# ---- who may change it
+
+
+def _rewrite(path, change):
+    """Somebody who can write the file: change the bodies, recompute every hash, keep the count."""
+    with sqlite3.connect(path) as connection:
+        bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
+        bodies, previous = change(bodies), ""
+        connection.execute("DELETE FROM entries")
+        for number, body in enumerate(bodies):
+            text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+            previous = hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
+            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous))
+        connection.execute(f"PRAGMA user_version={len(bodies)}")
+    connection.close()
+
+
+def _without_the_second(bodies):
+    return bodies[:2] + bodies[3:]
+
+
+def _cheaper(bodies):
+    bodies[2]["guarantee"]["eps"] = 0.001
+    return bodies
+
+
+@pytest.mark.parametrize("change", [_without_the_second, _cheaper, lambda bodies: bodies[:2]])
+def test_whoever_can_write_the_file_is_caught_by_a_key_or_a_witness(path, tmp_path, change):
+    key = tmp_path / "key"
+    key.write_bytes(b"\n" + os.urandom(32).hex().encode() + b"\n")
+    for number, name in enumerate((None, key)):
+        file = tmp_path / f"{number}.ledger"
+        ledger = Ledger(file, PureDP(1.0), key=name)
+        entries = [ledger.spend(PureDP(0.25), f"{k}") for k in range(3)]
+        assert ledger.verify(*(entry.hash for entry in entries)) == 3
+        _rewrite(file, change)
+        if name is not None:
+            with pytest.raises(LedgerCorrupted):
+                Ledger(file, key=key)
+        else:
+            reopened = Ledger(file)  # the file alone cannot tell
+            assert not reopened.extends(entries[-1].hash)
+            with pytest.raises(LedgerCorrupted):
+                reopened.verify(*(entry.hash for entry in entries))
+        with pytest.raises(LedgerCorrupted, match="does not continue"):
+            ledger.spend(PureDP(0.125), "by one who has seen it")
+
+
+def test_a_total_that_is_not_the_sum_is_found(path):
+    ledger = Ledger(path, PureDP(1.0))
+    ledger.spend(PureDP(0.25), "one")
+    ledger.spend(PureDP(0.25), "two")
+
+    def less(bodies):
+        bodies[2]["total"] = ["1/4"]
+        return bodies
+
+    _rewrite(path, less)
+    with pytest.raises(LedgerCorrupted, match="add up"):
+        Ledger(path).verify()
+
+
+def test_an_account_larger_than_what_was_left_is_found(path):
+    Ledger(path, ApproxDP(1.0, 1e-6)).spend(GDP(0.01), "one")
+
+    def larger(bodies):
+        bodies[1]["opens"]["mu"] *= 1.01
+        return bodies
+
+    _rewrite(path, larger)
+    with pytest.raises(LedgerCorrupted, match="more than the ledger had left"):
+        Ledger(path).verify()
+
+
+def test_keys_are_asked_for_and_checked(path, tmp_path):
+    good, other, short = (tmp_path / name for name in ("good", "other", "short"))
+    for file, size in ((good, 32), (other, 32), (short, 8)):
+        file.write_bytes(os.urandom(size).hex().encode())
+    with pytest.raises(ParameterError, match="16 bytes"):
+        Ledger(path, GDP(1.0), key=short)
+    with pytest.raises(ParameterError, match="cannot read"):
+        Ledger(path, GDP(1.0), key=tmp_path / "missing")
+    assert not path.exists()
+    ledger = Ledger(path, GDP(1.0), key=good)
+    ledger.spend(GDP(0.5), "one")
+    assert pickle.loads(pickle.dumps(ledger)).spent == GDP(0.5)
+    with pytest.raises(ParameterError, match="has a key"):
+        Ledger(path)
+    with pytest.raises(LedgerCorrupted, match="key"):
+        Ledger(path, key=other)
+    plain = tmp_path / "plain.ledger"
+    Ledger(plain, GDP(1.0))
+    with pytest.raises(ParameterError, match="without a key"):
+        Ledger(plain, key=good)
+
+
+def test_one_spend_reads_what_is_new_and_nothing_else(path, monkeypatch):
+    """Not a clock: rows hashed by one spend do not depend on the number of entries."""
+    from curvedp.ledger import store
+
+    ledger, hashed, real = Ledger(path, GDP(100.0)), [], store._chain
+    monkeypatch.setattr(store, "_chain", lambda *args: hashed.append(args[1]) or real(*args))
+    counts = []
+    for number in range(30):
+        hashed.clear()
+        ledger.spend(GDP(0.1), f"{number}")
+        counts.append(len(hashed))
+    assert max(counts) <= 2

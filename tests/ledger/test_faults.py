@@ -19,7 +19,7 @@ def test_no_fault_breaks_a_promise():
     )
     assert run.returncode == 0, run.stdout + run.stderr
     rows = json.loads(run.stdout)
-    assert len(rows) == 9
+    assert len(rows) == 11
     assert sum(injected for _, injected, _ in rows) >= 60
 
 
@@ -44,8 +44,10 @@ def test_a_lost_tail_is_noticed_and_a_rollback_by_its_head(tmp_path):
     ledger.spend(PureDP(0.25), "three")
     assert ledger.extends(noted)
     path.write_bytes(older)
-    assert ledger.spent == PureDP(0.25)  # what the file alone cannot tell
-    assert not ledger.extends(noted)
+    assert Ledger(path).spent == PureDP(0.25)  # what the file alone cannot tell
+    assert not Ledger(path).extends(noted)
+    with pytest.raises(LedgerCorrupted, match="does not continue"):
+        _ = ledger.spent  # an object that has seen more does tell
 
 
 def test_nothing_is_left_beside_a_new_ledger(tmp_path):

@@ -1,0 +1,254 @@
+"""What adds up: the state of a ledger after its entries, and what the next one costs.
+
+A budget of any definition but (ε, δ) is one additive filter; the table of `curvedp.ledger` says why it holds for adaptive
+choices. Two proofs that are ours:
+
+RaoDP. Let the i-th release, given those before it, be joined to its neighbour's by a path of constant speed
+θᵢ(y₁ … yᵢ₋₁) in its family, all run at once. By the chain rule the Fisher information of the joint path is
+E Σθᵢ² <= θ² where Σθᵢ² <= θ² for all outputs, so its length is at most θ.
+
+(ε, δ). Entries of (ε, δ) and pure releases come first and cost (E, D) in all, which may depend on what was seen. The first
+release of another definition opens an account: the largest μ (or ρ, θ) that implies (ε − E, δ − D). Everything after it is
+one filter in that definition, hence one (ε − E, δ − D)-DP mechanism chosen adaptively, and the whole is basic composition.
+Keeping a total in each definition and converting the totals at the end is tempting and wrong: an adversary spends on the
+definition that serves the loss seen so far, and the maximum of two expectations is not the expectation of the maximum
+(tests/ledger/test_rule.py has the numbers).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import zip_longest
+from typing import Any
+
+from curvedp import _validate
+from curvedp._numerics import bracket, float_of, private_side
+from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError, UnattainableGuarantee
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert, guarantee_from_dict
+
+__all__ = ["Charge", "State", "replay"]
+
+Cost = tuple[Fraction, ...]
+Group = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one release costs a ledger: the guarantee as it is counted, and the account it opens, if it does."""
+
+    guarantee: Guarantee
+    opens: Guarantee | None
+    total: Cost
+    of_group: Cost | None
+
+
+@dataclass(frozen=True)
+class State:
+    """A ledger after the entry `number`, whose hash is `head`.
+
+    `account` is the filter that is counted in: the budget, or what the rest of an (ε, δ) budget was turned into after
+    `before` of it had been spent. `total` is what the account has spent; of a partition only its dearest group counts.
+    """
+
+    budget: Guarantee
+    number: int
+    head: str
+    account: Guarantee
+    total: Cost
+    before: Cost = ()
+    groups: dict[Group, Cost] = field(default_factory=dict)
+    dearest: dict[str, Cost] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, budget: Guarantee, head: str) -> "State":
+        return cls(budget, 0, head, budget, tuple(Fraction(0) for _ in cost(budget, budget)))
+
+    def charge(self, guarantee: Guarantee, partition: str | None, group: str | None) -> Charge:
+        """What this release would cost; raises `BudgetExceeded` where it does not fit."""
+        if guarantee.adjacency != self.budget.adjacency:
+            raise ParameterError(
+                f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
+            )
+        opens = self._opened(guarantee)
+        state = self if opens is None else self.opened(opens)
+        counted = state._counted(guarantee)
+        total, of_group = state._sum(cost(state.account, counted), partition, group)
+        if any(t > b for t, b in zip(total, cost(state.account, state.account), strict=True)):
+            raise BudgetExceeded(f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains")
+        return Charge(counted, opens, total, of_group)
+
+    def opened(self, account: Guarantee) -> "State":
+        """The state in which the rest of an (ε, δ) budget is this account."""
+        zero = tuple(Fraction(0) for _ in cost(account, account))
+        return dataclasses.replace(self, account=account, total=zero, before=self.total, groups={}, dearest={})
+
+    @property
+    def spent(self) -> Guarantee | None:
+        """All entries in the budget's definition, rounded up."""
+        spent = from_cost(self.account, self.total, up=True)
+        if not self.before or spent is None:
+            return spent
+        assert isinstance(self.budget, ApproxDP)
+        _, delta = _rest(self.budget, self.before)
+        used = self.before[0] + Fraction(float(spent.epsilon(delta)))
+        # The account implies what was left, so what it has spent does, whatever rounding says.
+        return dataclasses.replace(self.budget, eps=min(float_of(used, up=True), self.budget.eps))
+
+    @property
+    def remaining(self) -> Guarantee | None:
+        """What fits into one entry more, in the definition that is counted in, rounded down."""
+        budget = cost(self.account, self.account)
+        return from_cost(self.account, tuple(b - t for b, t in zip(budget, self.total, strict=True)), up=False)
+
+    def _opened(self, guarantee: Guarantee) -> Guarantee | None:
+        """The account that this release opens in an (ε, δ) ledger; None where it is counted in the present one."""
+        if not isinstance(self.account, ApproxDP) or isinstance(guarantee, ApproxDP | PureDP):
+            return None
+        like = _additive(guarantee)
+        rest = _rest(self.account, self.total)
+        account = None if min(rest) <= 0 else _largest(like, *rest)
+        if account is None:
+            raise BudgetExceeded(f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains")
+        return account
+
+    def _counted(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee in the account's definition, never stronger than it is; refused where that is not possible."""
+        account = self.account
+        if isinstance(account, ApproxDP):
+            return guarantee
+        order = getattr(account, "order", None)
+        if type(guarantee) is not type(account) or getattr(guarantee, "order", order) != order:
+            guarantee = self._converted(guarantee, order)
+        for rule in ("order", "angle"):
+            if getattr(guarantee, rule, None) != getattr(account, rule, None):
+                raise ParameterError(f"the ledger counts {rule}={getattr(account, rule)!r}; {guarantee} has another")
+        return guarantee
+
+    def _converted(self, guarantee: Guarantee, order: float | None) -> Guarantee:
+        try:
+            return convert(guarantee, to=type(self.account), order=order)
+        except UnattainableGuarantee as error:
+            hint = f"this ledger counts in {type(self.account).__name__}"
+            if self.before:
+                hint = f"the rest of {self.budget} was turned into {self.account} by an earlier release"
+            raise UnattainableGuarantee(f"{error}; {hint}") from None
+
+    def _sum(self, part: Cost, partition: str | None, group: str | None) -> tuple[Cost, Cost | None]:
+        """The total with this part, and its group's: of a partition only its dearest group counts, by component."""
+        if partition is None:
+            return _add(self.total, part), None
+        zero = tuple(Fraction(0) for _ in part)
+        of_group = _add(self.groups.get((partition, group), zero), part)
+        before = self.dearest.get(partition, zero)
+        after = _max(before, of_group)
+        return tuple(t + a - b for t, a, b in zip(self.total, after, before, strict=True)), of_group
+
+
+def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exactly: bool = False) -> State:
+    """The state after more entries (number, body, hash).
+
+    An entry says what the total is after it; entries of version 0.1 do not, and are added up. `exactly` adds all of them
+    up, and raises `LedgerCorrupted` where an entry says something else.
+    """
+    state = dataclasses.replace(state, groups=dict(state.groups), dearest=dict(state.dearest))
+    for (number, body, head), (_, following, _) in zip_longest(rows, rows[1:], fillvalue=(0, {}, "")):
+        if not exactly and _is_plain(body) and "total" in following and following["opens"] is None:
+            continue  # the next total says all that this one does
+        if body.get("opens") is not None:
+            state = _reopened(state, guarantee_from_dict(body["opens"]), exactly)
+        total, of_group = _after(state, body, exactly)
+        if of_group is not None:
+            name = body["partition"]
+            state.groups[name, body["group"]] = of_group
+            state.dearest[name] = _max(state.dearest.get(name, of_group), of_group)
+        state = dataclasses.replace(state, number=number, head=head, total=total)
+    return state
+
+
+def _is_plain(body: dict[str, Any]) -> bool:
+    return "total" in body and body["partition"] is None and body["opens"] is None
+
+
+def _reopened(state: State, account: Guarantee, exactly: bool) -> State:
+    eps, delta = _rest(state.account, state.total)
+    if exactly and not (account.adjacency == state.budget.adjacency and account.epsilon(delta) <= eps):
+        raise LedgerCorrupted(f"{account} is more than the ledger had left; what was spent is unknown")
+    return state.opened(account)
+
+
+def _after(state: State, body: dict[str, Any], exactly: bool) -> tuple[Cost, Cost | None]:
+    stored = body.get("total")
+    if stored is not None and not exactly:
+        of_group = body["of_group"]
+        return _read(stored), None if of_group is None else _read(of_group)
+    part = cost(state.account, guarantee_from_dict(body["guarantee"]))
+    added = state._sum(part, body["partition"], body["group"])
+    if stored is not None and _read(stored) != added[0]:
+        raise LedgerCorrupted("the ledger's entries do not add up to its total; what was spent is unknown")
+    return added
+
+
+def _read(stored: Any) -> Cost:
+    return tuple(Fraction(number) for number in stored)
+
+
+def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
+    """What a guarantee of the account's definition costs it; a pure one costs an (ε, δ) account no δ."""
+    if isinstance(account, ApproxDP) and isinstance(guarantee, PureDP):
+        return (Fraction(guarantee.eps), Fraction(0))
+    return guarantee.cost()
+
+
+def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
+    """The guarantee that costs this much. An (ε, 0) spent is (ε, the least δ); one that is left is a pure ε."""
+    if isinstance(account, ApproxDP) and total[1] == 0 < total[0]:
+        eps = float_of(total[0], up=up)
+        return dataclasses.replace(account, eps=eps, delta0=5e-324) if up else PureDP(eps, adjacency=account.adjacency)
+    return type(account).from_cost(total, up=up, like=account)
+
+
+def _additive(guarantee: Guarantee) -> Guarantee:
+    """A guarantee that has a filter and follows from this one: itself, else its μ, else its ρ."""
+    if guarantee.additive:
+        guarantee.cost()  # refuses a Hellinger angle
+        return guarantee
+    for kind in (GDP, ZCDP):
+        try:
+            return convert(guarantee, to=kind)
+        except UnattainableGuarantee:
+            continue
+    raise ParameterError(
+        f"{_validate.shown(guarantee)} has neither μ nor ρ; spend one of its points, "
+        "curvedp.privacy.convert(guarantee, to=ApproxDP, delta=1e-6)"
+    )
+
+
+def _rest(budget: Guarantee, spent: Cost) -> tuple[float, float]:
+    """What is left of (ε, δ), each rounded down."""
+    eps, delta = (float_of(b - s, up=False) for b, s in zip(cost(budget, budget), spent, strict=True))
+    return eps, delta
+
+
+def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
+    """The largest guarantee of like's definition that implies (eps, delta), to 12 digits; None where none is worth naming."""
+    (name,) = like.additive
+
+    def made(inverse: float) -> Guarantee:
+        fields: dict[str, Any] = {name: 1 / inverse}
+        return dataclasses.replace(like, **fields)
+
+    def excess(inverse: float) -> float:
+        return float(made(inverse).epsilon(delta)) - eps
+
+    low, high = bracket(excess, 1.0, limit=1e100)
+    return made(private_side(excess, low, high)) if low > 0 and high < math.inf else None
+
+
+def _add(left: Cost, right: Cost) -> Cost:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def _max(left: Cost, right: Cost) -> Cost:
+    return tuple(max(pair) for pair in zip(left, right, strict=True))
