@@ -4,9 +4,22 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.geometry.mean.bound import _coordinate_spread, solver_error
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    frechet_mean,
+    project_to_ball,
+)
+from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+from curvedp.records import open_records
+from spaces import EDGES, SPACES
 
 
 @pytest.mark.parametrize(
@@ -18,6 +31,11 @@ from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
         (Sphere(2), 1.0, 50),
         (SPDAffineInvariant(3), 2.5, 972),
         (SPDAffineInvariant(32), 8.0, 80),
+        *((SPDAffineInvariant(3), radius, 1000) for radius in (15.0, 20.0, 30.0, 100.0)),
+        *((Lorentz(3), radius, 1000) for radius in (15.0, 30.0, 100.0)),
+        (SPDLogEuclidean(3), 30.0, 10_000),
+        (Euclidean(3), 1e-4, 10**8),  # exact up to rounding
+        *((manifold, 1e-4, 100_000) for manifold in (Sphere(2), Lorentz(2), SPDAffineInvariant(2))),
     ],
 )
 def test_solver_error_is_below_a_percent_of_the_sensitivity(manifold, radius, n):
@@ -70,5 +88,81 @@ def test_one_step_far_out_in_hyperbolic_space_against_60_digits(manifold, radius
             y = manifold.exp(x, share * np.mean(manifold.log(x, X), axis=0))
             exact = exact_step(lifted(manifold, x), [lifted(manifold, p) for p in X], share)
             worst = max(worst, float(mp.acosh(max(-form(lifted(manifold, y), exact), mp.mpf(1)))))
-    unit = 2.0**-50 * manifold.dim * _coordinate_spread(manifold, radius)
+    unit = 2.0**-50 * manifold.dim * manifold.float_spread(radius)
     assert 0 < worst < unit / 4
+
+
+@pytest.mark.parametrize("manifold", [M for M in (*SPACES, *EDGES) if M.curvature_bounds[1] < np.inf], ids=str)
+@pytest.mark.parametrize("radius", [1e-6, 1e-2, 0.3])
+def test_the_error_is_proportional_to_the_radius_down_to_round_off(manifold, radius):
+    assert solver_error(manifold, radius) <= 1e-9 * radius / 0.3 + 1e-11 * manifold.dim**2
+
+
+@pytest.mark.parametrize("cls", [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky])
+@pytest.mark.parametrize("m", [2, 3, 5])
+@pytest.mark.parametrize("radius", [0.5, 2.0, 4.0])
+def test_coordinates_off_by_one_part_move_a_matrix_by_no_more_than_its_spread(cls, m, radius):
+    M, rng, part = cls(m), np.random.default_rng(m), 1e-9
+    z = rng.normal(size=(2000, M.dim))
+    z[np.arange(2000), rng.integers(M.dim, size=2000)] *= rng.choice([1, 3, 10], size=2000)
+    z *= radius / np.linalg.norm(z, axis=1, keepdims=True)
+    p = M.exp(np.eye(m), M.from_coordinates(np.eye(m), z))
+    signs = np.triu(rng.choice([-1, 1], size=p.shape))
+    q = p * (1 + part * (signs + np.triu(signs, 1).mT))
+    assert np.max(M.dist(p, q)) <= part * M.dim * M.float_spread(radius)
+
+
+def exact_distance(p, q):
+    """Affine-invariant distance of two float matrices, from their entries, in 60 digits."""
+    p, q = (mp.matrix(((a + a.T) / 2).tolist()) for a in (p, q))
+    inverse = mp.cholesky(p) ** -1
+    values = mp.eigsy(inverse * q * inverse.T, eigvals_only=True)
+    return mp.sqrt(mp.fsum(mp.log(value) ** 2 for value in values))
+
+
+def exact_residual(x, X):
+    """‖mean log_x X‖ in 60 digits."""
+    inverse = mp.cholesky(mp.matrix(((x + x.T) / 2).tolist())) ** -1
+    total = mp.zeros(len(x))
+    for a in X:
+        w, U = mp.eigsy(inverse * mp.matrix(((a + a.T) / 2).tolist()) * inverse.T)
+        total += U * mp.diag([mp.log(value) for value in w]) * U.T
+    return mp.norm(total / len(X), 2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("radius", [8.0, 15.0, 20.0, 30.0, 100.0])
+@pytest.mark.parametrize("kind", ["turned", "diagonal", "scaled", "junk"])
+def test_means_of_far_spd_records_against_60_digits(radius, kind):
+    """Convexity is 1: what is left of the gradient is the error. Bad scales, conditions and junk; no warning leaks."""
+    M, rng = SPDAffineInvariant(2), np.random.default_rng(1)
+    z = rng.normal(size=(7, 3))
+    z *= radius * rng.uniform(0.3, 1.1, size=(7, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
+    if kind == "diagonal":
+        z[:, 1] = 0
+    if kind == "scaled":
+        z = 0.3 * rng.normal(size=(7, 3)) + radius * np.array([0.6, 0.0, 0.6])
+    with np.errstate(all="ignore"):
+        X = np.asarray(M.exp(np.eye(2), M.from_coordinates(np.eye(2), z)))
+    if kind == "junk":
+        X[:3] = np.array([[np.nan] * 2] * 2), np.diag([1e300, 1e-300]), [[1e200, 1e200 * (1 - 1e-15)]] * 2
+    domain = Domain(M, np.eye(2), radius)
+    x, _ = open_records(X, (2, 2)).moments(domain)
+    inside = project_to_ball(*domain, X)
+    with mp.workdps(60):
+        assert exact_residual(x, inside) <= solver_error(M, radius)
+        assert exact_distance(np.eye(2), x) <= radius * (1 + 1e-9)
+        assert all(exact_distance(np.eye(2), a) <= radius * (1 + 1e-9) for a in inside)
+
+
+@pytest.mark.parametrize("n", [20, 50])
+def test_a_search_that_round_off_rules_ends(n):
+    """One data set at cond 1e12 took half a second, its neighbour minutes: every loop has a cap."""
+    rng = np.random.default_rng(3)
+    Q = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    center = (Q * [1e6, 1e-6]) @ Q.T
+    M = SPDAffineInvariant(2)
+    center = (center + center.T) / 2
+    for _ in range(4):
+        X = M.exp(center, M.from_coordinates(center, 1e-3 * rng.normal(size=(n, 3))))
+        assert np.all(np.isfinite(frechet_mean(M, X)))

@@ -27,7 +27,9 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
 
     A record in the ball stays (up to its projection onto the manifold, which is round-off for a point of it), a far
     one moves along its geodesic onto the ball's boundary, one that is not finite or not on the manifold becomes the
-    center. On the cut locus, `M.log` picks the geodesic, always the same one.
+    center. In a ball wider than `M.held_reach`, a record whose place float64 coordinates cannot hold (an SPD matrix of
+    condition above 1e6 seen from the center, a point of hyperbolic space beyond 15) moves inward as well. On the cut locus,
+    `M.log` picks the geodesic, always the same one.
 
     *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every record. Each result depends on its
     own record alone. No value of a record raises or warns; shapes, dtypes, the center and the radius do.
@@ -81,7 +83,10 @@ def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarr
         z = np.asarray(M.to_coordinates(center, M.log(center, points)))
         length = euclidean_norm(np, z)[..., None]
         good = usable[..., None] & np.isfinite(length)
-        return np.where(good, z * np.where(length > radius, radius / length, 1.0), 0.0)
+        share = np.where(length > radius, radius / length, 1.0)
+        if radius > M.held_reach:
+            share = np.minimum(share, np.asarray(M.held_share(np.where(good, z, 0.0)))[..., None])
+        return np.where(good, z * share, 0.0)
 
 
 def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
@@ -92,7 +97,7 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
     def settle(part: slice) -> None:
         with np.errstate(all="ignore"):  # the setting is a thread's own
             points, usable = _onto(np, M, center, records[part])
-            far = np.flatnonzero(~(M.dist(center, points) <= radius) & usable)
+            far = np.flatnonzero(~_stays(M, center, radius, points) & usable)
             if len(far):
                 points[far] = _move(np, M, center, radius, points[far])
             points[~usable] = center
@@ -104,9 +109,21 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
 
 def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
     points, usable = _onto(xp, M, center, X)
-    near = M.dist(center, points) <= radius
+    near = _stays(M, center, radius, points)
     moved = points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points))
     return _where(xp, M, usable, moved, center)
+
+
+def _stays(M: Manifold, center: Array, radius: float, points: Array) -> Array:
+    near = M.dist(center, points) <= radius
+    return near if radius <= M.held_reach else near & (_held(M, center, points) >= 1)
+
+
+def _held(M: Manifold, center: Array, points: Array) -> Array:
+    """`M.held_share` of points as seen from the center; 1 where their coordinates are not finite."""
+    z = M.to_coordinates(center, M.log(center, points))
+    xp = namespace(z)
+    return M.held_share(xp.where(xp.all(xp.isfinite(z), axis=-1)[..., None], z, xp.zeros_like(z)))
 
 
 def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
@@ -131,6 +148,8 @@ def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array
     movable = (distance < float("inf")) & _finite(xp, M, velocity)
     velocity = _where(xp, M, movable, velocity, xp.zeros_like(velocity))
     share = xp.where(movable & (distance > radius), radius / distance, xp.ones_like(distance))
+    if radius > M.held_reach:
+        share = xp.minimum(share, _held(M, center, X))
     moved, settled = _where(xp, M, movable, X, center), ~movable
     for margin in (float(xp.finfo(X.dtype).eps) * 64**k for k in range(7)):
         image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * velocity)

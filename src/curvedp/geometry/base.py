@@ -182,6 +182,28 @@ class Manifold(ABC):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Inverse of `from_coordinates`."""
 
+    # ---- what float64 coordinates can hold -------------------------------------------------------------------
+
+    @property
+    def held_reach(self) -> float:
+        """Distance from the origin up to which float64 coordinates hold every point well; records beyond may be pulled in."""
+        return inf
+
+    def held_share(self, z: Array) -> Array:
+        """The share, at most 1, to which coordinates z at the origin are shortened so that floats hold the point well.
+
+        The points with share 1 must form a set that holds the Fréchet mean of any of its points.
+        """
+        return array_namespace(z).ones_like(z[..., 0])
+
+    def held_radius(self, radius: float) -> float:
+        """How far from the origin the points with share 1 of a ball about it can be."""
+        return radius
+
+    def float_spread(self, radius: float) -> float:
+        """How far a point within `radius` of the origin moves, at most, when its coordinates are off by one part in 1."""
+        return 1.0
+
     # ---- a public center, carried to where the floats are fine -----------------------------------------------
 
     carries: ClassVar[bool] = False

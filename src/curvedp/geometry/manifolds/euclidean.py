@@ -67,6 +67,9 @@ class Euclidean(Manifold):
     def is_linear(self) -> bool:
         return True
 
+    def float_spread(self, radius: float) -> float:
+        return radius
+
     def exp(self, p: Array, v: Array) -> Array:
         return p + v
 

@@ -18,6 +18,7 @@ from array_api_compat import is_numpy_array
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics import stable
+from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.threads import blocks
@@ -25,6 +26,7 @@ from curvedp.geometry.numerics.threads import blocks
 __all__ = ["Hyperbolic", "blocked", "dot", "either", "far_exp", "hypot1", "lift", "turn"]
 
 _BLOCK = 1 << 13  # numbers in an array
+_REACH = 15.0  # e^15 units of round-off are 4e-10
 
 
 class Hyperbolic(Manifold):
@@ -55,6 +57,26 @@ class Hyperbolic(Manifold):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    @property
+    def held_reach(self) -> float:
+        return _REACH
+
+    def held_share(self, z: Array) -> Array:
+        """Onto the ball of that radius, which is convex."""
+        xp = namespace(z)
+        length = euclidean_norm(xp, z)
+        far = length > _REACH
+        return xp.where(far, _REACH / xp.where(far, length, xp.ones_like(length)), xp.ones_like(length))
+
+    def held_radius(self, radius: float) -> float:
+        return min(radius, _REACH)
+
+    def float_spread(self, radius: float) -> float:
+        """At distance r points are e^r times finer than their coordinates, and so are the vectors there, of length at most
+        2r, that are summed (`tests/mechanisms/test_solver_error.py` finds about 2e^r units of round-off a step)."""
+        r = self.held_radius(radius)
+        return (1 + 2 * r) * math.exp(r)
 
     @property
     def is_symmetric(self) -> bool:

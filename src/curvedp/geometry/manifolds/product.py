@@ -115,6 +115,19 @@ class Product(Manifold):
         parts = zip(*(self.split(array) for array in arrays), strict=True)
         return [getattr(factor, method)(*part) for factor, part in zip(self.factors, parts, strict=True)]
 
+    @property
+    def held_reach(self) -> float:
+        return min(factor.held_reach for factor in self.factors)
+
+    def held_share(self, z: Array) -> Array:
+        """The least of the factors', so that the point stays on its geodesic."""
+        xp = namespace(z)
+        parts = zip(self.factors, self._split_coordinates(z), strict=True)
+        return xp.min(xp.stack([factor.held_share(part) for factor, part in parts], axis=-1), axis=-1)
+
+    def float_spread(self, radius: float) -> float:
+        return math.hypot(*(factor.float_spread(radius) for factor in self.factors))
+
     def home(self, center: Array) -> Array:
         return self.join(self._each("home", center))
 

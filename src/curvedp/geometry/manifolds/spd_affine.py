@@ -9,7 +9,7 @@ from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
-from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
+from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.manifolds.spd_flat import SPDLogCholesky, SPDLogEuclidean
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
@@ -22,7 +22,7 @@ __all__ = ["SPDAffineInvariant", "SPDBuresWasserstein", "SPDLogCholesky", "SPDLo
 
 
 @dataclass(frozen=True)
-class SPDAffineInvariant(SPD):
+class SPDAffineInvariant(Held, SPD):
     """SPD(m) with ⟨U,V⟩_P = tr(P⁻¹U P⁻¹V): a Hadamard manifold, curvature in [−½, 0] (Bhatia 2007, ch. 6; SPEC §2).
 
     Everything goes through the congruence S ↦ L S Lᵀ with P = LLᵀ (Cholesky), an isometry that carries I to P.

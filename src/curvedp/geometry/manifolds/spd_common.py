@@ -1,7 +1,7 @@
 """What the four geometries of symmetric positive definite matrices share: the set, its tangent spaces, coordinates."""
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
@@ -13,7 +13,7 @@ from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import sym
 
-__all__ = ["SPD", "pack", "unpack"]
+__all__ = ["SPD", "Held", "pack", "unpack"]
 
 
 def _layout(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -40,6 +40,36 @@ def unpack(z: Array, m: int) -> Array:
     _, _, place, scale = _layout(m)
     S = xp.reshape(xp.take(z, xp.asarray(place, device=device(z)), axis=-1), (*z.shape[:-1], m, m))
     return S * xp.asarray(scale, dtype=z.dtype, device=device(z))
+
+
+_SPREAD = (
+    14.0  # of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there
+)
+
+
+class Held:
+    """What floats hold of an SPD matrix whose coordinates at I are its logarithm: as much as its condition leaves.
+
+    Log-eigenvalues of matrices at distance r from I spread by at most √2·r. Their spread is a convex function along geodesics
+    of both metrics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean (Lawson & Lim 2011, monotonicity). Beyond
+    `_SPREAD` a record moves along its geodesic to I until its spread is that.
+    """
+
+    m: int
+
+    @property
+    def held_reach(self) -> float:
+        return _SPREAD / sqrt(2) if self.m > 1 else inf
+
+    def held_share(self, z: Array) -> Array:
+        xp = namespace(z)
+        w = eigh(unpack(z, self.m))[0]
+        spread = w[..., -1] - w[..., 0]
+        far = spread > _SPREAD
+        return xp.where(far, _SPREAD / xp.where(far, spread, xp.ones_like(spread)), xp.ones_like(spread))
+
+    def float_spread(self, radius: float) -> float:
+        return exp(min(sqrt(2) * radius, _SPREAD)) if self.m > 1 else 1.0
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from dataclasses import dataclass
+from math import exp, sqrt
 from typing import Any, ClassVar
 
 from array_api_compat import device, is_jax_namespace
 
 from curvedp.geometry.base import Array
-from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
+from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import (
@@ -25,7 +26,7 @@ __all__ = ["SPDLogCholesky", "SPDLogEuclidean"]
 
 
 @dataclass(frozen=True)
-class SPDLogEuclidean(SPD):
+class SPDLogEuclidean(Held, SPD):
     """SPD(m) with the Euclidean metric of log P: flat, complete, Euclidean mechanisms are exact.
 
     d(log)_P and its inverse multiply by divided differences in the eigenbasis of P (SPEC §1, E7).
@@ -172,6 +173,14 @@ class SPDLogCholesky(SPD):
     def float_reach(self) -> float:
         """Diagonals of L are a factor e^r apart, squared in LLᵀ."""
         return 18.0 if self.m > 1 else 350.0
+
+    def float_spread(self, radius: float) -> float:
+        """Entries of LLᵀ off by one part move L by about ‖L‖·(‖L‖‖L⁻¹‖)². The logarithms of the diagonal D and the strict
+        part share the radius: ‖L⁻¹‖ is largest for a chain of m−1 equal entries N below equal ones of D, about
+        (1 + N/D)^{m−1}/D (attacked in `tests/mechanisms/test_solver_error.py`)."""
+        steps = self.m - 1
+        chain = 1 + radius / sqrt(max(steps, 1)) * exp(radius / sqrt(self.m))
+        return float(exp(2 * radius) * chain ** (2 * steps))
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

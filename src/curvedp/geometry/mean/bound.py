@@ -32,15 +32,12 @@ from dataclasses import dataclass
 from curvedp._validate import integer, length
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.manifolds.hyperbolic import Hyperbolic
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 
-__all__ = ["SOLVER_RESIDUAL", "mean_error_bound", "mean_iterations", "solver_error"]
+__all__ = ["mean_error_bound", "mean_iterations", "solver_error", "tolerance"]
 
-SOLVER_RESIDUAL = 1e-9  # ‖mean log‖ at which an iterate is taken for the mean
-_RESIDUAL = 1e-10  # what the contraction leaves of ‖mean log‖ ≤ L·error: a tenth of the 1e-9 promised
-_FARTHEST = 300.0  # radii of curvature
+_SHARE = 1e-10  # of the radius: what an iterate may leave of ‖mean log‖ and be taken for the mean
 _KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 
 
@@ -61,6 +58,7 @@ class Contraction:
 def contraction(M: Manifold, radius: float) -> Contraction:
     """The constants of the proof above for data in a ball of this radius."""
     low, high = M.curvature_bounds
+    radius = M.held_radius(radius)
     smoothness = 1 + radius * math.sqrt(max(0.0, -low))
     if high <= 0 and M.injectivity_radius == math.inf:
         return Contraction(1.0, smoothness, 1 / smoothness)
@@ -95,8 +93,8 @@ def mean_iterations(M: Manifold, radius: float) -> int:
     c = contraction(M, radius)
     if c.factor == 0:
         return 2  # flat: the first step is exact, the second removes the round-off of a long first one
-    goal = _RESIDUAL / c.smoothness
-    return max(2, math.ceil(math.log(goal * math.sqrt(c.convexity) / radius) / math.log(c.factor)))
+    goal = _SHARE / c.smoothness  # ‖mean log‖ ≤ L·error
+    return max(2, math.ceil(math.log(goal * math.sqrt(c.convexity)) / math.log(c.factor)))
 
 
 def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) -> float:
@@ -105,9 +103,8 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     Mechanisms add 2η to the sensitivity. `iterations` defaults to the number the solver takes.
 
     *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction (proof at the head of this
-    module) and the float64 round-off of kernels with relative error 1e-12, for a center whose coordinates are well
-    scaled (near the origin of a homogeneous space; carry the data there by an isometry if they are not: hyperbolic
-    points beyond distance 8 of the origin cannot be written to 1e-12).
+    module), the float64 round-off of kernels with relative error 1e-12, and that of the points' own coordinates
+    (`M.float_spread`), for records carried to `M.home(center)` (`M.to_origin`).
 
     >>> from curvedp.geometry import Sphere
     >>> mean_error_bound(Sphere(2), 0.3) < 1e-9
@@ -118,8 +115,8 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     steps = mean_iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
     if isinstance(M, Product):
         return math.sqrt(sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors))
-    c = contraction(M, radius)
-    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * _coordinate_spread(M, radius)
+    c, radius = contraction(M, radius), M.held_radius(radius)
+    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius)
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
 
@@ -127,8 +124,9 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
 def solver_error(M: Manifold, radius: float) -> float:
     """η: the Fréchet mean of records in a ball, as the library computes it, is within this distance of the true one.
 
-    One bound for records in memory, on a device and in chunks. The two ways to the mean, a residual of 1e-9 and the
-    fixed number of steps, are summed. The device's kernels may be off by twice what the contract allows
+    One bound for records in memory, on a device and in chunks, carried to `M.home(center)`. It grows like the radius and the
+    float error of coordinates; on flat spaces only the latter is left. The two ways to the mean, a residual up to
+    `tolerance` and the fixed number of steps, are summed. A device's kernels may be off by twice what the contract allows
     (`device.accurate`), and a pass rounds each mean logarithm to the fixed point of sums, by at most ½·√dim·resolution;
     both enter the bound for the steps, which is linear in them. Doubled, because a computed mean that fell just outside
     the ball is moved onto it by as much again.
@@ -152,25 +150,16 @@ def solver_error(M: Manifold, radius: float) -> float:
     True
     """
     rounding = math.sqrt(M.dim) * FixedPoint(2 * length("radius", radius)).resolution / (4 * radius * _KERNEL_ERROR)
-    return 2 * (mean_error_bound(M, radius) * (2 + rounding) + 1.01 * SOLVER_RESIDUAL / _convexity(M, radius))
+    return 2 * (mean_error_bound(M, radius) * (2 + rounding) + 1.01 * tolerance(M, radius) / _convexity(M, radius))
+
+
+def tolerance(M: Manifold, radius: float) -> float:
+    """‖mean log‖ at which an iterate is taken for the mean: a share of the radius, or the float error of coordinates."""
+    share = 0.0 if M.curvature_bounds == (0.0, 0.0) else _SHARE
+    return radius * (share + 4 * _KERNEL_ERROR) + 2.0**-48 * M.dim * M.float_spread(radius)
 
 
 def _convexity(M: Manifold, radius: float) -> float:
     if isinstance(M, Product):
         return min(_convexity(factor, radius) for factor in M.factors)
     return contraction(M, radius).convexity
-
-
-def _coordinate_spread(M: Manifold, radius: float) -> float:
-    """How far a point of the ball moves, at most, when its coordinates and those of a step from it are off by one part in 1.
-
-    On SPD it is the condition number e^{2r√½} of the farthest matrices. In hyperbolic space points at distance r from the
-    origin are e^r times finer than their coordinates, and so are the vectors there, of length at most 2r, that are summed
-    (`tests/mechanisms/test_solver_error.py` finds about 2e^r units of round-off a step against 60 digits).
-    """
-    low = M.curvature_bounds[0]
-    hyperbolic = isinstance(M, Hyperbolic)  # the coordinates of H¹ are no better for its being flat
-    s = radius if hyperbolic else radius * math.sqrt(max(0.0, -low))
-    if s > _FARTHEST:
-        raise ParameterError(f"radius={radius!r} is too large on {M!r}: coordinates of points that far away overflow")
-    return (1 + 2 * s) * math.exp(s) if hyperbolic else math.exp(2 * s)

@@ -17,7 +17,7 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.mean.bound import SOLVER_RESIDUAL, contraction, mean_error_bound, mean_iterations
+from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iterations, tolerance
 from curvedp.geometry.mean.spd import TOLERANCE, Sweep, affine_invariant_mean
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.namespace import namespace
@@ -30,6 +30,7 @@ _CHUNK_BYTES = 1 << 22
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 _DENSE = 256  # dimension up to which Newton's equations are formed
 _MEMORY = 8  # pairs kept by the quasi-Newton method
+_STEPS = 500  # in all
 _PATIENCE = 30  # steps without progress after which round-off is taken to rule
 
 
@@ -104,15 +105,18 @@ def _like(xp: Any, X: Array, x: np.ndarray) -> Array:
     return x if is_numpy_array(X) else xp.asarray(x, device=device(X))
 
 
-def _mean(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = TOLERANCE) -> np.ndarray:
     if isinstance(M, Product):
-        parts = [_mean(factor, part, w) for factor, part in zip(M.factors, M.split(X), strict=True)]
+        parts = [
+            _mean(factor, part, w, enough / math.sqrt(len(M.factors)))
+            for factor, part in zip(M.factors, M.split(X), strict=True)
+        ]
         return np.asarray(M.join(parts))
     if isinstance(M, SPDAffineInvariant):
-        return np.asarray(affine_invariant_mean(X, w))
+        return np.asarray(affine_invariant_mean(X, w, enough))
     # Points written with few digits (float32, text) miss the manifold's equations by more than a residual of 1e-9 allows.
     # Symmetric matrices have no such equation.
-    return _minimise(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w)
+    return _minimise(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w, enough)
 
 
 # ---- as a statistic: off by no more than a number known before the records are ---------------------------------------------
@@ -128,9 +132,10 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     M, center, radius = domain
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         inside = project_to_ball(M, center, radius, X)
-        x = np.asarray(frechet_mean(M, inside))
+        enough = tolerance(M, radius)
+        x = _mean(M, inside, np.full(len(inside), 1 / len(inside)), min(enough / 2, TOLERANCE))
         velocity, square = _mean_moments(M, x, inside)
-        small = float(M.norm(x, velocity)) <= SOLVER_RESIDUAL
+        small = float(M.norm(x, velocity)) <= enough
         if small and square <= radius**2 and float(M.dist(center, x)) <= radius:
             return x, square
         x = np.asarray(frechet_mean(M, inside, ball=(center, radius)))
@@ -189,12 +194,14 @@ def _chunks(M: Manifold, n: int) -> list[slice]:
     return [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
 
 
-def _minimise(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _minimise(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> np.ndarray:
     """Descent with Armijo's rule from the best of three starts."""
     state = _start(M, X, w)
     best, stalled = state, 0
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    while best.residual > 0 and stalled < _PATIENCE:
+    for _ in range(_STEPS):
+        if not (best.residual > 0 and stalled < _PATIENCE):
+            break
         direction = _direction(state, pairs)
         slope = float(direction @ state.gradient)
         if not slope > 0:  # not a direction of descent: the Hessian is indefinite here, or the memory is stale
@@ -205,7 +212,7 @@ def _minimise(M: Manifold, X: np.ndarray, w: np.ndarray) -> np.ndarray:
         pairs = _carry(M, state, new, direction, pairs)
         state = new
         stalled = 0 if state.residual < 0.9 * best.residual else stalled + 1
-        done = best.residual <= TOLERANCE  # one step beyond the tolerance, kept if it helped
+        done = best.residual <= enough  # one step beyond the tolerance, kept if it helped
         best = state if state.residual < best.residual else best
         if done:
             break
@@ -244,8 +251,7 @@ def _search(
     M: Manifold, X: np.ndarray, w: np.ndarray, state: _State, direction: np.ndarray, slope: float
 ) -> _State | None:
     """The first of the steps 1, ½, ¼, … that satisfies Armijo's rule; None if none does above round-off."""
-    scale = 1.0
-    while True:
+    for scale in 0.5 ** np.arange(64):
         x = M.exp(state.x, M.from_coordinates(state.x, scale * direction))
         new = _State(M, X, w, x) if np.all(np.isfinite(x)) else None
         if new is not None and new.cost <= state.cost - 1e-4 * scale * slope:
@@ -253,7 +259,7 @@ def _search(
         if scale * slope <= 1e-12 * state.cost:
             # a change of cost below its round-off cannot be seen: there the residual decides
             return new if new is not None and new.residual < 2 * state.residual else None
-        scale *= 0.5
+    return None
 
 
 def _carry(

@@ -30,6 +30,7 @@ __all__ = ["TOLERANCE", "Sweep", "affine_invariant_mean"]
 
 TOLERANCE = 5e-10  # residual seen before the last step, half of what is promised; the last step improves on it
 _CHUNK_BYTES = 1 << 18
+_STEPS = 100  # in all; a handful are needed where double precision resolves the data
 _ROUNDS = 1000  # of conjugate gradients, which need a few; the outer steps check what they are given
 _FAR = 1e-5  # least ratio of eigenvalues that plain double precision resolves to 1e-11
 
@@ -46,7 +47,7 @@ class Pass:
         return float(np.linalg.norm(self.gradient))
 
 
-def affine_invariant_mean(X: Matrix, weights: Matrix) -> Matrix:
+def affine_invariant_mean(X: Matrix, weights: Matrix, enough: float = TOLERANCE) -> Matrix:
     """The Fréchet mean of X (n, m, m) float64 with weights (n,) that sum to 1."""
     sweep = Sweep(X, weights)
     x = _start(X, weights)
@@ -56,14 +57,14 @@ def affine_invariant_mean(X: Matrix, weights: Matrix) -> Matrix:
         return np.full_like(x, np.nan)
     solve = _hessian_solver(L, *_subsample(X, weights))
     rate, moved = 1e-2, 0.0
-    while True:
+    for _ in range(_STEPS):
         step = solve(state.gradient)
         length = float(np.linalg.norm(step))
         y = _move(L, step)
-        if state.residual <= TOLERANCE:
+        if state.residual <= enough:
             return y
         K = cholesky(y)
-        new = sweep.quick(K, moved + length, max(1e-11, 1e-2 * state.residual * max(rate, 1e-3)))
+        new = sweep.quick(K, moved + length, max(min(1e-11, 0.1 * enough), 1e-2 * state.residual * max(rate, 1e-3)))
         if not new.residual < 0.1 * state.residual:
             x, L, new, solve = _careful(X, weights, sweep, x, L, state, step)
             if new is state:
@@ -72,6 +73,7 @@ def affine_invariant_mean(X: Matrix, weights: Matrix) -> Matrix:
         else:
             x, L, moved = y, K, moved + length
         rate, state = new.residual / state.residual, new
+    return x
 
 
 def _careful(
@@ -83,8 +85,7 @@ def _careful(
     if np.isnan(state.cost):
         state = sweep.exact(L)
     slope = float(np.sum(state.gradient * step))
-    scale = 1.0
-    while True:
+    for scale in 0.5 ** np.arange(64):
         y = _move(L, scale * step)
         K = cholesky(y)
         new = sweep.exact(K)
@@ -94,8 +95,8 @@ def _careful(
         ):
             return y, K, new, _hessian_solver(K, *_subsample(X, weights))
         if scale * slope <= 1e-16 * state.cost:
-            return x, L, state, solve
-        scale *= 0.5
+            break
+    return x, L, state, solve
 
 
 def _move(L: Matrix, step: Matrix) -> Matrix:

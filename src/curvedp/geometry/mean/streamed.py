@@ -15,7 +15,7 @@ from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
-from curvedp.geometry.mean.bound import SOLVER_RESIDUAL, contraction, mean_iterations
+from curvedp.geometry.mean.bound import contraction, mean_iterations, tolerance
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
@@ -148,8 +148,9 @@ _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a
 def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
     """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, with the a-priori error of `solver_error`.
 
-    Accelerated passes until ‖mean log‖ ≤ 1e-9. Where they do not get there, the contraction's public number of passes from
-    the center. As for records in memory, only the time depends on which, and so on the records; the value does not.
+    Accelerated passes until ‖mean log‖ is within `tolerance`. Where they do not get there, the contraction's public number
+    of passes from the center. As for records in memory, only the time depends on which, and
+    so on the records; the value does not.
     """
     return _run(_search(domain, n, start), sums)
 
@@ -172,7 +173,7 @@ def streamed_means(
 
 
 def _search(domain: Domain, n: int, start: Start) -> Search[tuple[np.ndarray, float]]:
-    x, moments, found = yield from _accelerate(domain, n, start, SOLVER_RESIDUAL)
+    x, moments, found = yield from _accelerate(domain, n, start, tolerance(domain.manifold, domain.radius))
     # On the ball the gradient flow from x ends at the mean (`mean_bound`, step 3) if the mean square is that of S.
     if found and (domain.manifold.curvature_bounds[1] <= 0 or moments.square <= domain.radius**2):
         return x, moments.square
@@ -231,7 +232,7 @@ def _run(search: Search[Found], sums: Sums) -> Found:
             return found
 
 
-def _accelerate(domain: Domain, n: int, start: Start, tolerance: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
+def _accelerate(domain: Domain, n: int, start: Start, enough: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
     """Newton-like steps with the Hessian of the start, made better by what each step teaches (Anderson 1965).
 
     With F = H⁻¹v the step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by the changes ΔF seen along the steps ΔX.
@@ -243,7 +244,7 @@ def _accelerate(domain: Domain, n: int, start: Start, tolerance: float) -> Searc
     for _ in range(_PASSES):
         moments = _moments(domain, n, (yield x))
         residual = float(np.linalg.norm(moments.velocity))
-        if residual <= tolerance:
+        if residual <= enough:
             return x, moments, True
         if best is not None and not residual < float(np.linalg.norm(best[1].velocity)):
             steps, values, (x, moments) = [], [], best  # a step too bold: from the best point, a safe one
