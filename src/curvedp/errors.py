@@ -4,6 +4,7 @@ __all__ = [
     "BudgetExceeded",
     "CurvedpError",
     "EnvelopeViolation",
+    "FederationRefused",
     "LedgerCorrupted",
     "NotIntegrable",
     "NotResolved",
@@ -35,6 +36,10 @@ class UnattainableGuarantee(CurvedpError, ValueError):
 
 class EnvelopeViolation(CurvedpError, RuntimeError):
     """A rejection sampler's envelope lay below its target: the sample would not follow the stated law."""
+
+
+class FederationRefused(CurvedpError, RuntimeError):
+    """Too few sites, or sites that do not agree: a federated run has stopped, and nothing was released."""
 
 
 class BudgetExceeded(CurvedpError):

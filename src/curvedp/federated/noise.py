@@ -1,0 +1,166 @@
+"""Discrete Gaussian noise in shares: exact to draw, and what its sum is worth to the honest sites.
+
+N_Z(v) has mass ∝ e^{−k²/2v} on the integers (Canonne, Kamath & Steinke 2020). With θ_c = 2Σ_{m≥1} e^{−2π²cm²}, Poisson
+summation gives Σ_k e^{−(k−x)²/2c} = √(2πc)(1 ± θ_c) for every real x, and two facts follow from completing the square:
+
+1. Sums. The sum of N_Z(a) and N_Z(b) has, relative to N_Z(a+b), masses within (1+θ_c)/(1−θ_c), c = ab/(a+b)
+   (Kairouz, Liu & Steinke 2021, Theorem 1), so total variation at most θ_c/(1−θ_c).
+2. It is Gaussian. Draw g ~ N(s, a) with s whole, then a whole k with mass ∝ e^{−(k−g)²/2b}: a post-processing of g. Its law
+   has, relative to s + N_Z(a+b), masses within (1+θ_{a+b})/(1−θ_b) and its like below (Peikert 2010, Theorem 3.1).
+
+So a sum of shares of total variance V, each of variance ≥ 16, about a whole statistic that moves by at most Δ is exactly
+Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate: b = 8 is what discreteness costs.
+
+Shares. With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c) once
+d are lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are known to
+be lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is paid for.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, exp, floor, isqrt, pi
+
+import numpy as np
+
+from curvedp._numerics import up
+from curvedp.entropy import SecureSource, Source
+from curvedp.errors import ParameterError
+from curvedp.federated.masking import chain
+from curvedp.federated.session import derived, keystream
+
+__all__ = ["LEAST_VARIANCE", "SMOOTHING", "KeyedSource", "discrete_gaussian", "layers", "noise_slack", "site_noise", "surplus", "variance"]
+
+SMOOTHING = 8  # b above: θ_8 < 2^-226
+LEAST_VARIANCE = 16  # of a share, so that c ≥ 8 above
+
+
+def variance(sensitivity: float, mu: float) -> int:
+    """V: the total variance, a whole number, that makes a whole statistic of this ℓ₂ sensitivity μ-GDP.
+
+    >>> variance(1.0, 1.0)
+    9
+    """
+    return ceil((Fraction(sensitivity) / Fraction(mu)) ** 2) + SMOOTHING
+
+
+def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fraction]:
+    """The variances of a site's layers of noise.
+
+    >>> [str(v) for v in layers(10080, 10, 2, 0)]
+    ['1008', '112', '140']
+    """
+    at = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
+    found = [at[0], *(after - before for before, after in zip(at, at[1:], strict=False))]
+    if min(found) < LEAST_VARIANCE:
+        raise ParameterError(f"a share of the noise has variance {float(min(found)):g}; a finer grid is needed")
+    return found
+
+
+def noise_slack(shares: int, coordinates: int) -> float:
+    """Total variation between the noise and a post-processing of the real Gaussian, over all coordinates; rounded up.
+
+    Fact 1 is used shares − 1 times, fact 2 once, each at most 2θ_8/(1 − θ_8); θ_8 < 2.1·e^{−16π²}.
+    """
+    theta = 2.1 * exp(-16 * pi**2)
+    return float(up(2 * theta * (1 + theta) ** 2 * shares * coordinates, 1e-12))
+
+
+class KeyedSource(Source):
+    """Bits from a 32-byte key: a site draws a layer of noise from a seed, and the server draws the same to take it off."""
+
+    name = "ChaCha20 under a key of its own"
+    is_cryptographic = True
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._block, self._buffer, self._used = key, 0, b"", 0
+
+    def random_bytes(self, n: int) -> bytes:
+        while len(self._buffer) - self._used < n:
+            fresh = keystream(derived(self._key, b"source", self._block.to_bytes(8, "little")), 1 << 14)
+            self._buffer, self._used, self._block = self._buffer[self._used :] + fresh, 0, self._block + 1
+        self._used += n
+        return self._buffer[self._used - n : self._used]
+
+
+def site_noise(variances: Sequence[Fraction], seed: bytes, length: int, source: Source | None = None) -> np.ndarray:
+    """All layers: the first from bits nobody is told, the others from the chain that starts with `seed`."""
+    secret = SecureSource() if source is None else source
+    total = np.array(discrete_gaussian(variances[0], length, secret), dtype=object)
+    return _wrapped(total + _layers_from(variances[1:], chain(seed, len(variances) - 1), length))
+
+
+def surplus(variances: Sequence[Fraction], lost: int, seed: bytes, length: int) -> np.ndarray:
+    """The layers above `lost`, from the chain's seed for that number."""
+    above = variances[1 + lost :]
+    return _wrapped(_layers_from(above, chain(seed, len(above)), length))
+
+
+def _layers_from(variances: Sequence[Fraction], seeds: Sequence[bytes], length: int) -> np.ndarray:
+    total = np.zeros(length, dtype=object)
+    for v, seed in zip(variances, seeds, strict=True):
+        total = total + np.array(discrete_gaussian(v, length, KeyedSource(derived(seed, b"layer"))), dtype=object)
+    return total
+
+
+def _wrapped(values: np.ndarray) -> np.ndarray:
+    """Modulo 2^64, as int64."""
+    return np.array([(int(v) + 2**63) % 2**64 - 2**63 for v in values], dtype=np.int64)
+
+
+# ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in whole numbers ------------------------------------------
+
+
+def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
+    """Independent exact draws of N_Z(v), by rejection from discrete Laplace noise.
+
+    >>> from curvedp.entropy import SecureSource
+    >>> len(discrete_gaussian(Fraction(10**20, 3), 3, SecureSource()))
+    3
+    """
+    if not v > 0:
+        raise ParameterError("a variance must be > 0")
+    t = isqrt(floor(v)) + 1
+    return [_gaussian(Fraction(v), t, source) for _ in range(size)]
+
+
+def _gaussian(v: Fraction, t: int, source: Source) -> int:
+    while True:
+        y = _laplace(t, source)
+        # (|y| − v/t)²/2v as one fraction
+        gap = abs(y) * t * v.denominator - v.numerator
+        if _bernoulli_exp(gap * gap, 2 * v.numerator * v.denominator * t * t, source):
+            return y
+
+
+def _laplace(t: int, source: Source) -> int:
+    """Mass ∝ e^{−|y|/t}."""
+    while True:
+        u = _below(t, source)
+        if not _bernoulli_exp(u, t, source):
+            continue
+        w = 0
+        while _bernoulli_exp(1, 1, source):
+            w += 1
+        y, negative = u + t * w, source.bits(1)
+        if not (negative and y == 0):
+            return -y if negative else y
+
+
+def _bernoulli_exp(above: int, below: int, source: Source) -> bool:
+    """True with probability e^{−above/below}."""
+    while above > below:
+        if not _bernoulli_exp(1, 1, source):
+            return False
+        above -= below
+    k = 1
+    while _below(below * k, source) < above:  # true with probability above/(below·k)
+        k += 1
+    return k % 2 == 1
+
+
+def _below(n: int, source: Source) -> int:
+    """Uniform on 0 … n − 1."""
+    bits = (n - 1).bit_length()
+    while (x := source.bits(bits)) >= n:
+        continue
+    return x
