@@ -1,0 +1,24 @@
+"""Private statistics over sites without a curator: masked sums with distributed noise.
+
+Each site keeps its records, its ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is one.
+`docs/federation.md` says who sees what.
+"""
+
+from curvedp.federated.coordinator import FederatedRelease, coordinate, in_process
+from curvedp.federated.kernels import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel
+from curvedp.federated.plan import Plan
+from curvedp.federated.site import Site, key_of, new_identity
+
+__all__ = [
+    "ClassMeansKernel",
+    "DispersionKernel",
+    "FederatedRelease",
+    "MeanKernel",
+    "MomentKernel",
+    "Plan",
+    "Site",
+    "coordinate",
+    "in_process",
+    "key_of",
+    "new_identity",
+]

@@ -1,0 +1,158 @@
+"""Flower as transport, identity and deployment (extra: federated): a ServerApp and a ClientApp that carry our messages.
+
+The masked sum is ours: the engine's own secure aggregation is not private as shipped (docs/federation.md). An app folder needs
+three lines: `from curvedp.federated import flower`, `client = flower.client`, `server = flower.server`. The server's run configuration names the plan and where the
+release goes; a site's node configuration names its settings, all of them files that stay at the site.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.federated.coordinator import Answers, coordinate
+from curvedp.federated.plan import Plan
+from curvedp.federated.site import Site
+from curvedp.ledger import Ledger
+from curvedp.records import load_records
+
+__all__ = ["client", "server", "site_from_settings"]
+
+_POLL = 0.3  # seconds between looks for answers
+_GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
+
+client = ClientApp()
+server = ServerApp()
+
+
+# ---- a site ----------------------------------------------------------------------------------------------------------------
+
+
+@client.query("curvedp")
+def answer(message: Message, context: Context) -> Message:
+    """One request; what the site remembers is kept by its own SuperNode."""
+    kept = context.state.config_records.get("curvedp")
+    state = None if kept is None else json.loads(str(kept["state"]))
+    try:
+        site = site_from_settings(str(context.node_config["site"]), state)
+        reply = site.answer(json.loads(str(message.content.config_records["curvedp"]["json"])))
+        context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(site.state)})
+    except CurvedpError as error:
+        reply = {"refused": str(error)}
+    return Message(_packed(reply), reply_to=message)
+
+
+def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
+    """The site that a JSON file describes: `plan`, `key` (Ed25519, PEM), `records`, and where wanted `ledger`: paths beside it.
+
+    Raises
+    ------
+    ParameterError
+        Where a file is missing or is not what it should be.
+    """
+    home = Path(path).parent
+    try:
+        settings = json.loads(Path(path).read_text(encoding="utf-8"))
+        plan = Plan.from_dict(json.loads((home / settings["plan"]).read_text(encoding="utf-8")))
+        identity = load_pem_private_key((home / settings["key"]).read_bytes(), password=None)
+        records = home / settings["records"]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ParameterError(f"the site's settings are not usable: {type(error).__name__}") from None
+    if not isinstance(identity, Ed25519PrivateKey):
+        raise ParameterError("the site's key must be an Ed25519 key")
+    ledger = Ledger(home / settings["ledger"]) if "ledger" in settings else None
+    return Site(plan, identity, load_records(records, plan.kernel.manifold), ledger=ledger, state=state)
+
+
+# ---- the server ------------------------------------------------------------------------------------------------------------
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the plan and write the release as JSON; a run that stops writes why, and nothing else."""
+    settings = context.run_config
+    plan = Plan.from_dict(json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8")))
+    carrier = _Carrier(grid, plan, float(settings["timeout"]))  # type: ignore[arg-type]
+    try:
+        release = coordinate(plan, carrier.ask)
+        written: dict[str, Any] = {
+            "value": release.value.tolist(),
+            "certificate": release.certificate.to_dict(),
+            "signatures": dict(release.signatures),
+            "rounds": [{"total": list(r.total), "alive": list(r.alive)} for r in release.rounds],
+        }
+    except FederationRefused as error:
+        written = {"stopped": str(error)}
+    written["transport"] = {"seconds": carrier.seconds, "bytes": carrier.bytes, "refused": carrier.refused}
+    partial = Path(str(settings["output"])).with_suffix(".partial")
+    partial.write_text(json.dumps(written), encoding="utf-8")
+    partial.rename(Path(str(settings["output"])))
+
+
+class _Carrier:
+    """Requests by site number over Flower's grid, by short polls; `send_and_receive` sleeps three seconds at a time."""
+
+    def __init__(self, grid: Grid, plan: Plan, timeout: float) -> None:
+        self._grid, self._plan, self._timeout = grid, plan, timeout
+        self._nodes: dict[int, int] = {}  # by site
+        self.seconds: list[dict[str, Any]] = []
+        self.bytes = 0
+        self.refused: list[str] = []
+
+    def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+        """Answers of the sites that gave one in time."""
+        begin, stage = time.monotonic(), next(iter(requests.values()))["stage"]
+        if not self._nodes:
+            answers = self._first(next(iter(requests.values())))
+        else:
+            answers = self._collect({self._nodes[i]: request for i, request in requests.items() if i in self._nodes})
+            site = {node: i for i, node in self._nodes.items()}
+            answers = {site[node]: reply for node, reply in answers.items()}
+        self.seconds.append({"stage": stage, "seconds": round(time.monotonic() - begin, 3)})
+        return answers
+
+    def _first(self, request: Mapping[str, Any]) -> Answers:
+        """Wait for the sites, ask all nodes, and learn which site each is from its signed announcement."""
+        end = time.monotonic() + self._timeout
+        while len(nodes := list(self._grid.get_node_ids())) < len(self._plan.sites) and time.monotonic() < end:
+            time.sleep(_POLL)
+        answers = {}
+        for node, reply in self._collect(dict.fromkeys(nodes, request)).items():
+            if reply.get("site") in range(len(self._plan.sites)) and reply["site"] not in answers:
+                answers[int(reply["site"])], self._nodes[int(reply["site"])] = reply, node
+        return answers
+
+    def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+        messages = [Message(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]
+        waiting = {str(i) for i in self._grid.push_messages(messages) if i}
+        begin, patience, answers = time.monotonic(), self._timeout, {}
+        while waiting and (passed := time.monotonic() - begin) < patience:
+            for reply in self._grid.pull_messages(list(waiting)):
+                waiting.discard(str(reply.metadata.reply_to_message_id))
+                if reply.has_content():
+                    answers[reply.metadata.src_node_id] = self._read(reply)
+            if len(answers) >= self._plan.session.threshold:
+                patience = min(patience, max(passed, _GRACE) + passed)
+            time.sleep(_POLL)
+        return {node: read for node, read in answers.items() if read is not None}
+
+    def _read(self, reply: Message) -> Any:
+        text = str(reply.content.config_records["curvedp"]["json"])
+        self.bytes += len(text)
+        read = json.loads(text)
+        if "refused" in read:
+            self.refused.append(str(read["refused"]))
+            return None
+        return read
+
+
+def _packed(value: Mapping[str, Any]) -> RecordDict:
+    return RecordDict({"curvedp": ConfigRecord({"json": json.dumps(value)})})

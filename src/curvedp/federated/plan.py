@@ -1,0 +1,261 @@
+"""The public terms of one federated release, from which every number that is not data follows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cached_property
+from importlib.metadata import version
+from math import frexp, inf, nextafter, sqrt
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.federated.kernels import Kernel, kernel_from_dict
+from curvedp.federated.noise import layers, noise_slack, variance
+from curvedp.federated.session import Session, digest
+from curvedp.geometry.numerics.threads import blocks
+from curvedp.mechanisms.base import check_guarantee
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
+
+__all__ = ["MOST_ROUNDS", "Plan", "Round"]
+
+MOST_ROUNDS = 6
+_SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times
+_FLOAT = 2.0**-40  # relative; a computed term's length is off by less (dim·2^-52)
+_PRECISE = 44  # bits of a term
+_ROOM = 61  # bits of a sum
+_BLOCK = 1 << 14  # records at once
+
+
+class Round(NamedTuple):
+    """What a round has released: the noisy sum in whole units, and the sites in it."""
+
+    total: Sequence[int]
+    alive: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who adds up what, under which guarantee. Sites agree on it beforehand; one that has another refuses.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is added up.
+    sites : sequence of str
+        The sites' Ed25519 public keys, in hexadecimal.
+    counts : sequence
+        How many records each site has: a whole number a site, or one for each class.
+    guarantee : Guarantee
+        Of the whole release, for replace-one adjacency, against the public, the server, and the server with `collusion` sites.
+    dropouts : int
+        How many sites may be lost; with one more the run stops and nothing is released.
+    collusion : int
+        How many sites may tell the server all they know.
+    rounds : int, optional
+        Sums formed, at most 6; the kernel's own number by default.
+    created : str, optional
+        When the plan was made (ISO 8601); now by default.
+    hours : float
+        How long sites answer.
+
+    Raises
+    ------
+    ParameterError
+        Where a term is not usable: too few sites, duplicate keys, counts that do not fit.
+
+    Examples
+    --------
+    >>> from curvedp.federated import MeanKernel, Plan, new_identity, key_of
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> keys = [key_of(new_identity()) for _ in range(3)]
+    >>> plan = Plan(MeanKernel(SPDAffineInvariant(3), 1.0), keys, [200, 150, 50], GDP(1.0), dropouts=1)
+    >>> Plan.from_dict(plan.to_dict()).id == plan.id
+    True
+    """
+
+    kernel: Kernel
+    sites: Sequence[str]
+    counts: Sequence[Any]
+    guarantee: Guarantee
+    dropouts: int = 0
+    collusion: int = 0
+    rounds: int | None = None
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    hours: float = 24.0
+    software: str = field(default_factory=lambda: version("curvedp"))
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ParameterError(f"kernel={_validate.shown(self.kernel)} must be a kernel, such as MeanKernel(manifold, radius)")
+        check_guarantee(self.guarantee)
+        if self.guarantee.adjacency != "replace-one":
+            raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
+        rounds = self.kernel.rounds if self.rounds is None else _validate.integer("rounds", self.rounds, self.kernel.least_rounds)
+        if rounds > MOST_ROUNDS:
+            raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
+        for name, value in {
+            "sites": tuple(self.sites),
+            "counts": tuple(self._counts_of(count) for count in self.counts),
+            "rounds": rounds,
+            "hours": _validate.positive("hours", self.hours),
+        }.items():
+            object.__setattr__(self, name, value)
+        if len(self.counts) != len(self.sites):
+            raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
+        _ = self.session, self._created, [self.layers(r) for r in range(rounds)]  # refuse here, not in a round
+
+    def _counts_of(self, count: Any) -> tuple[int, ...]:
+        each = tuple(count) if isinstance(count, Sequence) else (count,)
+        if len(each) != self.kernel.classes or isinstance(count, str):
+            raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
+        return tuple(_validate.integer("counts", n, 0) for n in each)
+
+    # ---- agreement ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "kernel": self.kernel.to_dict(),
+            "sites": list(self.sites),
+            "counts": [list(count) for count in self.counts],
+            "guarantee": self.guarantee.to_dict(),
+            "dropouts": self.dropouts,
+            "collusion": self.collusion,
+            "rounds": self.rounds,
+            "created": self.created,
+            "hours": self.hours,
+            "software": self.software,
+            "exponents": [self.exponent(r) for r in range(self._rounds)],
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`; raises `ParameterError` where the fields are no plan."""
+        try:
+            rest = {key: value for key, value in fields.items() if key not in ("kernel", "guarantee", "exponents")}
+            plan = cls(kernel_from_dict(fields["kernel"]), guarantee=guarantee_from_dict(fields["guarantee"]), **rest)
+        except (AttributeError, KeyError, TypeError):
+            raise ParameterError("this is no federated plan") from None
+        if fields.get("exponents") != plan.to_dict()["exponents"]:
+            raise ParameterError("the plan was made for another grid")
+        return plan
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """Names of the terms in which another plan's dictionary differs."""
+        mine = self.to_dict()
+        return sorted(key for key in {*mine, *other} if mine.get(key) != other.get(key))
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of all terms."""
+        return digest(self.to_dict()).hex()
+
+    @cached_property
+    def session(self) -> Session:
+        """The terms of the masked sums."""
+        return Session(tuple(self.sites), self.dropouts, self.collusion, self._rounds, self.id)
+
+    @cached_property
+    def _created(self) -> datetime:
+        try:
+            created = datetime.fromisoformat(self.created)
+        except (TypeError, ValueError):
+            raise ParameterError(f"created={_validate.shown(self.created)} must be a time in ISO 8601") from None
+        if created.tzinfo is None:
+            raise ParameterError("created needs its time zone, such as +00:00")
+        return created
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether a clock that shows `now` is between the plan's making and its end."""
+        return self._created - _SKEW <= now <= self._created + timedelta(hours=self.hours) + _SKEW
+
+    @staticmethod
+    def is_close(one: datetime, other: datetime) -> bool:
+        """Whether two clocks agree to five minutes."""
+        return abs(one - other) <= _SKEW
+
+    # ---- numbers ----
+
+    @property
+    def _rounds(self) -> int:
+        assert self.rounds is not None  # set in __post_init__
+        return self.rounds
+
+    @cached_property
+    def scale(self) -> float:
+        """Noise for each unit of sensitivity over the whole release: 1/μ."""
+        return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), self.guarantee, 1.0))
+
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """That of one Gaussian release of sensitivity 1: the rounds' μ² add up to its."""
+        return gaussian_profile(0.0, 1, self.scale, 1.0)
+
+    @cached_property
+    def shares(self) -> list[float]:
+        """Shares of μ² of the rounds."""
+        return self.kernel.shares(self._rounds)
+
+    def mu(self, round: int) -> float:
+        """What a round may cost, rounded down so that the squares do not add up to more than the whole."""
+        return sqrt(self.shares[round]) / (self.scale * (1 + 1e-12))
+
+    def exponent(self, round: int) -> int:
+        """k: terms are whole multiples of 2^-k, and sums with 64 standard deviations of noise stay below 2^61."""
+        diameter = self.kernel.diameter(round, self._rounds)
+        records = max(1, sum(map(sum, self.counts)))
+        most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(round)
+        return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
+
+    def sensitivity(self, round: int) -> float:
+        """Of the sum of whole terms when one record is replaced: the diameter, what floats and rounding add (√dim/2 twice)."""
+        size = self.kernel.diameter(round, self._rounds) * (1 + _FLOAT) * 2.0 ** self.exponent(round)
+        return nextafter((size + sqrt(self.kernel.length(round, self._rounds))) * (1 + 1e-15), inf)
+
+    def variance(self, round: int) -> int:
+        """Of the noise that the honest sites keep, in whole units."""
+        return variance(self.sensitivity(round), self.mu(round))
+
+    def layers(self, round: int) -> list[Fraction]:
+        """The variances of one site's layers of noise."""
+        return layers(self.variance(round), len(self.sites), self.dropouts, self.collusion)
+
+    @property
+    def tau(self) -> float:
+        """Total variation between the release and the ideal Gaussian one."""
+        shares = len(self.sites) * (1 + self.dropouts)
+        return sum(noise_slack(shares, self.kernel.length(r, self._rounds)) for r in range(self._rounds))
+
+    def noise(self, round: int, lost: int, count: int) -> float:
+        """Standard deviation of the noise in a coordinate of the mean of `count` records, as the public sees it."""
+        kept = float(self.variance(round)) * (len(self.sites) - lost) / (len(self.sites) - lost - self.collusion)
+        return sqrt(kept) * 2.0 ** -self.exponent(round) / max(count, 1)
+
+    def integers(self, round: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
+        """Σ round(2^k·term): what a site holds before noise and masks, and nobody is shown."""
+        total = np.zeros(self.kernel.length(round, self._rounds), dtype=np.int64)
+        for part in blocks(len(records), _BLOCK):
+            rows = self.kernel.terms(round, self._rounds, at, records[part], label)
+            total += np.round(rows * 2.0 ** self.exponent(round)).astype(np.int64).sum(axis=0)
+        return total
+
+    def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
+        """The public points before the first round and after each, from the sums that were released."""
+        seen = [self.kernel.start()]
+        for r, (total, alive) in enumerate(rounds):
+            sums = np.array([int(x) for x in total], dtype=object) * Fraction(2) ** -self.exponent(r)
+            seen.append(self.kernel.moved(r, self.shares, seen[-1], sums.astype(np.float64), self.present(alive)))
+        return seen
+
+    def value(self, rounds: Sequence[Round]) -> np.ndarray:
+        """What is released, from the sums of all rounds."""
+        scales = [self.noise(r, len(self.sites) - len(alive), min(self.present(alive))) for r, (_, alive) in enumerate(rounds)]
+        return self.kernel.finished(self.points(rounds)[-1], float(np.sum(np.array(scales) ** -2.0) ** -0.5))
+
+    def present(self, alive: Sequence[int]) -> list[int]:
+        """How many records of each class the sites have together."""
+        return [sum(self.counts[i][label] for i in alive) for label in range(self.kernel.classes)]
