@@ -56,7 +56,7 @@ def tensors(rng, n):
 # %%
 def make_plan(identities, counts, dropouts):
     kernel = MeanKernel(manifold, radius=2.5, center=np.eye(3))
-    return Plan(kernel, [key_of(one) for one in identities], counts, GDP(1.0), dropouts=dropouts)
+    return Plan(kernel, [key_of(one) for one in identities], counts, GDP(1.0), dropouts=dropouts, rounds=3)
 
 
 # %% [markdown]
@@ -250,6 +250,7 @@ def run_here(sites=10, dropouts=3, n=200):
 
 
 if options.sites:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the processes end with this one
     with tempfile.TemporaryDirectory() as name:
         said = report(*run_processes(Path(name), options.sites, options.dropouts, options.records))
     print(json.dumps(said) if options.json else "\n".join(f"{key}: {value}" for key, value in said.items()))

@@ -1,0 +1,27 @@
+"""Plans and sites of synthetic studies, in one process."""
+
+import numpy as np
+from federated.masked_run import identities, keys
+
+from curvedp.federated import MeanKernel, Plan, Site
+from curvedp.geometry import SPDAffineInvariant
+from curvedp.privacy import GDP
+
+SPD = SPDAffineInvariant(2)
+
+
+def study(count=4, n=30, *, kernel=None, guarantee=None, dropouts=1, seed=0, records=None, **options):
+    """(plan, people, records) of `count` sites."""
+    kernel = MeanKernel(SPD, 1.0) if kernel is None else kernel
+    M, rng = kernel.manifold, np.random.default_rng(seed)
+    if records is None:
+        z = 0.2 * rng.standard_normal((count, n, M.dim)) + 0.1
+        records = [np.asarray(M.exp(kernel.center, M.from_coordinates(kernel.center, part))) for part in z]
+    people = identities(count)
+    sizes = options.pop("counts", [len(x) for x in records])
+    guarantee = GDP(1.0) if guarantee is None else guarantee
+    return Plan(kernel, keys(people), sizes, guarantee, dropouts=dropouts, **options), people, records
+
+
+def sites_of(plan, people, records, **options):
+    return {i: Site(plan, person, x, **options) for i, (person, x) in enumerate(zip(people, records, strict=True))}

@@ -1,0 +1,275 @@
+"""Whole runs in one process: values, losses, vetoes, ledgers, hostile servers and sites, signatures."""
+
+import copy
+import json
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from federated.runs import SPD, sites_of, study
+
+from curvedp.errors import BudgetExceeded, FederationRefused, ParameterError
+from curvedp.federated import (
+    ClassMeansKernel,
+    DispersionKernel,
+    MeanKernel,
+    MomentKernel,
+    Plan,
+    Site,
+    coordinate,
+    in_process,
+    new_identity,
+)
+from curvedp.federated.session import is_signed
+from curvedp.geometry import Euclidean, Lorentz, Sphere, SPDAffineInvariant, frechet_mean
+from curvedp.ledger import Ledger
+from curvedp.privacy import GDP
+
+
+def run(plan, people, records, lost=lambda stage, i: False, **options):
+    return coordinate(plan, in_process(sites_of(plan, people, records, **options), lost))
+
+
+@pytest.mark.parametrize("M", [SPDAffineInvariant(2), Sphere(2), Lorentz(2), Euclidean(3)], ids=repr)
+def test_with_little_noise_a_run_is_the_frechet_mean(M):
+    plan, people, records = study(3, 40, kernel=MeanKernel(M, 1.0), guarantee=GDP(1e5), dropouts=0, rounds=5)
+    release = run(plan, people, records)
+    assert M.dist(frechet_mean(M, np.concatenate(records)), release.value) < 2e-3
+
+
+def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
+    """Sums of many runs about their exact value, in standard deviations of the plan: with none lost, and with all that may be."""
+    plan, people, records = study(4, 5, dropouts=1, rounds=1, kernel=MeanKernel(Euclidean(40), 1.0))
+    exact = [plan.integers(0, plan.kernel.start(), x, 0) for x in records]
+    for lost in (0, 1):
+        gaps = []
+        for _ in range(6):
+            release = run(plan, people, records, lambda stage, i, lost=lost: stage == "mask" and i < lost)
+            gaps.append(np.array(release.rounds[0].total) - sum(exact[lost:]))
+        z = np.concatenate(gaps) / float(plan.variance(0)) ** 0.5
+        # 240 draws: the mean square is 1 within 4.4·√(2/240); layers that were left on would make it 4/3 with none lost
+        assert abs(np.mean(z**2) - 1) < 0.4
+        assert abs(np.mean(z)) < 0.3
+
+
+def test_colluding_sites_are_paid_for():
+    plan, _, _ = study(6, dropouts=1, collusion=2)
+    for lost in (0, 1):
+        honest = (6 - lost - 2) * sum(plan.layers(0)[: lost + 1])
+        assert honest == plan.variance(0)
+    assert plan.noise(0, 0, 10) > study(6, dropouts=1)[0].noise(0, 0, 10)
+
+
+@pytest.mark.parametrize("stage", ["announce", "share", "mask", "unmask"])
+def test_losses_up_to_the_public_number_are_survived(stage):
+    plan, people, records = study(5, dropouts=2)
+    release = run(plan, people, records, lambda s, i: s == stage and i < 2)
+    assert release.value.shape == (2, 2)
+    assert len(release.signatures) == 3
+    with pytest.raises(FederationRefused, match="are needed"):
+        run(plan, people, records, lambda s, i: s == stage and i < 3)
+
+
+def test_the_other_kernels():
+    M = Sphere(2)
+    plan, people, _ = study(3, kernel=ClassMeansKernel(M, 0.7, count=2), counts=[[20, 10]] * 3, guarantee=GDP(1e4), dropouts=0,
+                            records=[np.zeros((0, 3))] * 3)  # fmt: skip
+    centers = np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, np.array([[0.3, 0.0], [-0.2, 0.2]]))))
+    labels = np.repeat([0, 1], [20, 10])
+    sites = {i: Site(plan, person, centers[labels], labels) for i, person in enumerate(people)}
+    assert np.abs(coordinate(plan, in_process(sites)).value - centers).max() < 1e-2
+
+    plan, people, records = study(3, 50, kernel=DispersionKernel(SPD, 1.0), guarantee=GDP(1e4), dropouts=0)
+    X = np.concatenate(records)
+    variance = np.mean(SPD.dist(frechet_mean(SPD, X), X) ** 2)
+    assert abs(run(plan, people, records).value - variance) < 2e-3
+
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(80, 3)) * [2.0, 1.0, 0.3] for _ in range(3)]
+    plan, people, _ = study(3, kernel=MomentKernel(Euclidean(3), 4.0), guarantee=GDP(1e4), dropouts=0, records=rows)
+    value = run(plan, people, rows).value
+    assert np.allclose(value @ value.T, np.eye(3))
+    X = np.concatenate(rows) * np.minimum(1, 4 / np.linalg.norm(np.concatenate(rows), axis=1))[:, None]
+    assert abs(value[0] @ np.linalg.eigh(X.T @ X)[1][:, -1]) > 0.999
+
+
+# ---- ledgers, vetoes, signatures ----
+
+
+def test_each_site_pays_once_and_before_its_first_vector(tmp_path):
+    plan, people, records = study(3, dropouts=0)
+    ledgers = [Ledger(tmp_path / f"{i}.ledger", GDP(1.2)) for i in range(3)]
+    sites = {i: Site(plan, person, x, ledger=book) for i, (person, x, book) in enumerate(zip(people, records, ledgers, strict=True))}
+    coordinate(plan, in_process(sites))
+    assert [len(book.entries) for book in ledgers] == [1, 1, 1]
+    assert ledgers[0].entries[0].guarantee == GDP(1.0)
+    assert plan.id[:16] in ledgers[0].entries[0].label
+
+
+def test_a_site_that_cannot_pay_is_a_lost_one(tmp_path):
+    plan, people, records = study(4, dropouts=1)
+    poor = Ledger(tmp_path / "poor.ledger", GDP(0.5))
+    sites = sites_of(plan, people, records)
+    sites[2] = Site(plan, people[2], records[2], ledger=poor)
+    release = coordinate(plan, in_process(sites))
+    assert [list(r.alive) for r in release.rounds] == [[0, 1, 3]] * plan.rounds
+    assert poor.entries == []
+    with pytest.raises(BudgetExceeded):
+        answered_until_mask(plan, people, records, ledger=Ledger(tmp_path / "two.ledger", GDP(0.5)))
+
+
+def answered_until_mask(plan, people, records, **options):
+    sites = sites_of(plan, people, records, **options)
+    request = {"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()}
+    said = {str(i): site.answer(request) for i, site in sites.items()}
+    boxes = {i: site.answer({"stage": "share", "announcements": said})["boxes"] for i, site in sites.items()}
+    at = plan.kernel.start().tolist()
+    received = {str(j): boxes[j]["0"] for j in boxes if j != 0}
+    return sites, sites[0].answer({"stage": "mask", "round": 0, "at": at, "boxes": received})
+
+
+def test_a_veto_is_heard_before_any_key(tmp_path):
+    plan, people, records = study(4, dropouts=1)
+    sites = sites_of(plan, people, records)
+    sites[1] = Site(plan, people[1], records[1], veto=lambda asked: "the board said no" if asked.id == plan.id else None)
+    with pytest.raises(FederationRefused, match="the board said no"):
+        sites[1].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
+    assert 1 not in coordinate(plan, in_process(sites)).rounds[0].alive
+
+
+def test_every_site_signs_the_certificate_and_no_other():
+    plan, people, records = study(3, dropouts=0)
+    release = run(plan, people, records)
+    body = release.certificate.to_dict()
+    assert set(release.signatures) == set(plan.sites)
+    assert all(is_signed(key, body, sign) for key, sign in release.signatures.items())
+    body["guarantee"] = GDP(0.1).to_dict()
+    assert not any(is_signed(key, body, sign) for key, sign in release.signatures.items())
+
+
+@pytest.mark.parametrize("lie", ["value", "rounds", "points", "plan"])
+def test_no_site_signs_for_a_server_that_lies(lie):
+    plan, people, records = study(3, dropouts=0)
+
+    def lying(ask):
+        def asked(requests):
+            changed = {}
+            for i, request in requests.items():
+                if request["stage"] == "sign":
+                    request = copy.deepcopy(request)
+                    if lie == "plan":
+                        request["certificate"]["parameters"]["plan"]["hours"] = 3.0
+                    elif lie == "rounds":
+                        request["rounds"][0][0][0] += 2 ** plan.exponent(0)
+                    else:
+                        request[lie] = (np.array(request[lie]) + 0.01).tolist()
+                changed[i] = request
+            return ask(changed)
+
+        return asked
+
+    assert coordinate(plan, lying(in_process(sites_of(plan, people, records)))).signatures == {}
+
+
+# ---- refused before a sum is formed ----
+
+
+def test_sites_of_another_plan_are_refused():
+    plan, people, records = study(5, dropouts=2)
+    other_space = study(5, dropouts=2, kernel=MeanKernel(SPDAffineInvariant(2), 1.0, np.diag([2.0, 1.0])))
+    others = [study(5, dropouts=2, kernel=MeanKernel(SPD, 2.0)), study(5, dropouts=2, software="0.0"), other_space]
+    for other in others:
+        fields = {**other[0].to_dict(), "created": plan.created}
+        mine = Plan.from_dict(fields)
+        sites = sites_of(plan, people, records)
+        sites[0] = Site(mine, people[0], other[2][0])
+        with pytest.raises(FederationRefused, match="another plan; it differs in"):
+            sites[0].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
+        assert 0 not in coordinate(plan, in_process(sites)).rounds[0].alive
+        with pytest.raises(FederationRefused):
+            coordinate(plan, in_process({**sites, 1: sites[0], 2: sites[0]}))
+
+
+def test_clocks_that_differ_are_refused():
+    plan, people, records = study(3, dropouts=0)
+    site = Site(plan, people[0], records[0])
+    skewed = (datetime.now(UTC) + timedelta(minutes=20)).isoformat()
+    with pytest.raises(FederationRefused, match="clock"):
+        site.answer({"stage": "announce", "plan": plan.to_dict(), "time": skewed})
+    old, people, records = study(3, dropouts=0, created="2026-01-01T00:00:00+00:00")
+    with pytest.raises(FederationRefused):
+        run(old, people, records)
+
+
+def test_records_that_are_not_the_plans_are_refused():
+    plan, people, records = study(3, 30, dropouts=0)
+    for wrong in (records[0][:-1], records[0][:, :1], np.zeros((30, 3, 3)), records[0][0]):
+        with pytest.raises(ParameterError):
+            Site(plan, people[0], wrong)
+    with pytest.raises(ParameterError, match="labels"):
+        Site(plan, people[0], records[0], np.zeros(30))
+    with pytest.raises(ParameterError, match="not among"):
+        Site(plan, new_identity(), records[0])
+
+
+def test_bad_records_are_data():
+    plan, people, records = study(3, 30, dropouts=0)
+    for bad in (np.nan, np.inf, -1e300, 0.0):
+        spoiled = [x.copy() for x in records]
+        spoiled[0][:3] = bad
+        assert np.isfinite(run(plan, people, spoiled).value).all()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{}, {"stage": "none"}, {"stage": "announce"}, {"stage": "mask", "round": 0, "at": 1, "boxes": {}}, {"stage": "unmask"},
+     {"stage": "announce", "plan": 3, "time": 1}, {"stage": "share", "announcements": {"0": 1}}, {"stage": "sign"}],
+    ids=str,
+)  # fmt: skip
+def test_nonsense_from_the_server_is_refused_in_one_line(request_):
+    plan, people, records = study(3, dropouts=0)
+    with pytest.raises(FederationRefused) as caught:
+        Site(plan, people[0], records[0]).answer(request_)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_chooses_the_point_gets_bounded_terms():
+    plan, people, records = study(3, dropouts=0)
+    for at in (np.full((1, 2, 2), np.nan), np.full((1, 2, 2), 1e308), -np.eye(2)[None]):
+        with np.errstate(all="ignore"):
+            rows = plan.kernel.terms(0, plan.rounds, at, records[0], 0)
+        assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
+
+
+def test_garbage_from_a_site_spoils_at_most_the_answer():
+    plan, people, records = study(4, dropouts=1)
+    good = in_process(sites_of(plan, people, records))
+
+    def garbage(requests):
+        answers = good(requests)
+        stage = next(iter(requests.values()))["stage"]
+        if stage == "mask" and 3 in answers:
+            answers[3] = {"masked": "00" * (len(answers[3]["masked"]) // 2)}
+        return answers
+
+    release = coordinate(plan, garbage)
+    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.radius + 1e-9
+
+    def short(requests):
+        answers = good(requests)
+        return {i: {"masked": "00"} if i == 3 and "masked" in a else a for i, a in answers.items()}
+
+    good = in_process(sites_of(plan, people, records))
+    assert all(3 not in r.alive for r in coordinate(plan, short).rounds)
+
+
+def test_a_state_survives_json():
+    plan, people, records = study(3, dropouts=0)
+    sites = sites_of(plan, people, records)
+
+    def restarted(requests):
+        for i in requests:
+            sites[i] = Site(plan, people[i], records[i], state=json.loads(json.dumps(sites[i].state)))
+        return in_process(sites)(requests)
+
+    assert len(coordinate(plan, restarted).signatures) == 3
