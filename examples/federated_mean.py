@@ -3,8 +3,8 @@
 #
 # Ten hospitals hold diffusion tensors that they may not pool. Each adds up its own tensors' logarithms at a public point,
 # rounds to whole numbers, adds its share of the noise and masks the result; the server learns the noisy total and nothing
-# else. No one is trusted with the data, and the noise is that of ONE release: if each hospital published its own private mean,
-# the average of those would be about √10 times as noisy.
+# else. No one is trusted with the data, and the noise is that of ONE release: if each hospital published its own private
+# mean, the average of those would be about √10 times as noisy.
 #
 # Without arguments this runs in one process and draws a picture. `--sites 10 --dropouts 3 --json` runs every hospital in a
 # process of its own over Flower on the loopback interface (extra: federated), kills three of them on the way, and prints a
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -121,7 +122,9 @@ class Processes:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environment = {**os.environ, **quiet, **threads, "PATH": path}
         (folder / "flwr").mkdir()
-        address = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        address = (
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        )
         (folder / "flwr" / "config.toml").write_text(address)
 
     def start(self, name, *command):
@@ -152,14 +155,10 @@ class Processes:
 
 def end(process, patience=0):
     """Kill a process with all that it started, after so many seconds to end by itself."""
-    try:
-        process.wait(patience) if patience else None
-    except subprocess.TimeoutExpired:
-        pass
-    try:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
     process.wait()
 
 

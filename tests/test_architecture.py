@@ -44,6 +44,7 @@ ARROWS = {
         "records",
     },
     "records": {"geometry"},
+    "federated": {"geometry", "privacy", "entropy", "mechanisms", "ledger", "records"},
     "audit": {"regression", "geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
     "report": {"regression", "geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
 }

@@ -1,11 +1,11 @@
 """Plans and sites of synthetic studies, in one process."""
 
 import numpy as np
-from federated.masked_run import identities, keys
 
 from curvedp.federated import MeanKernel, Plan, Site
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.privacy import GDP
+from federated.masked_run import identities, keys
 
 SPD = SPDAffineInvariant(2)
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from federated.runs import SPD, sites_of, study
 
 from curvedp.errors import BudgetExceeded, FederationRefused, ParameterError
 from curvedp.federated import (
@@ -21,9 +20,10 @@ from curvedp.federated import (
     new_identity,
 )
 from curvedp.federated.session import is_signed
-from curvedp.geometry import Euclidean, Lorentz, Sphere, SPDAffineInvariant, frechet_mean
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
+from federated.runs import SPD, sites_of, study
 
 
 def run(plan, people, records, lost=lambda stage, i: False, **options):
@@ -38,7 +38,7 @@ def test_with_little_noise_a_run_is_the_frechet_mean(M):
 
 
 def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
-    """Sums of many runs about their exact value, in standard deviations of the plan: with none lost, and with all that may be."""
+    """Sums of many runs about their exact value, in the plan's standard deviations: none lost, and all that may be."""
     plan, people, records = study(4, 5, dropouts=1, rounds=1, kernel=MeanKernel(Euclidean(40), 1.0))
     exact = [plan.integers(0, plan.kernel.start(), x, 0) for x in records]
     for lost in (0, 1):
@@ -72,8 +72,8 @@ def test_losses_up_to_the_public_number_are_survived(stage):
 
 def test_the_other_kernels():
     M = Sphere(2)
-    plan, people, _ = study(3, kernel=ClassMeansKernel(M, 0.7, count=2), counts=[[20, 10]] * 3, guarantee=GDP(1e4), dropouts=0,
-                            records=[np.zeros((0, 3))] * 3)  # fmt: skip
+    kernel, nobody = ClassMeansKernel(M, 0.7, count=2), [np.zeros((0, 3))] * 3
+    plan, people, _ = study(3, kernel=kernel, counts=[[20, 10]] * 3, guarantee=GDP(1e4), dropouts=0, records=nobody)
     centers = np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, np.array([[0.3, 0.0], [-0.2, 0.2]]))))
     labels = np.repeat([0, 1], [20, 10])
     sites = {i: Site(plan, person, centers[labels], labels) for i, person in enumerate(people)}
@@ -99,7 +99,10 @@ def test_the_other_kernels():
 def test_each_site_pays_once_and_before_its_first_vector(tmp_path):
     plan, people, records = study(3, dropouts=0)
     ledgers = [Ledger(tmp_path / f"{i}.ledger", GDP(1.2)) for i in range(3)]
-    sites = {i: Site(plan, person, x, ledger=book) for i, (person, x, book) in enumerate(zip(people, records, ledgers, strict=True))}
+    sites = {
+        i: Site(plan, person, x, ledger=book)
+        for i, (person, x, book) in enumerate(zip(people, records, ledgers, strict=True))
+    }
     coordinate(plan, in_process(sites))
     assert [len(book.entries) for book in ledgers] == [1, 1, 1]
     assert ledgers[0].entries[0].guarantee == GDP(1.0)
@@ -131,7 +134,9 @@ def answered_until_mask(plan, people, records, **options):
 def test_a_veto_is_heard_before_any_key(tmp_path):
     plan, people, records = study(4, dropouts=1)
     sites = sites_of(plan, people, records)
-    sites[1] = Site(plan, people[1], records[1], veto=lambda asked: "the board said no" if asked.id == plan.id else None)
+    sites[1] = Site(
+        plan, people[1], records[1], veto=lambda asked: "the board said no" if asked.id == plan.id else None
+    )
     with pytest.raises(FederationRefused, match="the board said no"):
         sites[1].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
     assert 1 not in coordinate(plan, in_process(sites)).rounds[0].alive
@@ -234,7 +239,7 @@ def test_nonsense_from_the_server_is_refused_in_one_line(request_):
 
 
 def test_a_server_that_chooses_the_point_gets_bounded_terms():
-    plan, people, records = study(3, dropouts=0)
+    plan, _, records = study(3, dropouts=0)
     for at in (np.full((1, 2, 2), np.nan), np.full((1, 2, 2), 1e308), -np.eye(2)[None]):
         with np.errstate(all="ignore"):
             rows = plan.kernel.terms(0, plan.rounds, at, records[0], 0)

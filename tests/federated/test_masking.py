@@ -6,12 +6,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import shamir
 from curvedp.federated.masking import Party, chain, recovered
 from curvedp.federated.session import Session, mask, signature
+from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
 
 STAGES = ("announce", "share", "open", "mask", "unmask")
 
@@ -67,7 +67,9 @@ def test_losses_up_to_the_public_number_are_survived_in_every_stage():
         session, sites = parties(7, 3)
         announcements, roster = set_up(sites, lambda s, i, stage=stage: s == stage and i < 3)
         V = vectors(np.random.default_rng(1), 7)
-        alive, total, _ = round_of(session, sites, announcements, roster, 0, V, lambda s, i, stage=stage: s == stage and i < 3)
+        alive, total, _ = round_of(
+            session, sites, announcements, roster, 0, V, lambda s, i, stage=stage: s == stage and i < 3
+        )
         assert exact(total, V, alive), stage
 
 
@@ -79,8 +81,7 @@ def test_one_loss_too_many_is_refused_in_every_stage():
             return s == stage and i < 3
 
         with pytest.raises(FederationRefused):
-            announcements, roster = set_up(sites, lost)
-            round_of(session, sites, announcements, roster, 0, vectors(np.random.default_rng(1), 7), lost)
+            round_of(session, sites, *set_up(sites, lost), 0, vectors(np.random.default_rng(1), 7), lost)
 
 
 # ---- the server ----
@@ -109,7 +110,7 @@ def test_a_second_list_of_survivors_gets_no_second_sum():
 
 def test_sites_told_different_rosters_cancel_nothing():
     """Two groups with rosters of their own would be two sums, each with less noise than is claimed."""
-    session, sites = parties(7, 2)
+    _, sites = parties(7, 2)
     announcements = {p.index: p.announce() for p in sites}
     boxes = {p.index: p.share(announcements) for p in sites}
     groups = {i: range(5) if i < 2 else range(7) for i in range(7)}
@@ -196,7 +197,7 @@ def test_fewer_than_a_threshold_of_shares_say_nothing():
 
 
 def test_masked_vectors_look_uniform_whatever_they_hide():
-    session, sites, _, _ = ready(4, 1)
+    _, sites, _, _ = ready(4, 1)
     words = np.concatenate([sites[i].mask(0, ASKED, np.zeros(4096, dtype=np.int64)) for i in range(4)])
     counts = np.bincount(words.view(np.uint8), minlength=256)
     expected = counts.sum() / 256

@@ -1,7 +1,7 @@
 """Private statistics over sites without a curator: masked sums with distributed noise.
 
-Each site keeps its records, its ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is one.
-`docs/federation.md` says who sees what.
+Each site keeps its records, its ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is
+one. `docs/federation.md` says who sees what.
 """
 
 from curvedp.federated.coordinator import FederatedRelease, coordinate, in_process

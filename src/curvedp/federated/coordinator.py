@@ -1,4 +1,4 @@
-"""The server's side: it carries messages, adds up what is masked, and learns the noisy totals; it is trusted with no record."""
+"""The server's side: it carries messages, adds up what is masked and learns the noisy totals; no record is trusted to it."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class _Run:
         """What the round released, and the sites that answered to its end."""
         masked = self._masked(r, at, asking)
         alive = sorted(masked)
-        answers = self._ask(dict.fromkeys(alive, {"stage": "unmask", "round": r, "survivors": alive}))
+        answers = self._ask({i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive})
         total, seeds = recovered(
             self.session, r, asked(r, at), self.announcements, sorted(self.boxes), masked, self._enough(answers)
         )
@@ -123,7 +123,9 @@ class _Run:
             "points": [np.asarray(at).tolist() for at in self.points],
             "rounds": [list(round) for round in self.rounds],
         }
-        answers = {self.session.sites[i]: a.get("signature") for i, a in self._ask(dict.fromkeys(alive, request)).items()}
+        answers = {
+            self.session.sites[i]: a.get("signature") for i, a in self._ask(dict.fromkeys(alive, request)).items()
+        }
         return {key: sign for key, sign in answers.items() if sign is not None and is_signed(key, body, sign)}
 
     def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:

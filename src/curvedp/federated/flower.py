@@ -1,21 +1,19 @@
 """Flower as transport, identity and deployment (extra: federated): a ServerApp and a ClientApp that carry our messages.
 
-The masked sum is ours: the engine's own secure aggregation is not private as shipped (docs/federation.md). An app folder needs
-three lines: `from curvedp.federated import flower`, `client = flower.client`, `server = flower.server`. The server's run configuration names the plan and where the
-release goes; a site's node configuration names its settings, all of them files that stay at the site.
+The masked sum is ours: the engine's own secure aggregation is not private as shipped (docs/federation.md). An app folder
+needs three lines: `from curvedp.federated import flower`, `client = flower.client`, `server = flower.server`. The server's
+run configuration names the plan and where the release goes; a site's node configuration names its settings, all of them
+files that stay at the site.
 """
 
 import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.coordinator import Answers, coordinate
@@ -24,21 +22,39 @@ from curvedp.federated.site import Site
 from curvedp.ledger import Ledger
 from curvedp.records import load_records
 
-__all__ = ["client", "server", "site_from_settings"]
+__all__ = ["answer", "main", "site_from_settings"]
 
 _POLL = 0.3  # seconds between looks for answers
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 
-client = ClientApp()
-server = ServerApp()
+Foreign: TypeAlias = Any  # Flower's own types: it is an extra, and imported where it is used
+
+
+def __getattr__(name: str) -> Any:
+    """`client` and `server`, Flower's apps, made when they are asked for."""
+    if name == "client":
+        from flwr.clientapp import ClientApp
+
+        app = ClientApp()
+        app.query("curvedp")(answer)
+    elif name == "server":
+        from flwr.serverapp import ServerApp
+
+        app = ServerApp()
+        app.main()(main)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return app
 
 
 # ---- a site ----------------------------------------------------------------------------------------------------------------
 
 
-@client.query("curvedp")
-def answer(message: Message, context: Context) -> Message:
+def answer(message: Foreign, context: Foreign) -> Foreign:
     """One request; what the site remembers is kept by its own SuperNode."""
+    from flwr.app import ConfigRecord
+    from flwr.app import Message as Reply
+
     kept = context.state.config_records.get("curvedp")
     state = None if kept is None else json.loads(str(kept["state"]))
     try:
@@ -47,11 +63,11 @@ def answer(message: Message, context: Context) -> Message:
         context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(site.state)})
     except CurvedpError as error:
         reply = {"refused": str(error)}
-    return Message(_packed(reply), reply_to=message)
+    return Reply(_packed(reply), reply_to=message)
 
 
 def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
-    """The site that a JSON file describes: `plan`, `key` (Ed25519, PEM), `records`, and where wanted `ledger`: paths beside it.
+    """The site of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`.
 
     Raises
     ------
@@ -75,12 +91,11 @@ def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
 # ---- the server ------------------------------------------------------------------------------------------------------------
 
 
-@server.main()
-def main(grid: Grid, context: Context) -> None:
+def main(grid: Foreign, context: Foreign) -> None:
     """Run the plan and write the release as JSON; a run that stops writes why, and nothing else."""
     settings = context.run_config
     plan = Plan.from_dict(json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8")))
-    carrier = _Carrier(grid, plan, float(settings["timeout"]))  # type: ignore[arg-type]
+    carrier = _Carrier(grid, plan, float(settings["timeout"]))
     try:
         release = coordinate(plan, carrier.ask)
         written: dict[str, Any] = {
@@ -100,7 +115,7 @@ def main(grid: Grid, context: Context) -> None:
 class _Carrier:
     """Requests by site number over Flower's grid, by short polls; `send_and_receive` sleeps three seconds at a time."""
 
-    def __init__(self, grid: Grid, plan: Plan, timeout: float) -> None:
+    def __init__(self, grid: Foreign, plan: Plan, timeout: float) -> None:
         self._grid, self._plan, self._timeout = grid, plan, timeout
         self._nodes: dict[int, int] = {}  # by site
         self.seconds: list[dict[str, Any]] = []
@@ -131,7 +146,9 @@ class _Carrier:
         return answers
 
     def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
-        messages = [Message(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]
+        from flwr.app import Message as Request
+
+        messages = [Request(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]
         waiting = {str(i) for i in self._grid.push_messages(messages) if i}
         begin, patience, answers = time.monotonic(), self._timeout, {}
         while waiting and (passed := time.monotonic() - begin) < patience:
@@ -144,7 +161,7 @@ class _Carrier:
             time.sleep(_POLL)
         return {node: read for node, read in answers.items() if read is not None}
 
-    def _read(self, reply: Message) -> Any:
+    def _read(self, reply: Foreign) -> Any:
         text = str(reply.content.config_records["curvedp"]["json"])
         self.bytes += len(text)
         read = json.loads(text)
@@ -154,5 +171,7 @@ class _Carrier:
         return read
 
 
-def _packed(value: Mapping[str, Any]) -> RecordDict:
+def _packed(value: Mapping[str, Any]) -> Any:
+    from flwr.app import ConfigRecord, RecordDict
+
     return RecordDict({"curvedp": ConfigRecord({"json": json.dumps(value)})})

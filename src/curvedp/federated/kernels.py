@@ -136,8 +136,10 @@ class MeanKernel(Kernel):
 
     def terms(self, round: int, rounds: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
         rows = np.zeros((len(records), self.classes, self.manifold.dim))
-        rows[:, label] = clipped(self._logs(at[label], self.inside(records)) - self._logs(at[label], self.center), self.radius)
-        return rows.reshape(len(records), -1)
+        rows[:, label] = clipped(
+            self._logs(at[label], self.inside(records)) - self._logs(at[label], self.center), self.radius
+        )
+        return np.asarray(rows.reshape(len(records), -1))
 
     def moved(
         self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
@@ -152,7 +154,7 @@ class MeanKernel(Kernel):
         return np.asarray(points)
 
     def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
-        return np.asarray(james_stein(self.manifold, self.center, at, noise))[0]
+        return np.asarray(james_stein(self.manifold, self.center, at, noise)[0])
 
     @property
     def _step(self) -> float:
@@ -210,17 +212,17 @@ class DispersionKernel(MeanKernel):
         if round < rounds - 1:
             return super().terms(round, rounds, at, records, label)
         square = np.sum(clipped(self._logs(at[0], self.inside(records)), self.radius) ** 2, axis=1, keepdims=True)
-        return np.clip(square, 0.0, self.radius**2) - self.radius**2 / 2
+        return np.asarray(np.clip(square, 0.0, self.radius**2) - self.radius**2 / 2)
 
     def moved(
         self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
     ) -> np.ndarray:
         if round < len(shares) - 1:
             return super().moved(round, shares, at, total, counts)
-        return total / max(sum(counts), 1) + self.radius**2 / 2
+        return np.asarray(total / max(sum(counts), 1) + self.radius**2 / 2)
 
     def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
-        return np.clip(at, 0.0, self.radius**2)
+        return np.asarray(np.clip(at, 0.0, self.radius**2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ for one that did not those of its pair key, never both. `docs/federation.md` has
 
 Beyond the paper: keys and seeds are per round, so that a site lost late gives away nothing of its earlier vectors; pair masks
 depend on the roster and on what was asked, so that sites told different things cancel nothing; every secret is committed to,
-so that a wrong share is noticed; and each site keeps a chain of seeds beside, of which the one for the number of lost sites is
-given with the rest (`noise.py` uses it to take surplus noise off: Jiang et al. 2024).
+so that a wrong share is noticed; and each site keeps a chain of seeds, of which the one for the number of lost sites is given
+with the rest (`noise.py` uses it to take surplus noise off: Jiang et al. 2024).
 """
 
 import hashlib
@@ -113,7 +113,9 @@ class Party:
         for j in self.state["roster"]:
             if j != self.index:
                 shared = agreed(self._secret(b"pair", round), self._announced[j]["keys"][round])
-                masked = masked + _pair_mask(self.session, shared, self._context(round, asked), self.index, j, len(vector))
+                masked = masked + _pair_mask(
+                    self.session, shared, self._context(round, asked), self.index, j, len(vector)
+                )
         return np.asarray(masked)
 
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
@@ -123,7 +125,9 @@ class Party:
         if str(round) not in self.state["masked"] or round in self.state["answered"]:
             raise FederationRefused("shares are given once a round, and after the masked vector")
         if self.index not in alive or not alive <= set(self.state["roster"]) or len(alive) < self.session.threshold:
-            raise FederationRefused(f"a sum over {len(alive)} sites is not unmasked; {self.session.threshold} are needed")
+            raise FederationRefused(
+                f"a sum over {len(alive)} sites is not unmasked; {self.session.threshold} are needed"
+            )
         self.state["answered"].append(round)
         lost, given = len(self.session.sites) - len(alive), {}
         for j in self.state["roster"]:
@@ -219,7 +223,7 @@ def recovered(
     masked: Mapping[int, np.ndarray],
     answers: Mapping[int, Mapping[str, Any]],
 ) -> tuple[np.ndarray, dict[int, bytes]]:
-    """What the server learns: the sum over the sites in `masked` modulo 2^64, and of each the seed for the number of lost ones.
+    """What the server learns: the sum over the sites in `masked` modulo 2^64, and of each the seed for this number of losses.
 
     Raises
     ------

@@ -11,13 +11,15 @@ summation gives Σ_k e^{−(k−x)²/2c} = √(2πc)(1 ± θ_c) for every real x
 So a sum of shares of total variance V, each of variance ≥ 16, about a whole statistic that moves by at most Δ is exactly
 Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate: b = 8 is what discreteness costs.
 
-Shares. With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c) once
-d are lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are known to
-be lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is paid for.
+Shares. With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c)
+once d are lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are
+known to be lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is
+paid for.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, exp, floor, isqrt, pi
 
 import numpy as np
@@ -28,7 +30,17 @@ from curvedp.errors import ParameterError
 from curvedp.federated.masking import chain
 from curvedp.federated.session import derived, keystream
 
-__all__ = ["LEAST_VARIANCE", "SMOOTHING", "KeyedSource", "discrete_gaussian", "layers", "noise_slack", "site_noise", "surplus", "variance"]
+__all__ = [
+    "LEAST_VARIANCE",
+    "SMOOTHING",
+    "KeyedSource",
+    "discrete_gaussian",
+    "layers",
+    "noise_slack",
+    "site_noise",
+    "surplus",
+    "variance",
+]
 
 SMOOTHING = 8  # b above: θ_8 < 2^-226
 LEAST_VARIANCE = 16  # of a share, so that c ≥ 8 above
@@ -50,7 +62,7 @@ def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fracti
     ['1008', '112', '140']
     """
     at = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
-    found = [at[0], *(after - before for before, after in zip(at, at[1:], strict=False))]
+    found = [at[0], *(after - before for before, after in pairwise(at))]
     if min(found) < LEAST_VARIANCE:
         raise ParameterError(f"a share of the noise has variance {float(min(found)):g}; a finer grid is needed")
     return found
@@ -107,7 +119,7 @@ def _wrapped(values: np.ndarray) -> np.ndarray:
     return np.array([(int(v) + 2**63) % 2**64 - 2**63 for v in values], dtype=np.int64)
 
 
-# ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in whole numbers ------------------------------------------
+# ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in whole numbers ----
 
 
 def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:

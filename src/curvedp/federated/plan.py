@@ -18,7 +18,7 @@ from curvedp.federated.noise import layers, noise_slack, variance
 from curvedp.federated.session import Session, digest
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
+from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
 
 __all__ = ["MOST_ROUNDS", "Plan", "Round"]
 
@@ -50,7 +50,7 @@ class Plan:
     counts : sequence
         How many records each site has: a whole number a site, or one for each class.
     guarantee : Guarantee
-        Of the whole release, for replace-one adjacency, against the public, the server, and the server with `collusion` sites.
+        Of the whole release, for replace-one adjacency, against the public and the server with `collusion` of the sites.
     dropouts : int
         How many sites may be lost; with one more the run stops and nothing is released.
     collusion : int
@@ -71,6 +71,7 @@ class Plan:
     --------
     >>> from curvedp.federated import MeanKernel, Plan, new_identity, key_of
     >>> from curvedp.geometry import SPDAffineInvariant
+    >>> from curvedp.privacy import GDP
     >>> keys = [key_of(new_identity()) for _ in range(3)]
     >>> plan = Plan(MeanKernel(SPDAffineInvariant(3), 1.0), keys, [200, 150, 50], GDP(1.0), dropouts=1)
     >>> Plan.from_dict(plan.to_dict()).id == plan.id
@@ -90,11 +91,17 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
-            raise ParameterError(f"kernel={_validate.shown(self.kernel)} must be a kernel, such as MeanKernel(manifold, radius)")
+            raise ParameterError(
+                f"kernel={_validate.shown(self.kernel)} must be a kernel, such as MeanKernel(manifold, radius)"
+            )
         check_guarantee(self.guarantee)
         if self.guarantee.adjacency != "replace-one":
             raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
-        rounds = self.kernel.rounds if self.rounds is None else _validate.integer("rounds", self.rounds, self.kernel.least_rounds)
+        rounds = (
+            self.kernel.rounds
+            if self.rounds is None
+            else _validate.integer("rounds", self.rounds, self.kernel.least_rounds)
+        )
         if rounds > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
         for name, value in {
@@ -212,7 +219,7 @@ class Plan:
         return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
 
     def sensitivity(self, round: int) -> float:
-        """Of the sum of whole terms when one record is replaced: the diameter, what floats and rounding add (√dim/2 twice)."""
+        """Of the sum of whole terms when one record is replaced: diameter, floats, and rounding (√dim/2 twice)."""
         size = self.kernel.diameter(round, self._rounds) * (1 + _FLOAT) * 2.0 ** self.exponent(round)
         return nextafter((size + sqrt(self.kernel.length(round, self._rounds))) * (1 + 1e-15), inf)
 
@@ -253,7 +260,9 @@ class Plan:
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
         """What is released, from the sums of all rounds."""
-        scales = [self.noise(r, len(self.sites) - len(alive), min(self.present(alive))) for r, (_, alive) in enumerate(rounds)]
+        scales = [
+            self.noise(r, len(self.sites) - len(alive), min(self.present(alive))) for r, (_, alive) in enumerate(rounds)
+        ]
         return self.kernel.finished(self.points(rounds)[-1], float(np.sum(np.array(scales) ** -2.0) ** -0.5))
 
     def present(self, alive: Sequence[int]) -> list[int]:

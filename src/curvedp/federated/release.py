@@ -18,9 +18,9 @@ def trust_model(plan: Plan) -> str:
     """Who must be trusted with what, in words."""
     with_them = f" together with any {plan.collusion} of the sites" if plan.collusion else ""
     return (
-        f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, ChaCha20, "
-        "SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say they compute: one "
-        "that does not can spoil the value, not the others' privacy"
+        f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
+        "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say they "
+        "compute: one that does not can spoil the value, not the others' privacy"
     )
 
 

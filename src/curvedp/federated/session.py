@@ -135,7 +135,9 @@ def derived(secret: bytes, *info: bytes, size: int = 32) -> bytes:
 
 def agreed(secret: bytes, public: str) -> bytes:
     """X25519 (RFC 7748); a public key of small order is refused by the primitive."""
-    return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
+    return X25519PrivateKey.from_private_bytes(secret).exchange(
+        X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+    )
 
 
 def keystream(key: bytes, size: int) -> bytes:

@@ -11,9 +11,7 @@ PRIME = 2**521 - 1  # a Mersenne prime; secrets of 256 bits fit with room
 SHARE_BYTES = 66
 
 
-def split(
-    secret: int, points: Sequence[int], threshold: int, random_bytes: Callable[[int], bytes]
-) -> dict[int, int]:
+def split(secret: int, points: Sequence[int], threshold: int, random_bytes: Callable[[int], bytes]) -> dict[int, int]:
     """Shares of `secret` at distinct non-zero points, any `threshold` of which determine it.
 
     >>> import os
@@ -22,7 +20,9 @@ def split(
     7
     """
     if not 0 <= secret < PRIME or not 1 <= threshold <= len(set(points)) or 0 in (x % PRIME for x in points):
-        raise ParameterError("a secret must lie in the field and its points be distinct, not 0, and at least a threshold")
+        raise ParameterError(
+            "a secret must lie in the field and its points be distinct, not 0, and at least a threshold"
+        )
     # 1040 bits modulo 521: within 2^-518 of uniform
     higher = [int.from_bytes(random_bytes(130), "little") % PRIME for _ in range(threshold - 1)]
     return {x: _value([secret, *higher], x) for x in points}

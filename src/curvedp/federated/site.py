@@ -120,7 +120,8 @@ class Site:
         if "roster" not in self.state:
             self._party.open({int(j): box for j, box in request["boxes"].items()})
         self._pay()
-        vector = sum(self.plan.integers(round, at, group, label) for label, group in enumerate(self._groups))
+        parts = [self.plan.integers(round, at, group, label) for label, group in enumerate(self._groups)]
+        vector = np.sum(parts, axis=0)
         variances = self.plan.layers(round)
         noise = site_noise(variances, self._party.seed(round), len(vector), self._source)
         return {"masked": self._party.mask(round, asked(round, at), vector + noise).astype("<u8").tobytes().hex()}
@@ -152,7 +153,9 @@ class Site:
     def _grouped(self, records: np.ndarray, labels: Any) -> list[np.ndarray]:
         kernel, counts = self.plan.kernel, list(self.plan.counts[self._party.index])
         if records.shape[1:] != kernel.manifold.point_shape:
-            raise ParameterError(f"records have shape {records.shape}; points of {kernel.manifold!r} end in {kernel.manifold.point_shape}")
+            raise ParameterError(
+                f"records have shape {records.shape}; points of {kernel.manifold!r} end in {kernel.manifold.point_shape}"
+            )
         if (labels is None) != (kernel.classes == 1):
             raise ParameterError("labels go with a plan of classes, and only with one")
         of = np.zeros(len(records), dtype=int) if labels is None else np.asarray(labels)
