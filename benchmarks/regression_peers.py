@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     }
 
 
-def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
+def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[float]], dict, dict]:
     """diffprivlib with three public bounds; Opacus with a tutorial's settings and over a grid, for both kinds of neighbours.
 
     The best setting of a peer is picked by its error on the data at hand, as ours was on the first 100 rows.
@@ -93,22 +94,23 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     found: dict[str, list[float]] = {}
-    for bound in (1.0, 2.0, 4.0):
+
+    def ibm(bound: float, seed: int) -> np.ndarray:
         box = (-bound * np.ones(4), bound * np.ones(4))
+        model = LinearRegression(epsilon=EPSILON, bounds_X=ALCOHOL, bounds_y=box, random_state=seed)
+        return model.fit(x[:, None], Y).predict(x[:, None])
+
+    for bound in (1.0, 2.0, 4.0):
         found[f"IBM diffprivlib, pure ε, responses within {bound:g} units"] = [
-            error(
-                LinearRegression(epsilon=EPSILON, bounds_X=ALCOHOL, bounds_y=box, random_state=i)
-                .fit(x[:, None], Y).predict(x[:, None]), Y,
-            )
-            for i in range(repeats)
-        ]  # fmt: skip
+            error(ibm(bound, i), Y) for i in range(repeats)
+        ]
 
     low, high = ALCOHOL
     t = 2 * (x - low) / (high - low) - 1
     inputs = torch.tensor(np.clip(t, -1, 1)[:, None], dtype=torch.float32)
     responses = torch.tensor(Y, dtype=torch.float32)
 
-    def opacus(epochs: int, batch: int, rate: float, clip: float, factor: float, seed: int) -> float:
+    def opacus(epochs: int, batch: int, rate: float, clip: float, factor: float, seed: int) -> np.ndarray:
         torch.manual_seed(seed)
         model = torch.nn.Linear(1, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=rate)
@@ -125,7 +127,7 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
                 torch.nn.functional.mse_loss(model(some), wanted).backward()
                 optimizer.step()
         with torch.no_grad():
-            return error(model(torch.tensor(t[:, None], dtype=torch.float32)).numpy(), Y)
+            return model(torch.tensor(t[:, None], dtype=torch.float32)).numpy()
 
     tutorial = (20, 10, 0.05, 1.0)
     grid = [(epochs, 10, rate, clip) for epochs in (20, 40) for rate, clip in ((0.1, 1.0), (0.2, 0.5), (0.1, 0.5))] + [
@@ -133,10 +135,14 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
         (20, 100, 2.0, 0.5),
     ]
     for factor, neighbours in ((1.0, "one added or removed"), (2.0, "one record replaced")):
-        found[f"Opacus, tutorial settings, {neighbours}"] = [opacus(*tutorial, factor, i) for i in range(repeats)]
-        tried = [[opacus(*setting, factor, i) for i in range(repeats)] for setting in grid]
+        found[f"Opacus, tutorial settings, {neighbours}"] = [error(opacus(*tutorial, factor, i), Y) for i in range(repeats)]
+        tried = [[error(opacus(*setting, factor, i), Y) for i in range(repeats)] for setting in grid]
         found[f"Opacus, best of {len(grid)} settings, {neighbours}"] = min(tried, key=np.mean)
-    return found
+    # one run of each as a line, for the paper's Figure 4: the responses at the ends of the data's range
+    ends = [int(np.argmin(x)), int(np.argmax(x))]
+    lines = {"IBM diffprivlib": ibm(4.0, 0)[ends].tolist(), "Opacus": opacus(*tutorial, 1.0, 0)[ends].tolist()}
+    versions = {name: version(name) for name in ("diffprivlib", "opacus", "torch", "scikit-learn", "numpy")}
+    return found, lines, versions
 
 
 def wine_file() -> str:
@@ -158,12 +164,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--skip", type=int, default=0, help="rows of the file to pass over")
     parser.add_argument("--peers-to", default=None, help=argparse.SUPPRESS)  # inside the peers' environment
+    parser.add_argument("--store", help="keep the peers' numbers, lines and versions: reproductions/reg/peers.json")
     arguments = parser.parse_args()
     if arguments.wine is None:
         arguments.wine = wine_file()
     x, Y = load(arguments.wine, arguments.skip)
     if arguments.peers_to:
-        Path(arguments.peers_to).write_text(json.dumps(peers(x, Y, arguments.repeats)), encoding="utf-8")
+        found, lines, versions = peers(x, Y, arguments.repeats)
+        record = {"rows": arguments.skip, "versions": versions, "lines": lines, "errors": found}
+        Path(arguments.peers_to).write_text(json.dumps(record, indent=1), encoding="utf-8")
         return
     from benchmarks.peers import environment  # this file also runs where curvedp is not installed
 
@@ -171,7 +180,10 @@ def main() -> None:
         answer = Path(folder) / "peers.json"
         command = [environment("regression"), __file__, "--wine", arguments.wine, "--repeats", str(arguments.repeats)]
         subprocess.run([*command, "--skip", str(arguments.skip), "--peers-to", answer], check=True)
-        rows = {**ours(x, Y, arguments.repeats), **json.loads(answer.read_text(encoding="utf-8"))}
+        record = json.loads(answer.read_text(encoding="utf-8"))
+        if arguments.store:
+            Path(arguments.store).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        rows = {**ours(x, Y, arguments.repeats), **record["errors"]}
     design = np.column_stack([np.ones(len(x)), x])
     line = design @ np.linalg.lstsq(design, Y, rcond=None)[0]
     rows_used = f"rows {arguments.skip + 1} to {arguments.skip + 100}"

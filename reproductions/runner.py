@@ -64,16 +64,31 @@ class Reproduction(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One number beside what is expected of it and what the paper prints."""
+    """One number beside what is expected of it and what the paper prints.
+
+    It agrees with print (`=`) where the two differ by no more than a unit of the last printed digit and two standard
+    deviations of the sampling (`sd`); otherwise the ratio of ours to the printed one is shown.
+    """
 
     figure: str
     found: float
     expected: str
     holds: bool
-    printed: float | None
+    printed: str | None
+    sd: float
     agrees_with_print: bool | None
     note: str
     timing: bool  # depends on the machine: reported, never a failure
+
+    @property
+    def beside(self) -> str:
+        """The printed number and how ours compares: “0.043 = (sd 0.006)”, “0.11 ×0.42”."""
+        if self.printed is None:
+            return ""
+        if self.agrees_with_print:
+            return f"{self.printed} =" + (f" (sd {self.sd:.2g})" if self.sd else "")
+        number = float(self.printed)
+        return f"{self.printed} ×{self.found / number:.3g}" if number else f"{self.printed} ≠"
 
 
 class Outcome(NamedTuple):
@@ -121,24 +136,34 @@ def check_figures(reproduction: Reproduction, figures: Any, *, full: bool) -> li
 
 
 def _check(entry: Mapping[str, Any], figures: Any) -> Check:
-    found = figures
-    for part in entry["figure"].split("/"):
-        try:
-            found = found[int(part)] if isinstance(found, list) else found[part]
-        except (LookupError, TypeError, ValueError):
-            found = math.nan  # a figure that was not made does not hold
-            break
+    found = _at(figures, entry["figure"])
     low, high = float(entry.get("at_least", -math.inf)), float(entry.get("at_most", math.inf))
     if "expected" in entry:
         low, high = entry["expected"] - entry["tolerance"], entry["expected"] + entry["tolerance"]
         said = f"{entry['expected']:.6g} ± {entry['tolerance']:.2g}"
     else:
         said = " and ".join(f"{sign} {x:.6g}" for sign, x in (("≥", low), ("≤", high)) if math.isfinite(x))
-    printed = entry.get("printed")
-    agrees = None if printed is None else bool(abs(found - printed) <= entry["printed_tolerance"])
+    printed, sd = entry.get("printed"), entry.get("sd", 0.0)
+    sd = _at(figures, sd) if isinstance(sd, str) else float(sd)
+    agrees = None if printed is None else bool(abs(found - float(printed)) <= _unit(printed) + 2 * sd)
     timing = bool(entry.get("timing", False))
     holds = bool(low <= found <= high)  # a NaN does not hold
-    return Check(entry["figure"], float(found), said, holds, printed, agrees, entry.get("note", ""), timing)
+    return Check(entry["figure"], found, said, holds, printed, sd, agrees, entry.get("note", ""), timing)
+
+
+def _at(figures: Any, path: str) -> float:
+    """The number at a path such as rows/3/mean; NaN where it was not made."""
+    for part in path.split("/"):
+        try:
+            figures = figures[int(part)] if isinstance(figures, list) else figures[part]
+        except (LookupError, TypeError, ValueError):
+            return math.nan
+    return float(figures)
+
+
+def _unit(printed: str) -> float:
+    """A unit of the last printed digit, which may have been rounded or cut off: 0.001 for 0.954."""
+    return 10.0 ** -len(printed.partition(".")[2])
 
 
 # --- the command `curvedp reproduce`
@@ -194,6 +219,5 @@ def _table(checks: list[Check]) -> Table:
     table.columns[0].overflow = "fold"
     for check in checks:
         holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
-        printed = "" if check.printed is None else f"{check.printed:.6g} {'=' if check.agrees_with_print else '≠'}"
-        table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, printed, check.note)
+        table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, check.beside, check.note)
     return table

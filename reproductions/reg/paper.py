@@ -1,8 +1,10 @@
-"""The sequential sampler of *Differentially private geodesic regression*, as printed. NOT PRIVATE: for comparison only.
+"""The sequential sampler of *Differentially private geodesic regression*, by two readings. NOT PRIVATE: for comparison only.
 
 A random walk for the footpoint with the fitted velocity held fixed, then one for the velocity at that footpoint, ε = 1 each.
+App. A begins with the gradient's norm over Δ/ε and ends, after an "=", with the energy: exp{−‖Σd²‖/(2τ‖J‖)} (E26). Both are
+here, `law="gradient"` and `law="displayed"`. In either
 - τ is the largest residual of the data (E21), the Jacobi norms are cos 1 and sin 1 (E20), the scale is Δ/ε (E23);
-- the footpoint's density depends on the data through v̂ as well, which nobody charges (E22);
+- the footpoint's density depends on the data through v̂ as well, which is not charged (E22);
 - the bound is taken at the optimum only: residuals elsewhere are not clipped (E24);
 - a Markov chain stopped after any number of steps does not follow its law.
 """
@@ -51,36 +53,53 @@ def sequential_sampler(
     m: int,
     velocities: int | None = None,
     thin: int = 10,
-    epsilon: float = 1.0,
+    law: str = "gradient",
 ) -> Samples:
-    """App. A: m footpoints at ε, then `velocities` (m) velocities at ε at each of them. NOT PRIVATE."""
-    M, count = manifold, m if velocities is None else velocities
+    """App. A: m footpoints at ε = 1, then `velocities` (m) velocities at ε = 1 at each of them. NOT PRIVATE."""
+    M, count, n = manifold, m if velocities is None else velocities, len(x)
     fit = fit_geodesic(M, x, Y)
-    clip = float(fit.residuals(x, Y).max())
-    scales = [2 * clip * norm / len(x) / epsilon for norm in jacobi_norms(M)]
-    gradient = clipped_gradient(M, x, Y, NO_CLIP, 1.0)
-
-    def foot_norm(p: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(gradient(p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)))[0], axis=1)
-
-    p = fit.footpoint[None]
+    foot, shoot = _potentials(M, x, Y, fit, law)
+    tau = float(fit.residuals(x, Y).max())
+    if law == "gradient":  # the norm grows like |p − p̂|, and like a third of |v − v̂|
+        scales = [2 * tau * norm / n for norm in jacobi_norms(M)]
+        reach = [2 * scales[0], 6 * scales[1]]
+    else:  # the energy grows like n|p − p̂|², and like n|v − v̂|²/3
+        scales = [2 * tau * norm for norm in jacobi_norms(M)]
+        reach = [2.4 * np.sqrt(scales[0] / (2 * n)), 2.4 * np.sqrt(3 * scales[1] / (2 * n))]
 
     def along(p: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.asarray(M.exp(p, M.from_coordinates(p, z)))
 
-    feet = _walk(p, foot_norm, scales[0], 2 * scales[0], m, thin, rng, along, M.dim)[:, 0]
-    v = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))
-
-    def shoot_norm(v: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(gradient(feet, v)[1], axis=1)
+    feet = _walk(fit.footpoint[None], foot, scales[0], reach[0], m, thin, rng, along, M.dim)[:, 0]
 
     def straight(v: np.ndarray, z: np.ndarray) -> np.ndarray:
         return v + np.asarray(M.from_coordinates(feet, z))
 
-    shots = _walk(
-        v, shoot_norm, scales[1], 6 * scales[1], count, thin, rng, straight, M.dim
-    )  # ∇_v grows a third as fast
+    start = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))
+    shots = _walk(start, lambda v: shoot(feet, v), scales[1], reach[1], count, thin, rng, straight, M.dim)
     return Samples(fit, feet, shots.swapaxes(0, 1))
+
+
+def _potentials(M: Sphere | Euclidean, x: np.ndarray, Y: np.ndarray, fit: GeodesicFit, law: str):
+    """What stands in the exponent for p (v̂ carried along) and for v at p: a gradient's norm, or the energy Σd²."""
+    gradient = clipped_gradient(M, x, Y, NO_CLIP, 1.0)
+
+    def energy(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.sum(np.asarray(M.dist(M.exp(p[:, None], x[:, None] * v[:, None]), Y)) ** 2, axis=1)
+
+    def norm(p: np.ndarray, v: np.ndarray, which: int) -> np.ndarray:
+        return energy(p, v) if law == "displayed" else np.linalg.norm(gradient(p, v)[which], axis=1)
+
+    return lambda p: norm(p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)), 0), lambda p, v: norm(p, v, 1)
+
+
+def imposed(M: Sphere, fit: GeodesicFit, rng: np.random.Generator, m: int, distance: float, degrees: float) -> Samples:
+    """No sampler: isotropic normal noise of the footpoint (its mean distance) and of the velocity (its sd of angles)."""
+    z = rng.standard_normal((m, 2)) * distance / np.sqrt(np.pi / 2)
+    feet = np.asarray(M.exp(fit.footpoint, M.from_coordinates(fit.footpoint, z)))
+    v = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))[:, None]
+    noise = np.radians(degrees) * np.linalg.norm(fit.velocity) * rng.standard_normal((m, m, 2))
+    return Samples(fit, feet, v + np.asarray(M.from_coordinates(feet[:, None], noise)))
 
 
 def _walk(state, norm, scale, reach, count, thin, rng, move, dim):

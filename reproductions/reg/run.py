@@ -1,7 +1,8 @@
-"""Figures 2, 3, 5, 6 and Table 1 of *Differentially private geodesic regression*: its sampler as printed, and ours.
+"""Figures 1 to 6, Table 1 and §4.2 of *Differentially private geodesic regression*: its sampler by two readings, and ours.
 
-What is called "printed" is NOT PRIVATE (paper.py says why). "ours" is one exact draw of the K-norm law on the tangent bundle
-for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has all data in a ball of radius π/8.
+What is called "gradient" or "displayed" is the paper's sampler and NOT PRIVATE (paper.py says why). "ours" is one exact draw
+of the K-norm law on the tangent bundle for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has all data in a
+ball of radius π/8. The paper prints no speed of its geodesic: what depends on it is shown for several.
 """
 
 import math
@@ -11,72 +12,118 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.regression import attack
-from benchmarks.regression_peers import error, first_wines, ours
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
-from curvedp.geometry import Euclidean, Sphere
+from curvedp.geometry import Sphere
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
-from reproductions.reg.paper import NO_CLIP, Samples, angles, errors, jacobi_norms, sequential_sampler, sphere_data
+from curvedp.report.regression import plot_geodesic
+from reproductions.reg.line import reg_fig4, reg_line, reg_table1  # noqa: F401  (the runner asks for them here)
+from reproductions.reg.paper import NO_CLIP, angles, errors, imposed, jacobi_norms, sequential_sampler, sphere_data
 from reproductions.runner import Setting
+from reproductions.style import BLUE, GREY, INK, ORANGE, RED, band, legend, plain, sheet
 
-RED, BLUE, GREY, INK = "#c0392b", "#2471a3", "#7f8c8d", "#1d2b3a"
 M = Sphere(2)
-SPEED = 0.4  # the paper does not give it; its own law has the printed spread of angles at about this speed
+SPEED = 0.4  # where the gradient's law has the printed distance and spread of angles
+LAWS = {"gradient": RED, "displayed": ORANGE}
+SAID = {"gradient": "gradient's norm over Δ/ε", "displayed": "energy, as App. A displays it"}
 PUBLIC = {"radius": 0.2, "speed": math.pi / 4, "clip": 0.2}  # geodesics within the ball of radius π/8
 EPSILON = 2.0
+
+
+def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
+    """Twenty points on S², the fitted geodesic, and private ones: the paper's sampler and ours, one draw each."""
+    rng = np.random.default_rng(1)
+    x, Y = sphere_data(20, 0.75, rng)  # within the ball of radius π/8
+    fit = fit_geodesic(M, x, Y)
+    theirs = sequential_sampler(M, x, Y, rng, 1)
+    drawn = {
+        "fitted, not private": fit,
+        "paper's sampler (gradient), not private": _Geodesic(theirs.footpoints[0], theirs.velocities[0, 0]),
+        "ours, ε = 2": _private(x, Y, rng),
+    }
+    figures = {"error": {name: float(np.mean(M.dist(model.predict(x), Y))) for name, model in drawn.items()}}
+    picture = plot_geodesic(M, x, Y, **drawn)
+    picture.axes[0].get_legend().set_loc("lower right")  # where this geodesic is not
+    return figures, picture
 
 
 def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Distance of private footpoints to the fitted one, and angle of private velocities to the fitted one; n = 20."""
     rng = np.random.default_rng(2)
     m, draws = (200, 100) if setting.full else (60, 12)
-    x, Y, samples = _twenty(m, rng)
-    distance = np.asarray(M.dist(samples.footpoints, samples.fit.footpoint))
-    angle = angles(M, samples.fit, samples.footpoints[0], samples.velocities[0])
-    sound = _sound(x, Y, draws, rng)
-    later = _sound(*sphere_data(200, SPEED, rng), max(4, draws // 4), rng)
-    figures = {
-        "printed": {"distance": _spread(distance), "angle": _spread(angle)},
-        "ours": {"distance": _spread(sound["distance"]), "angle": _spread(sound["angle"])},
-        "ours, n = 200": {"distance": _spread(later["distance"]), "angle": _spread(later["angle"])},
+    figures: dict[str, Any] = {law: _over_data_sets(law, SPEED, setting, rng) for law in LAWS}
+    x, Y = sphere_data(20, SPEED, rng)
+    shown = {law: sequential_sampler(M, x, Y, rng, m, law=law) for law in LAWS}
+    later = sphere_data(200, SPEED, rng)
+    sound = {
+        n: _sound(*records, count, rng) for n, records, count in ((20, (x, Y), draws), (200, later, draws // 4 + 1))
     }
-    picture = Figure(figsize=(11, 4), layout="constrained")
-    for axes, name, theirs, title in zip(
-        picture.subplots(1, 2), ("distance", "angle"), (distance, angle), ("footpoint: distance", "velocity: angle, °"),
-        strict=True,
-    ):  # fmt: skip
-        axes.hist(theirs, bins=25, color=RED, alpha=0.6, density=True, label="as printed (not private), n = 20")
-        axes.hist(sound[name], bins=25, color=BLUE, alpha=0.5, density=True, label="ours, sound, n = 20")
-        axes.hist(later[name], bins=10, histtype="step", color=INK, density=True, label="ours, sound, n = 200")
-        axes.set(title=title, yscale="log")
-        axes.legend(frameon=False, fontsize=8)
+    for n, found in sound.items():
+        figures[f"ours, n = {n}"] = {name: _spread(found[name]) for name in ("distance", "angle")}
+    picture = sheet(10, 6.4)
+    grid = picture.subplots(2, 2)
+    columns = (
+        ("distance", "geodesic distance to the fitted footpoint", np.linspace(0, 0.16, 33)),
+        ("angle", "angle to the fitted velocity, degrees", np.linspace(-90, 90, 37)),
+    )
+    for column, (name, label, bins) in enumerate(columns):
+        for law, samples in shown.items():
+            values = _deviations(samples)[name]
+            grid[0, column].hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=SAID[law])
+        wide = np.linspace(0, 0.8, 33) if name == "distance" else np.linspace(-180, 180, 37)
+        for (n, found), color in zip(sound.items(), (BLUE, INK), strict=True):
+            grid[1, column].hist(
+                found[name], bins=wide, histtype="step", lw=1.6, color=color,
+                weights=np.full(len(found[name]), m / len(found[name])), label=f"ours, sound, ε = 2, n = {n}",
+            )  # fmt: skip
+        for row in (0, 1):
+            grid[row, column].set(xlabel=label, ylabel=f"of {m} samples")
+            plain(grid[row, column])
+    grid[0, 0].set_title(f"the paper's sampler, n = 20, speed {SPEED:g} (not private)", loc="left", fontsize=10)
+    grid[1, 0].set_title("made private", loc="left", fontsize=10)
+    legend(picture, *grid[:, 0], columns=2)
     return figures, picture
 
 
 def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Mean absolute error: averages over the velocities of each footpoint as printed, and of our draws; n = 20."""
+    """Mean absolute error, n = 20: the histogram, and what each reading gives at each speed."""
     rng = np.random.default_rng(3)
     m, draws = (200, 100) if setting.full else (60, 12)
-    x, Y, samples = _twenty(m, rng)
-    printed = errors(M, samples, x, Y).mean(axis=1)
-    sound = _sound(x, Y, draws, rng)["error"]
-    fitted = float(samples.fit.residuals(x, Y).mean())
-    figures = {
-        "fit": fitted,
-        "printed": _spread(printed),
-        "ours": _spread(sound),
-        "printed over fit": float(printed.mean() / fitted),
+    speeds = (0.4, 0.8, 1.2, 1.6, 2.0) if setting.full else (0.4, 2.0)
+    figures: dict[str, Any] = {"speeds": list(speeds)}
+    for law in (*LAWS, "printed distance and angle"):
+        figures[law] = [_over_data_sets(law, speed, setting, rng) for speed in speeds]
+    figures["summary"] = {
+        f"{law}, speed {speed:g}": figures[law][k]["error"] for law in LAWS for k, speed in enumerate(speeds)
     }
-    picture = Figure(figsize=(7, 4), layout="constrained")
-    axes = picture.add_subplot()
-    axes.hist(printed, bins=25, color=RED, alpha=0.6, density=True, label="sampler as printed (not private)")
-    axes.hist(sound, bins=25, color=BLUE, alpha=0.5, density=True, label="ours, sound, ε = 2")
-    axes.axvline(fitted, color=INK, label="fit, not private")
-    axes.axvline(0.11, color=GREY, ls="--", label="printed mean 0.11")
-    axes.set(xlabel="mean absolute error", xscale="log", yscale="log")
-    axes.legend(frameon=False, fontsize=8)
+    figures["at speed 2, printed distance and angle"] = figures["printed distance and angle"][-1]["error"]
+    figures["fit"] = figures["gradient"][0]["fit"]
+    x, Y = sphere_data(20, SPEED, rng)
+    sound = _sound(x, Y, draws, rng)["error"]
+    figures["ours"] = _spread(sound)
+    picture = sheet(10.5, 4.2)
+    left, right = picture.subplots(1, 2)
+    bins = np.linspace(0, 0.2, 41)
+    for law, color in LAWS.items():
+        values = errors(M, sequential_sampler(M, x, Y, rng, m, law=law), x, Y).mean(axis=1)
+        left.hist(values, bins=bins, color=color, alpha=0.6, label=SAID[law])
+    left.axvline(float(fit_geodesic(M, x, Y).residuals(x, Y).mean()), color=INK, label="fit, not private")
+    left.axvline(float(np.mean(sound)), color=BLUE, ls="--", label="ours, sound, ε = 2 (mean)")
+    left.set(xlabel=f"mean absolute error, speed {SPEED:g}", ylabel=f"of {m} footpoints")
+    rows = {**LAWS, "printed distance and angle": GREY}
+    for law, color in rows.items():
+        mean, sd = (np.array([row["error"][key] for row in figures[law]]) for key in ("mean", "sd"))
+        band(right, speeds, mean, mean - sd, mean + sd, color, SAID.get(law, "distance 0.01, angle sd 5.47° imposed"))
+    right.axhline(0.11, color=INK, ls="--", lw=1)
+    right.text(speeds[0], 0.112, "printed: 0.11", fontsize=8, color=INK)
+    right.axhline(0.043, color=INK, ls=":", lw=1)
+    right.text(speeds[-1], 0.038, "printed fit: 0.043", fontsize=8, color=INK, ha="right", va="top")
+    right.set(xlabel="speed of the geodesic (not printed)", ylabel="mean absolute error", ylim=(0, None))
+    legend(picture, left, right, columns=3)
+    for axes in (left, right):
+        plain(axes)
     return figures, picture
 
 
@@ -84,149 +131,139 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Sensitivity bound over what adjacent data sets show: at random, as printed, and searched for."""
     rng = np.random.default_rng(5)
     pairs, n = (100 if setting.full else 40), 20
-    printed, ours_ = [], []
-    for _ in range(pairs):
-        x, Y = sphere_data(n + 1, SPEED, rng)
-        fit = fit_geodesic(M, x[1:], Y[1:])
-        clip = float(fit.residuals(x, Y).max())
-        sides = [
-            clipped_gradient(M, x[part], Y[part], NO_CLIP, 1.0)(fit.footpoint[None], fit.velocity[None])
-            for part in (slice(1, None), slice(None, -1))
-        ]
-        found = [float(np.linalg.norm(a - b)) for a, b in zip(*sides, strict=True)]
-        printed.append([2 * clip * norm / n / f for norm, f in zip(jacobi_norms(M), found, strict=True)])
-        bounds = gradient_sensitivities(M, PUBLIC["speed"], clip, n, reach=1.0)
-        ours_.append([bound / f for bound, f in zip(bounds, found, strict=True)])
+    ratios = np.array([_neighbours(n, rng) for _ in range(pairs)])  # (pairs, printed or ours, foot or velocity)
     clip = PUBLIC["clip"]
     worst, tried = attack(M, 1.0, clip, (0.0, 1.0), 5, 600 if setting.full else 150, ascent=30 if setting.full else 8)
-    theirs = [2 * clip * norm / worst[name] for norm, name in zip(jacobi_norms(M), ("foot", "velocity"), strict=True)]
-    mine = gradient_sensitivities(M, 1.0, clip, 1, reach=1.0)
+    found = [worst[name] for name in ("foot", "velocity")]
+    theirs = [2 * clip * norm / f for norm, f in zip(jacobi_norms(M), found, strict=True)]
+    mine = [bound / f for bound, f in zip(gradient_sensitivities(M, 1.0, clip, 1, reach=1.0), found, strict=True)]
     figures: dict[str, Any] = {"pairs": pairs, "searched": tried}
     for k, name in enumerate(("foot", "velocity")):
-        column = np.array(printed)[:, k]
+        column = ratios[:, 0, k]
         figures[name] = {
             "printed, at random, mean": float(column.mean()),
+            "printed, at random, sd of the mean": float(column.std() / math.sqrt(pairs)),
             "printed, at random, least": float(column.min()),
             "printed, at random, share below 1": float(np.mean(column < 1)),
             "printed, searched": theirs[k],
-            "ours, at random, least": float(np.array(ours_)[:, k].min()),
-            "ours, searched": mine[k] / worst[name],
+            "ours, at random, least": float(ratios[:, 1, k].min()),
+            "ours, searched": mine[k],
         }
-    picture = Figure(figsize=(11, 4), layout="constrained")
-    for k, (axes, name) in enumerate(zip(picture.subplots(1, 2), ("footpoint", "velocity"), strict=True)):
-        column = np.array(printed)[:, k]
+    picture = sheet(10, 4.4)
+    grid = picture.subplots(1, 2)
+    for k, (axes, name) in enumerate(zip(grid, ("footpoint", "velocity"), strict=True)):
         axes.hist(
-            np.minimum(column, 15),
-            bins=np.arange(0, 15.5, 0.5),
-            color=RED,
-            alpha=0.6,
+            np.minimum(ratios[:, 0, k], 14.75), bins=np.arange(0, 15.5, 0.5), color=RED, alpha=0.6,
             label="printed bound, random neighbours",
+        )  # fmt: skip
+        axes.axvline(1, color=INK, ls=":", label="below 1 a bound is refuted")
+        axes.axvline(theirs[k], color=RED, lw=2, label="printed bound, searched neighbours: cos 1, sin 1")
+        axes.axvline(mine[k], color=BLUE, lw=2, label="our bound, searched neighbours")
+        axes.set(
+            title=name, xlabel="bound over difference of gradients (last bar: 14.5 or more)", ylabel=f"of {pairs} pairs"
         )
-        axes.axvline(theirs[k], color=RED, lw=2, label=f"printed bound, searched: {theirs[k]:.2f}")
-        key = ("foot", "velocity")[k]
-        axes.axvline(mine[k] / worst[key], color=BLUE, lw=2, label=f"our bound, searched: {mine[k] / worst[key]:.2f}")
-        axes.axvline(1, color=INK, ls=":", label="below: refuted")
-        axes.set(title=name, xlabel="bound / difference of gradients (15: or more)")
-        axes.legend(frameon=False, fontsize=8)
+        plain(axes)
+    legend(picture, grid[0], columns=2)
     return figures, picture
 
 
 def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Mean absolute error against n, 11 draws each, as printed and ours."""
+    """Mean absolute error against n, 11 draws each, the paper's sampler and ours."""
     rng = np.random.default_rng(6)
     sizes, draws = ((10, 20, 50, 100, 200, 500), 11) if setting.full else ((20, 100), 5)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for n in sizes:
         x, Y = sphere_data(n, SPEED, rng)
-        samples = sequential_sampler(M, x, Y, rng, draws, thin=10)
-        sound = _sound(x, Y, draws, rng)["error"]
-        fitted = float(samples.fit.residuals(x, Y).mean())
-        rows.append(
-            {"n": n, "fit": fitted, "printed": _spread(errors(M, samples, x, Y).mean(axis=1)), "ours": _spread(sound)}
-        )
-    figures = {
-        "rows": rows,
-        "summary": {
-            f"{who} over fit at n = {row['n']}": row[who]["mean"] / row["fit"]
-            for row in rows
-            for who in ("printed", "ours")
-        },
+        row: dict[str, Any] = {"n": n, "ours": _spread(_sound(x, Y, draws, rng)["error"])}
+        for law in LAWS:
+            samples = sequential_sampler(M, x, Y, rng, draws, thin=10, law=law)
+            row[law] = _spread(errors(M, samples, x, Y).mean(axis=1))
+        rows.append({**row, "fit": float(samples.fit.residuals(x, Y).mean())})
+    summary = {
+        f"{who} over fit at n = {row['n']}": row[who]["mean"] / row["fit"] for row in rows for who in (*LAWS, "ours")
     }
-    picture = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = picture.add_subplot()
-    axes.plot(sizes, [row["fit"] for row in rows], color=INK, lw=1, ls=":", label="fit, not private")
-    for who, color, label in (("printed", RED, "sampler as printed (not private)"), ("ours", BLUE, "ours, sound")):
-        axes.errorbar(
-            sizes, [row[who]["mean"] for row in rows], [row[who]["sd"] for row in rows], color=color, marker="o", capsize=3,
-            label=label,
-        )  # fmt: skip
-    axes.set(xlabel="n", ylabel="mean absolute error", xscale="log", yscale="log")
-    axes.set_xticks(sizes, [str(n) for n in sizes])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    return figures, picture
+    picture = sheet(10, 4.2)
+    grid = picture.subplots(1, 2)
+    for axes, drawn, title in zip(
+        grid, (LAWS, {"ours": BLUE}), ("the paper's sampler (not private)", "ours, sound, ε = 2"), strict=True
+    ):
+        for who, color in drawn.items():
+            mean, sd = (np.array([row[who][key] for row in rows]) for key in ("mean", "sd"))
+            low = np.minimum(sd, mean)  # an error is not negative
+            axes.errorbar(sizes, mean, [low, sd], color=color, marker="o", ms=4, capsize=3, label=SAID.get(who, title))
+        axes.plot(sizes, [row["fit"] for row in rows], color=INK, ls=":", label="fit, not private")
+        axes.set(title=title, xlabel="n", ylabel="mean absolute error", xscale="log", ylim=(0, None))
+        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.minorticks_off()
+        axes.legend(frameon=False, fontsize=9)
+        plain(axes)
+    return {"rows": rows, "summary": summary}, picture
 
 
-def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Mean squared errors on Wine Quality: least squares, the paper's method as printed, and ours. Peers: the benchmark."""
-    x, Y = first_wines(setting.load("wine"))
-    rng = np.random.default_rng(1)
-    draws = 40 if setting.full else 6
-    design = np.column_stack([np.ones(len(x)), x])
-    line = design @ np.linalg.lstsq(design, Y, rcond=None)[0]
-    # As printed: predictors scaled to [0, 1] and responses standardised by the data themselves.
-    t, Z = (x - x.min()) / (x.max() - x.min()), (Y - Y.mean(axis=0)) / Y.std(axis=0)
-    samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
-    printed = [
-        float(np.mean((p + t[:, None] * v - Z) ** 2))
-        for p, v in zip(samples.footpoints, samples.velocities[:, 0], strict=True)
+# --- parts
+
+
+class _Geodesic:
+    def __init__(self, footpoint: np.ndarray, velocity: np.ndarray) -> None:
+        self.footpoint, self.velocity = footpoint, velocity
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(M.exp(self.footpoint, np.asarray(x)[:, None] * self.velocity))
+
+
+def _over_data_sets(law: str, speed: float, setting: Setting, rng: np.random.Generator) -> dict[str, Any]:
+    """Each number of Figures 2 and 3 as its mean and standard deviation over data sets: the paper has one such set."""
+    sets, m = (8, 40) if setting.full else (3, 24)
+    rows = []
+    for _ in range(sets):
+        x, Y = sphere_data(20, speed, rng)
+        if law in LAWS:
+            samples = sequential_sampler(M, x, Y, rng, m, law=law, thin=10)
+        else:
+            samples = imposed(M, fit_geodesic(M, x, Y), rng, m, 0.01, 5.47)
+        off, error = _deviations(samples), errors(M, samples, x, Y).mean(axis=1)
+        spreads = [f(values) for values in (off["distance"], off["angle"], error) for f in (np.mean, np.std)]
+        rows.append([*spreads, samples.fit.residuals(x, Y).mean()])
+    names = ("distance", "distance sd", "angle", "angle sd", "error", "error sd", "fit")
+    return {name: _spread(column) for name, column in zip(names, np.array(rows).T, strict=True)}
+
+
+def _deviations(samples: Any) -> dict[str, np.ndarray]:
+    """Distances of all footpoints, and angles of the velocities of the first, as the paper takes them."""
+    return {
+        "distance": np.asarray(M.dist(samples.footpoints, samples.fit.footpoint)),
+        "angle": angles(M, samples.fit, samples.footpoints[0], samples.velocities[0]),
+    }
+
+
+def _neighbours(n: int, rng: np.random.Generator) -> list[list[float]]:
+    """App. B: n + 1 points, the first or the last left out; the printed bounds and ours over the gradients' differences."""
+    x, Y = sphere_data(n + 1, SPEED, rng)
+    fit = fit_geodesic(M, x[1:], Y[1:])
+    clip = float(fit.residuals(x, Y).max())
+    sides = [
+        clipped_gradient(M, x[part], Y[part], NO_CLIP, 1.0)(fit.footpoint[None], fit.velocity[None])
+        for part in (slice(1, None), slice(None, -1))
     ]
-    rows = {name.removeprefix("ours, "): _spread(np.array(values)) for name, values in ours(x, Y, draws).items()}
-    figures = {
-        "least squares": error(line, Y),
-        "mean": 1.0,
-        "as printed (not private)": _spread(np.array(printed)),
-        "ours": rows,
-    }
-    picture = Figure(figsize=(8, 3.6), layout="constrained")
-    axes = picture.add_subplot()
-    theirs = figures["as printed (not private)"]
-    bars = {
-        "least squares": (figures["least squares"], 0.0, GREY),
-        "as printed (not private)": (theirs["mean"], theirs["sd"], RED),
-        **{f"ours, {name}": (row["mean"], row["sd"], BLUE) for name, row in rows.items()},
-        "paper's figure: DPGR (not private)": (0.954, 0.0, GREY),
-        "paper's figure: Opacus": (0.982, 0.0, GREY),
-        "paper's figure: IBM": (7.856, 0.0, GREY),
-    }
-    for k, (mean, sd, color) in enumerate(bars.values()):
-        axes.barh(k, mean, xerr=sd or None, color=color, alpha=0.75)
-        axes.text(0.805, k, f"{mean:.3f}", va="center", fontsize=9, color="white")
-    axes.set_yticks(range(len(bars)), list(bars))
-    axes.invert_yaxis()
-    axes.axvline(1.0, color=INK, ls=":", lw=1)
-    axes.set(xlabel="mean squared error (1: the mean alone; cut at 1.3)", xlim=(0.8, 1.3))
-    return figures, picture
+    found = [float(np.linalg.norm(a - b)) for a, b in zip(*sides, strict=True)]
+    printed = [2 * clip * norm / n for norm in jacobi_norms(M)]
+    ours = gradient_sensitivities(M, PUBLIC["speed"], clip, n, reach=1.0)
+    return [[bound / f for bound, f in zip(bounds, found, strict=True)] for bounds in (printed, ours)]
 
 
-def _twenty(m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, Samples]:
-    x, Y = sphere_data(20, SPEED, rng)
-    return x, Y, sequential_sampler(M, x, Y, rng, m)
+def _private(x: np.ndarray, Y: np.ndarray, rng: np.random.Generator) -> PrivateGeodesicRegression:
+    source = GeneratorSource(rng)  # the data of a reproduction are not at stake
+    return PrivateGeodesicRegression(M, guarantee=PureDP(EPSILON), method="kng", source=source, **PUBLIC).fit(x, Y)
 
 
 def _sound(x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Distance, angle and error of `draws` private fits, total ε = 2."""
-    fit = fit_geodesic(M, x, Y)
-    rows = []
+    fit, rows = fit_geodesic(M, x, Y), []
     for _ in range(draws):
-        model = PrivateGeodesicRegression(
-            M, guarantee=PureDP(EPSILON), method="kng", source=GeneratorSource(rng), **PUBLIC
-        ).fit(x, Y)
-        rows.append((
-            float(M.dist(model.footpoint_, fit.footpoint)),
-            float(angles(M, fit, model.footpoint_, model.velocity_)),
-            float(np.mean(M.dist(model.predict(x), Y))),
-        ))  # fmt: skip
+        model = _private(x, Y, rng)
+        distance = float(M.dist(model.footpoint_, fit.footpoint))
+        angle = float(angles(M, fit, model.footpoint_, model.velocity_))
+        rows.append((distance, angle, float(np.mean(M.dist(model.predict(x), Y)))))
     return dict(zip(("distance", "angle", "error"), np.array(rows).T, strict=True))
 
 

@@ -19,7 +19,7 @@ def made(name):
     return ALL[name].function()(Setting())
 
 
-NEED_DATA = {"opt-fig3", "reg-table1"}
+NEED_DATA = {"opt-fig3", "reg-fig4", "reg-table1"}
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - NEED_DATA))

@@ -30,7 +30,7 @@ def toys(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "run.py").write_text(RUN)
     expect = [
-        {"figure": "value/1", "expected": 2.0, "tolerance": 0.1, "printed": 3.0, "printed_tolerance": 0.1},
+        {"figure": "value/1", "expected": 2.0, "tolerance": 0.1, "printed": "3.0"},
         {"figure": "value/0", "at_least": 5.0, "timing": True},
     ]
     seconds = {"reduced": 1, "full": 2}
@@ -129,3 +129,17 @@ def test_expectations_can_fail():
     assert holds(1.0, at_most=0.5, form="full") == []
     for missing in ("b", "a/7", "a/0/c", "a/x"):
         assert holds(1.0, at_least=0, figure=missing) == [False], "a figure that was not made is a failure, not a crash"
+
+
+def test_equal_means_within_rounding_and_sampling_error_and_otherwise_the_ratio():
+    def beside(found, printed, sd=0.0):
+        toy = Reproduction("toy", None, "", {}, [{"figure": "a", "printed": printed, "sd": sd, "at_least": 0}])
+        return check_figures(toy, {"a": found, "spread": 0.03}, full=False)[0].beside
+
+    assert beside(0.9544, "0.954") == "0.954 ="
+    assert beside(0.96, "0.954") == "0.954 ×1.01"
+    assert beside(0.969, "0.954", 0.051) == "0.954 = (sd 0.051)"
+    assert beside(1.86, "0.954", 0.051) == "0.954 ×1.95"
+    assert beside(1.0, "0.954", "spread") == "0.954 = (sd 0.03)"
+    assert beside(0.4, "0.0") == "0.0 ≠"
+    assert beside(float("nan"), "0.954").startswith("0.954 ×")
