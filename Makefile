@@ -1,26 +1,42 @@
-# Every target makes its own environment in .venv from a bare python3 (>= 3.11).
+# Every target makes the environment it needs from a bare python3 (>= 3.11): .venv for the demonstration and the tests, others
+# for what cannot live beside them.
 PYTHON ?= python3
 BIN := .venv/bin
+CORE := .venv/.demo
 STAMP := .venv/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # One BLAS thread per process: the tests run one process per core, and small batched matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING := 1
+# Archives hold this time and no other, so that two builds of one commit are the same bytes.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 
-.PHONY: help setup demo test lint bench bench-peers audit mutation reproduce gallery docs clean
+.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers audit mutation reproduce gallery docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP)  ## the environment, with everything the tests use
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "curvedp needs Python 3.11 or newer; set PYTHON=python3.11 (or later)")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[cli,report]'
 	touch $@
 
-demo: $(STAMP)  ## private Fréchet means of real covariance descriptors, with certificate, plots and report
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[test]'
+	touch $(CORE) $@
+
+demo: $(CORE)  ## private Fréchet means of real covariance descriptors, with certificate, plots and report
 	$(BIN)/curvedp demo
+
+check: $(STAMP)  ## the quick lane: style, and every test that is not marked slow
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 test: $(STAMP)  ## all tests, the documentation's code and a strict build of the site among them
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -30,8 +46,25 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+matrix:  ## newest, oldest, core-only and Flower, on every Python that is installed here; LANES='core-3.12 oldest-3.11' for some
+	$(PYTHON) .ci/matrix.py $(LANES)
+
+dist: $(STAMP)  ## wheel and source archive in dist/, the same bytes each time
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	cd dist && sha256sum *
+
+lock: $(STAMP)  ## constraints.txt from this environment, and the same with the hashes of every archive
+	$(BIN)/python .ci/lock.py
+
+sbom: $(STAMP)  ## what the environment is made of, as CycloneDX, in out/sbom.json
+	mkdir -p out
+	$(PYTHON) -m venv .sbom
+	.sbom/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom==7.5.0'
+	.sbom/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file out/sbom.json $(BIN)/python
+
 bench: $(STAMP)  ## every speed table: against peers, floors and the machine's limits
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(PIP) --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
 bench-peers: $(STAMP)  ## the table against peers alone; makes their environments in .peers/ the first time
@@ -55,4 +88,4 @@ docs: $(STAMP)  ## the documentation site, in site/
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv .peers site build dist out
+	rm -rf .venv .peers .matrix .sbom site build dist out

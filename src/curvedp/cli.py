@@ -160,6 +160,8 @@ def release(
         space = parse_manifold(manifold)
         guarantee = _asked(mu, epsilon, delta)
         _check_targets(out=out, certificate=certificate, report=report)
+        if report is not None:
+            import curvedp.report  # noqa: F401 - without its extra nothing is paid
         if ledger is None and budget_mu is not None:
             raise ParameterError("--budget-mu goes with --ledger")
         middle = None if center is None else load_point(center, space)

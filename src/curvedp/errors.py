@@ -6,6 +6,7 @@ __all__ = [
     "EnvelopeViolation",
     "FederationRefused",
     "LedgerCorrupted",
+    "MissingExtra",
     "NotIntegrable",
     "NotResolved",
     "ParameterError",
@@ -48,6 +49,10 @@ class BudgetExceeded(CurvedpError):
 
 class LedgerCorrupted(CurvedpError):
     """The ledger's hash chain does not hold, so what has been spent is unknown. Nothing can be spent."""
+
+
+class MissingExtra(CurvedpError, ImportError):
+    """A part of curvedp needs a package that is not installed; the message names the extra that brings it."""
 
 
 class VerificationFailed(CurvedpError):

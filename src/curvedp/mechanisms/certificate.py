@@ -23,7 +23,7 @@ __all__ = ["SCHEMA", "Certificate", "Claims"]
 
 SCHEMA = "curvedp-certificate/1"
 _CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_PACKAGES = ("numpy", "scipy", "python-flint", "dp-accounting", "cryptography")
+_PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
 
 
 @dataclass(frozen=True)

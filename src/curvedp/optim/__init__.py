@@ -1,9 +1,11 @@
 """Private training on manifolds: clipped Riemannian gradients, tangent Gaussian noise, accounting inside (extra: jax)."""
 
+from curvedp import errors
+
 try:
     import jax  # noqa: F401 - checked here so that the error names the extra
 except ImportError as error:
-    raise ImportError("curvedp.optim needs JAX: pip install 'curvedp[jax]'") from error
+    raise errors.MissingExtra("curvedp.optim needs JAX: pip install 'curvedp[jax]'") from error
 
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.optim.result import OptimResult

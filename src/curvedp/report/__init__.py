@@ -1,4 +1,11 @@
-"""Pictures and pages about a release, made from its certificate."""
+"""Pictures and pages about a release, made from its certificate (extra: report)."""
+
+from curvedp import errors
+
+try:
+    import matplotlib  # noqa: F401 - checked here so that the error names the extra
+except ImportError as error:
+    raise errors.MissingExtra("curvedp.report needs matplotlib: pip install 'curvedp[report]'") from error
 
 from curvedp.report.html import write_report
 

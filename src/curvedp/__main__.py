@@ -1,0 +1,20 @@
+"""`curvedp` and `python -m curvedp`: the command line, or one line that says what it needs."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; without the extra `cli`, say how to get it."""
+    try:
+        from curvedp.cli import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("rich", "typer"):
+            raise
+        sys.exit(f"the command line needs {error.name}: pip install 'curvedp[cli]'")
+    app()
+
+
+if __name__ == "__main__":
+    main()
