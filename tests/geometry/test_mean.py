@@ -1,5 +1,7 @@
 """Fréchet means: residuals on every space, the a-priori bound attacked, weights, shapes, extremes."""
 
+import os
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,8 +24,9 @@ from curvedp.geometry import (
     frechet_mean,
     mean_error_bound,
 )
-from curvedp.geometry.mean import spd as mean_spd
+from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.mean.bound import contraction, mean_iterations
+from curvedp.geometry.mean.spd_passes import Sweep
 
 RNG = np.random.default_rng(5)
 SPACES = [
@@ -86,17 +89,17 @@ def test_known_means():
     np.testing.assert_allclose(frechet_mean(M, same), p, rtol=1e-13)
 
 
-@pytest.mark.parametrize("m", [2, 3, 6])
-def test_every_way_of_summing_logs_agrees(m):
+@pytest.mark.parametrize(("m", "n"), [(2, 30), (2, 3000), (3, 30), (3, 3000), (6, 300)])
+def test_every_way_of_summing_logs_agrees(m, n):
     M = SPDAffineInvariant(m)
-    X, x = cloud(M, 300, 2.0), cloud(M, 1, 0.3)[0]
-    w = RNG.uniform(size=300)
+    X, x = cloud(M, n, 2.0), cloud(M, 1, 0.3)[0]
+    w = RNG.uniform(size=n)
     w /= w.sum()
     L = np.linalg.cholesky(x)
-    sweep = mean_spd.Sweep(X, w)
+    sweep = Sweep(X, w)
     true = M.to_coordinates(x, np.tensordot(w, M.log(x, X), axes=1))
     exact = sweep.exact(L)
-    np.testing.assert_allclose(mean_spd.pack(exact.gradient), true, atol=1e-12)
+    np.testing.assert_allclose(pack(exact.gradient), true, atol=1e-12)
     assert exact.cost == pytest.approx(0.5 * w @ M.dist(x, X) ** 2, rel=1e-11)
     near = np.linalg.cholesky(M.exp(x, M.from_coordinates(x, np.full(M.dim, 0.02))))
     moved = float(M.dist(x, near @ near.T))
@@ -275,3 +278,35 @@ def test_mean_of_two_matrices_ends_where_it_starts(m, copies):
         X = np.repeat(manifold.exp(np.eye(m), manifold.from_coordinates(np.eye(m), z)), copies, axis=0)
         mean = frechet_mean(manifold, X)
         assert np.linalg.norm(np.mean(manifold.log(mean, X), axis=0)) < 1e-9
+
+
+@pytest.mark.parametrize("m", [2, 3, 11])
+def test_a_factor_that_is_not_triangular_gives_the_same_in_its_own_frame(m):
+    """Far matrices take the careful path, which knows the triangular factor only: a rotation lies between."""
+    M = SPDAffineInvariant(m)
+    X = np.concatenate([cloud(M, 20, 1.0), [np.diag(10.0 ** np.linspace(-4, 4, m))]])
+    w, L = np.full(21, 1 / 21), np.linalg.cholesky(cloud(M, 1, 0.3)[0])
+    Q = np.linalg.qr(RNG.normal(size=(m, m)))[0]
+    plain, turned = Sweep(X, w).exact(L).gradient, Sweep(X, w).exact(L @ Q).gradient
+    np.testing.assert_allclose(Q @ turned @ Q.T, plain, atol=1e-10)
+
+
+def test_threads_of_ours_and_of_the_blas_do_not_multiply():
+    from threadpoolctl import threadpool_info
+
+    from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
+
+    def counts():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = counts()
+    with one_blas_thread(), one_blas_thread():
+        assert set(counts()) == {1}
+    assert counts() == before
+    inside = in_threads(lambda part: (counts(), in_threads(lambda p: p.start, blocks(3, 1))), blocks(4, 1))
+    assert all(starts == [0, 1, 2] for _, starts in inside)
+    if len(os.sched_getaffinity(0)) > 1:
+        assert all(set(found) == {1} for found, _ in inside)
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda part: 1 / part.start, blocks(4, 1))
+    assert counts() == before

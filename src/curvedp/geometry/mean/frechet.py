@@ -18,7 +18,8 @@ from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iterations, tolerance
-from curvedp.geometry.mean.spd import TOLERANCE, Sweep, affine_invariant_mean
+from curvedp.geometry.mean.spd import TOLERANCE, affine_invariant_mean
+from curvedp.geometry.mean.spd_passes import Sweep
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.threads import blocks, in_threads

@@ -16,6 +16,7 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.mean.bound import contraction, mean_iterations, tolerance
+from curvedp.geometry.mean.secants import Secants
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 _PASSES = 20  # of the accelerated iteration, before the contraction takes over
-_MEMORY = 5  # steps that the acceleration looks back
 _BLOCK = 1 << 13  # records whose logarithms are held at once
 _SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess
 KERNEL_ERROR = 1e-12  # relative error of log, the project's contract on every space (`mean_bound`)
@@ -233,30 +233,21 @@ def _run(search: Search[Found], sums: Sums) -> Found:
 
 
 def _accelerate(domain: Domain, n: int, start: Start, enough: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
-    """Newton-like steps with the Hessian of the start, made better by what each step teaches (Anderson 1965).
-
-    With F = H⁻¹v the step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by the changes ΔF seen along the steps ΔX.
-    """
+    """Newton-like steps with the Hessian of the start, made better by what each step teaches (`Secants`)."""
     x, inverse = domain.clip(start.x), np.asarray(start.inverse)
     best: tuple[np.ndarray, _Moments] | None = None
-    steps: list[np.ndarray] = []
-    values: list[np.ndarray] = []
+    secants = Secants()
     for _ in range(_PASSES):
         moments = _moments(domain, n, (yield x))
         residual = float(np.linalg.norm(moments.velocity))
         if residual <= enough:
             return x, moments, True
         if best is not None and not residual < float(np.linalg.norm(best[1].velocity)):
-            steps, values, (x, moments) = [], [], best  # a step too bold: from the best point, a safe one
+            secants, (x, moments) = Secants(), best  # a step too bold: from the best point, a safe one
             step = _safe_steps(domain.manifold, domain.radius) * moments.velocity
         else:
             best = x, moments
-            values.append(inverse @ moments.velocity if inverse.ndim else inverse * moments.velocity)
-            step = values[-1]
-            if steps:
-                moved, changed = np.stack(steps, axis=1), np.diff(np.stack(values, axis=1), axis=1)
-                step = step - (moved + changed) @ np.linalg.lstsq(changed, step, rcond=None)[0]
-            steps, values = [*steps, step][-_MEMORY:], values[-_MEMORY:]
+            step = secants.step(inverse @ moments.velocity if inverse.ndim else inverse * moments.velocity)
         x = _moved(domain, x, step)
     assert best is not None  # there was a pass
     return *best, False

@@ -1,13 +1,23 @@
-"""Blocks of records on all cores: NumPy lets go of the interpreter's lock inside its loops."""
+"""Blocks of records on all cores: NumPy lets go of the interpreter's lock inside its loops.
+
+Threads of ours and threads of the BLAS never multiply: while ours run, the BLAS has one each (two sets of threads on the same
+cores spin while they wait for each other, and beside another busy process that takes fifty times as long).
+"""
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
 
-__all__ = ["blocks", "in_threads"]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+__all__ = ["blocks", "in_threads", "one_blas_thread"]
 
 T = TypeVar("T")
+Part = TypeVar("Part")
 
 
 def blocks(count: int, size: int) -> list[slice]:
@@ -15,11 +25,56 @@ def blocks(count: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def in_threads(work: Callable[[slice], T], parts: list[slice]) -> list[T]:
+def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
     """[work(part) for part in parts], in order of the parts, on as many threads as there are cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = min(cores, len(parts))
-    if threads <= 1:
+    if min(cores, len(parts)) <= 1 or getattr(_here, "busy", False):
         return [work(part) for part in parts]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, parts))
+    with one_blas_thread():
+        return list(_pool(os.getpid(), cores).map(work, parts))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """The BLAS on one thread inside; the setting is the process's, so the last to leave restores it."""
+    with _limit:
+        if _limit.depth == 0:
+            _limit.limiter = _controller().limit(limits=1, user_api="blas")
+        _limit.depth += 1
+    try:
+        yield
+    finally:
+        with _limit:
+            _limit.depth -= 1
+            if _limit.depth == 0:
+                _limit.limiter.restore_original_limits()
+
+
+class _Limit:
+    """How many are inside `one_blas_thread`, and how to restore what was."""
+
+    depth: int = 0
+    limiter: Any = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+_limit, _here = _Limit(), threading.local()
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()
+
+
+@cache
+def _pool(process: int, cores: int) -> ThreadPoolExecutor:
+    """Kept for the life of a process; a fork has its own. Work inside a thread stays there."""
+    return ThreadPoolExecutor(cores, "curvedp", initializer=setattr, initargs=(_here, "busy", True))
