@@ -162,10 +162,10 @@ def test_losses_that_are_no_losses():
         SubspaceProblem(4, 5)
 
 
-def test_records_off_the_manifold_are_mapped_to_the_public_start():
-    """A record that is no point, whatever is wrong with it, acts as the start: gradients there are 0 at first."""
+def test_records_without_a_nearest_point_are_mapped_to_the_public_start():
+    """A record that stands for no point, whatever is wrong with it, acts as the start: gradients there are 0 at first."""
     for manifold, junk in (
-        (M, [np.array([np.nan, 0, 0]), np.array([np.inf, 1, 0]), np.zeros(3), np.array([9.0, 9, 9])]),
+        (M, [np.array([np.nan, 0, 0]), np.array([np.inf, 1, 0]), np.zeros(3)]),
         (SPDAffineInvariant(2), [np.full((2, 2), np.nan), -np.eye(2), np.array([[1.0, 5], [0, 1]])]),
     ):
         good = np.stack([manifold.origin] * 4)

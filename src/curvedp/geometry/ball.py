@@ -7,28 +7,25 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array, Manifold, check_manifold
+from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Array, Manifold, check_manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = ["OFF_MANIFOLD_TOLERANCE", "ball_coordinates", "carry_records", "project_to_ball"]
+__all__ = ["ball_coordinates", "carry_records", "project_to_ball"]
 
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
-
-OFF_MANIFOLD_TOLERANCE = 1e-6
-"""Records whose `residual` is above this are no points of the manifold. Below it they are taken as points written with
-few digits (float32, text files) and projected. A public constant: it is part of the map, not of the data."""
 
 
 def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Array:
     """Every record of X mapped into the closed ball of a public radius about a public center.
 
-    A record in the ball stays (up to its projection onto the manifold, which is round-off for a point of it), a far
-    one moves along its geodesic onto the ball's boundary, one that is not finite or not on the manifold becomes the
-    center. In a ball wider than `M.held_reach`, a record whose place float64 coordinates cannot hold (an SPD matrix of
-    condition above 1e6 seen from the center, a point of hyperbolic space beyond 15) moves inward as well. On the cut locus,
+    A record is first taken for the point nearest to it, relative to its own scale (`M.nearest`): points written with few
+    digits or in other units lose nothing. Then one in the ball stays, a far one moves along its geodesic onto the ball's
+    boundary, and one that is not finite, or has no nearest point (zero, singular), becomes the center. In a ball wider than
+    `M.held_reach`, a record whose place float64 coordinates cannot hold (an SPD matrix of condition above 1e6 seen from the
+    center, a point of hyperbolic space beyond 15) moves inward as well. On the cut locus,
     `M.log` picks the geodesic, always the same one.
 
     *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every record. Each result depends on its
@@ -52,7 +49,7 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
 
 
 def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
-    """Records as `M.to_origin` moves them; those that are not finite or not on the manifold become NaN.
+    """Records as `M.to_origin` moves them; those that are not finite or have no nearest point become NaN.
 
     A fixed map of each record, so that its round-off is no matter of privacy. Nothing is moved, or copied, where the center
     is where it would be carried to.
@@ -127,14 +124,14 @@ def _held(M: Manifold, center: Array, points: Array) -> Array:
 
 
 def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
-    """(X projected onto the manifold, which records were points of it). The others are the center.
+    """(The point nearest to each record, which records have one). The others are the center.
 
-    Bad records are replaced before any kernel sees them; comparisons are written so that NaN fails them.
+    Records that are not finite are replaced before any kernel sees them.
     """
     usable = _finite(xp, M, X)
-    X = _where(xp, M, usable, X, center)
-    usable = usable & (M.residual(X) <= OFF_MANIFOLD_TOLERANCE)
-    return M.project(_where(xp, M, usable, X, center)), usable
+    points = M.nearest(_where(xp, M, usable, X, center))
+    usable = usable & _finite(xp, M, points)
+    return _where(xp, M, usable, points, center), usable
 
 
 def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
@@ -177,7 +174,7 @@ def _floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -> A
         x = xp.asarray(x, device=where)
         if xp.isdtype(x.dtype, "complex floating"):
             raise TypeError
-        if not xp.isdtype(x.dtype, "real floating"):
+        if x.dtype not in (xp.float32, xp.float64):
             x = xp.astype(x, xp.asarray(1.0).dtype)
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be an array of real numbers") from None

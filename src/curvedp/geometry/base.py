@@ -16,7 +16,10 @@ from array_api_compat import array_namespace, device
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["Array", "Manifold", "across", "check_manifold"]
+__all__ = ["OFF_MANIFOLD_TOLERANCE", "Array", "Manifold", "across", "check_manifold"]
+
+OFF_MANIFOLD_TOLERANCE = 1e-6
+"""A public point (a center, a start) whose `residual` is above this is refused."""
 
 Array = Any  # an array of any Array-API library; there is no common static type
 
@@ -165,6 +168,17 @@ class Manifold(ABC):
     @abstractmethod
     def project(self, x: Array) -> Array:
         """A point of the manifold near the ambient x."""
+
+    def nearest(self, x: Array) -> Array:
+        """The point that a record x stands for: the nearest one relative to x's own scale, however far x is from it.
+
+        NaN where there is none, or no single one: what is zero or singular. By default what `project` makes of x, where that
+        is on the manifold. Each result depends on its own record alone.
+        """
+        point = self.project(x)
+        xp = array_namespace(point)
+        on = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
+        return xp.where(xp.reshape(on, on.shape + (1,) * len(self.point_shape)), point, xp.nan)
 
     @abstractmethod
     def to_tangent(self, p: Array, x: Array) -> Array:

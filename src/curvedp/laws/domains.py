@@ -31,8 +31,7 @@ from curvedp.geometry import (
     SPDLogEuclidean,
     Sphere,
 )
-from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 
 __all__ = ["Domain", "GeodesicBall", "TangentBundleBall"]
 

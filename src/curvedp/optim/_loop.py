@@ -12,7 +12,6 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
-from curvedp.geometry.ball import OFF_MANIFOLD_TOLERANCE
 from curvedp.geometry.base import Manifold
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.accounting import ACCELERATOR_BLOCK, BLOCK
@@ -175,9 +174,9 @@ def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
     xp: Any = np if isinstance(block, np.ndarray) else jnp
     mask = (len(block),) + (1,) * start.ndim
     finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
-    block = xp.where(finite.reshape(mask), block, start)
-    usable = finite & (manifold.residual(block) <= OFF_MANIFOLD_TOLERANCE)
-    return manifold.project(xp.where(usable.reshape(mask), block, start)).astype(block.dtype)
+    points = manifold.nearest(xp.where(finite.reshape(mask), block, start))
+    usable = finite & xp.isfinite(points).reshape(len(block), -1).all(axis=1)
+    return xp.where(usable.reshape(mask), points, start).astype(block.dtype)
 
 
 _mapped_jit = jax.jit(_mapped, static_argnums=0)

@@ -93,6 +93,9 @@ class Euclidean(Manifold):
     def project(self, x: Array) -> Array:
         return x
 
+    def nearest(self, x: Array) -> Array:
+        return x
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         return namespace(p, x).broadcast_arrays(p, x)[1]
 

@@ -17,6 +17,7 @@ from curvedp.geometry.numerics.matrix import (
     embedded_inner,
     embedded_norm,
     frobenius,
+    nearest_frame,
     polar,
     reflect,
     sinc,
@@ -165,6 +166,10 @@ class Grassmann(Manifold):
         """Orthonormal basis of the column space nearest to x (its polar factor)."""
         U, _, Vh = svd(x)
         return U @ Vh
+
+    def nearest(self, x: Array) -> Array:
+        """The polar factor of x at any scale; dependent columns have none."""
+        return nearest_frame(x)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return x - p @ (p.mT @ x)

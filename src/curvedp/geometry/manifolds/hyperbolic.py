@@ -82,6 +82,10 @@ class Hyperbolic(Manifold):
     def is_symmetric(self) -> bool:
         return True
 
+    def nearest(self, x: Array) -> Array:
+        """As `project`: both models have a scale of their own, and every record has a nearest point."""
+        return self.project(x)
+
 
 def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """The kernel of vectors, NumPy batches in blocks: some hundred small steps on arrays that stay in the cache.

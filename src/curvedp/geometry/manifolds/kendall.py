@@ -160,14 +160,26 @@ class KendallShapes(Manifold):
     def project(self, x: Array) -> Array:
         """Centre and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
         xp = namespace(x)
+        point, lost = self._preshape(x, 0.0)
+        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), point)
+
+    def nearest(self, x: Array) -> Array:
+        """Centred and scaled landmarks; those that are all equal to round-off have no shape."""
+        xp = namespace(x)
+        point, lost = self._preshape(x, self.k * float(xp.finfo(x.dtype).eps))
+        return xp.where(lost, xp.nan, point)
+
+    @staticmethod
+    def _preshape(x: Array, tolerance: float) -> tuple[Array, Array]:
+        """(the preshape, whether all landmarks are equal to a relative tolerance)."""
+        xp = namespace(x)
         moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
         size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
-        lost = size == 0
+        lost = ~(size > tolerance * xp.max(xp.abs(x), axis=(-2, -1), keepdims=True))
         moved = moved / xp.where(lost, xp.ones_like(size), size)
         centred = moved - xp.mean(moved, axis=-2, keepdims=True)
         square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
-        unit = centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square))
-        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), unit)
+        return centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)

@@ -110,6 +110,8 @@ class Lorentz(Hyperbolic):
         return self.from_coordinates(q, turned)
 
     def project(self, x: Array) -> Array:
+        """The point above the spatial part of x: moving it there changes a rounded point by no more than its rounding, while
+        the time coordinate of a far one says nothing that its spatial part does not."""
         return self.project_spatial(namespace(x), x[..., 1:])
 
     @staticmethod

@@ -8,7 +8,7 @@ import numpy as np
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, dot, far_exp, lift, turn
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.stable import euclidean_norm, one_minus_square, reject, tanhc
+from curvedp.geometry.numerics.stable import direction, euclidean_norm, one_minus_square, reject, tanhc
 
 __all__ = ["PoincareBall"]
 
@@ -103,11 +103,14 @@ class PoincareBall(Hyperbolic):
         return turn(xp, p, reject(xp, q, p), depth, gap_q / gap_p * v)
 
     def project(self, x: Array) -> Array:
+        """x itself inside the ball; from its boundary on, the last float inside on the ray to x.
+
+        A point that was rounded onto the boundary is far out in its direction, and a public ball brings it back along it.
+        """
         xp = namespace(x)
-        length = euclidean_norm(xp, x)[..., None]
-        outside = one_minus_square(xp, x)[..., None] <= 0
-        inward = 1 - 4 * float(xp.finfo(length.dtype).eps)
-        return xp.where(outside, x * (inward / xp.where(outside, length, xp.ones_like(length))), x)
+        inside = one_minus_square(xp, x)[..., None] > 0
+        inward = 1 - 4 * float(xp.finfo(x.dtype).eps)
+        return xp.where(inside, x, inward * direction(xp, xp.where(inside, xp.ones_like(x), x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return namespace(p, x).broadcast_arrays(p, x)[1]

@@ -164,6 +164,10 @@ class Product(Manifold):
     def project(self, x: Array) -> Array:
         return self.join(self._each("project", x))
 
+    def nearest(self, x: Array) -> Array:
+        """The nearest point of each factor; NaN in one of them is NaN in the record."""
+        return self.join(self._each("nearest", x))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         return self.join(self._each("to_tangent", p, x))
 

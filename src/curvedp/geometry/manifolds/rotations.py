@@ -23,6 +23,7 @@ from curvedp.geometry.numerics.matrix import (
     skew_from_vector,
     skew_to_vector,
     svd,
+    well_scaled,
 )
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
@@ -118,12 +119,24 @@ class Rotations(Manifold):
 
     def project(self, x: Array) -> Array:
         """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
+        return self._polar(x)[0]
+
+    def nearest(self, x: Array) -> Array:
+        """`project` at any scale, where the nearest rotation is the only one: σ_{n−1} ± σ_n > 0, the sign that of det x."""
         xp = namespace(x)
-        U, _, Vh = svd(x)
+        point, s, sign = self._polar(well_scaled(x))
+        only = s[..., -2] + sign * s[..., -1] > self.n * float(xp.finfo(s.dtype).eps) * s[..., 0]
+        return xp.where(only[..., None, None], point, xp.nan)
+
+    @staticmethod
+    def _polar(x: Array) -> tuple[Array, Array, Array]:
+        """The nearest rotation, the singular values, and the sign of the determinant."""
+        xp = namespace(x)
+        U, s, Vh = svd(x)
         parity = det(U) * det(Vh)
-        sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
-        last = U[..., :, -1:] * sign
-        return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh
+        sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))
+        last = U[..., :, -1:] * sign[..., None, None]
+        return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh, s, sign
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return p @ skew(p.mT @ x)

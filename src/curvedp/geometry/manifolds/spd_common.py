@@ -8,6 +8,7 @@ from array_api_compat import device, is_numpy_array
 
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.numerics.matrix import well_scaled
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
@@ -130,14 +131,31 @@ class SPD(Manifold):
         lifted = sym((U * xp.where(w < floor, floor, w)[..., None, :]) @ U.mT)
         return xp.where(xp.all(w >= floor, axis=-1)[..., None, None], S, lifted)
 
+    def nearest(self, x: Array) -> Array:
+        """The symmetric part of x at any scale, where it is positive definite, to round-off; else there is none."""
+        xp = namespace(x)
+        S = sym(x)
+        clear = _clearly_positive(S)
+        if clear is None:
+            return xp.where(_definite(S)[..., None, None], S, xp.nan)
+        rest = np.flatnonzero(~clear)
+        if len(rest):
+            flat = S.reshape(-1, self.m, self.m)
+            flat[rest] = np.where(_definite(flat[rest])[:, None, None], flat[rest], np.nan)
+        return S
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x: the nearest tangent vector in the Frobenius norm, at any p."""
         xp = namespace(p, x)
         return sym(x) + xp.zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """‖p − pᵀ‖ plus how far the least eigenvalue is below the positive ones (0 where p is positive definite)."""
+        """‖p − pᵀ‖ plus how far the least eigenvalue is below the positive ones (0 where p is positive definite).
+
+        Both relative to the size of p: these matrices have no scale of their own.
+        """
         xp = namespace(p)
+        p = well_scaled(p)
         S = sym(p)
         clear = _clearly_positive(S)
         if clear is None:
@@ -153,8 +171,14 @@ class SPD(Manifold):
         """How far the least eigenvalue is below the positive numbers."""
         xp = namespace(S)
         least = eigh(S)[0][..., 0]
-        tiny = float(xp.finfo(least.dtype).smallest_normal)
-        return xp.where(least > 0, xp.zeros_like(least), tiny - least)
+        return xp.where(least > 0, xp.zeros_like(least), xp.where(least < 0, -least, xp.ones_like(least)))
+
+
+def _definite(S: Array) -> Array:
+    """Whether the least eigenvalue is above ε times the largest, as of what `project` leaves alone."""
+    xp = namespace(S)
+    w = eigh(well_scaled(S))[0]
+    return w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1]
 
 
 def _clearly_positive(S: Array) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import numpy as np
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.stable import cos_sinc, euclidean_norm, versine_quotient
+from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
 
 __all__ = ["Sphere"]
 
@@ -125,6 +125,10 @@ class Sphere(Manifold):
         length = euclidean_norm(xp, x)[..., None]
         pole = xp.concat([xp.ones_like(x[..., :1]), xp.zeros_like(x[..., 1:])], axis=-1)
         return xp.where(length == 0, pole, x / xp.where(length == 0, xp.ones_like(length), length))
+
+    def nearest(self, x: Array) -> Array:
+        """The unit vector along x, whatever its length; 0 has none."""
+        return direction(namespace(x), x)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)

@@ -20,6 +20,7 @@ from curvedp.geometry.numerics.matrix import (
     embedded_inner,
     embedded_norm,
     frobenius,
+    nearest_frame,
     reflect,
     skew,
     skew_exp,
@@ -166,6 +167,10 @@ class Stiefel(Manifold):
     def project(self, x: Array) -> Array:
         """The nearest frame, the polar factor of x."""
         return polar_frame(x)
+
+    def nearest(self, x: Array) -> Array:
+        """The polar factor of x at any scale; dependent columns have none."""
+        return nearest_frame(x)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         A, N = self._split(p, x)

@@ -22,6 +22,7 @@ __all__ = [
     "embedded_inner",
     "embedded_norm",
     "frobenius",
+    "nearest_frame",
     "polar",
     "reflect",
     "sinc",
@@ -33,6 +34,7 @@ __all__ = [
     "skew_to_vector",
     "svd",
     "sym_function",
+    "well_scaled",
 ]
 
 
@@ -107,6 +109,21 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
         xp.where(finite[..., 0], s, nan),
         xp.where(finite, Vh, nan[..., None]),
     )
+
+
+def well_scaled(x: Array) -> Array:
+    """Matrices divided by their largest entry in modulus, so that no square overflows or vanishes; 0 stays 0."""
+    xp = namespace(x)
+    largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
+    return x / xp.where(largest > 0, largest, xp.ones_like(largest))
+
+
+def nearest_frame(x: Array) -> Array:
+    """The orthonormal columns nearest to those of x, its polar factor; NaN where the columns are dependent, to round-off."""
+    xp = namespace(x)
+    U, s, Vh = svd(well_scaled(x))
+    found = s[..., -1] > x.shape[-2] * float(xp.finfo(s.dtype).eps) * s[..., 0]
+    return xp.where(found[..., None, None], U @ Vh, xp.nan)
 
 
 def det(x: Array) -> Array:

@@ -19,6 +19,7 @@ __all__ = [
     "columns",
     "cos_sinc",
     "cosh_sinhc",
+    "direction",
     "dot",
     "euclidean_norm",
     "one_minus_square",
@@ -73,6 +74,13 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
         length[~plain] = _scaled_norm(xp, v[~plain])
         return length[()]
     return _scaled_norm(xp, v)
+
+
+def direction(xp: Any, v: Array) -> Array:
+    """v/|v| over the last axis at any scale, the subnormal and the largest included; NaN at 0."""
+    largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
+    unit = xp.where(largest > 0, v, xp.ones_like(v)) / xp.where(largest > 0, largest, xp.ones_like(largest))
+    return xp.where(largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan)
 
 
 def _scaled_norm(xp: Any, v: Array) -> Array:
