@@ -45,6 +45,7 @@ ARROWS = {
     },
     "records": {"geometry"},
     "federated": {"geometry", "privacy", "entropy", "mechanisms", "ledger", "records"},
+    "checking": {"geometry", "records"},
     "audit": {"regression", "geometry", "laws", "privacy", "entropy", "mechanisms", "ledger", "estimators", "optim"},
     "report": {"regression", "geometry", "laws", "privacy", "mechanisms", "ledger", "estimators", "audit", "optim"},
 }

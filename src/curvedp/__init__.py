@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from curvedp.checking import check
     from curvedp.estimators import (
         PrivateDispersion,
         PrivateFrechetMean,
@@ -29,6 +30,7 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
+    "check",
     "compose",
 ]
 __version__ = version("curvedp")
@@ -40,6 +42,7 @@ _HOME = {
         "curvedp.estimators",
     ),
     "Ledger": "curvedp.ledger",
+    "check": "curvedp.checking",
 }
 
 

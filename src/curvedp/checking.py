@@ -1,0 +1,290 @@
+"""What is wrong with records, for those who may see them: `check`. Nothing here is private, and no release reads it."""
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from math import ceil, floor, log10
+from typing import Any
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import frechet_mean
+from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.records import is_chunked, read_records
+
+__all__ = ["Checked", "check"]
+
+FIRST_LINE = "NOT PRIVATE: this page describes the records. Keep it where they are, never beside a release."
+_LAST_LINE = (
+    "Whatever you take from this page as radius= or center= is itself a release of the data: choose both from what is "
+    "known of the field, or pay for them with radius='private'."
+)
+_MOST = 10**6  # records of a dask array that are looked at
+_MANY, _SOME = 20_000, 256  # records that what takes long is measured on, and that a rough mean is taken of
+_SHARES = (0.5, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found. It prints itself, in a notebook too. NOT private.
+
+    Attributes
+    ----------
+    facts : dict
+        What was counted and measured, by name.
+    advice : list of str
+        What to do about it, one line each.
+    """
+
+    manifold: Manifold
+    facts: dict[str, Any] = field(default_factory=dict)
+    advice: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain numbers, lists and texts."""
+        return {"warning": FIRST_LINE, "manifold": repr(self.manifold), "facts": self.facts, "advice": self.advice}
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts))
+        lines = [f"  {name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
+        return "\n".join([FIRST_LINE, f"{self.manifold!r}", *lines, *(f"- {line}" for line in self.advice)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{html.escape(k)}<td>{html.escape(_shown(v))}" for k, v in self.facts.items())
+        advice = "".join(f"<li>{html.escape(line)}" for line in self.advice)
+        return f"<p><b>{FIRST_LINE}</b><p>{html.escape(repr(self.manifold))}<table>{rows}</table><ul>{advice}</ul>"
+
+
+def check(
+    manifold: Manifold, X: Any, center: Any = None, radius: float | None = None, groups: Any = None, **reading: Any
+) -> Checked:
+    """Look at records before anything is spent: what is missing, off the manifold, in other units, outside the ball, copied.
+
+    The result is NOT private: it is for the person who may see the records, and no part of it belongs in a report, a
+    certificate or a parameter. Distances to their mean and condition numbers are of at most 20,000 records.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are meant to live.
+    X : array, frame, list or path
+        Whatever `curvedp.records.read_records` reads.
+    center : array, optional
+        The public ball's centre; the manifold's origin otherwise.
+    radius : float, optional
+        The public ball's radius. Without one nothing is said about the ball.
+    groups : array, optional
+        Whose record each is, where a person has several.
+    **reading
+        How a file is read: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, as of `read_records`.
+
+    Returns
+    -------
+    Checked
+        Facts and advice; it prints itself.
+
+    Raises
+    ------
+    ParameterError
+        For a shape, a file or a parameter that does not fit.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> found = check(SPDAffineInvariant(2), np.eye(2) * 1e-10 * np.ones((5, 1, 1)), radius=2.0)
+    >>> found.facts["outside the ball"]
+    5
+    >>> print(found.advice[0])
+    The records are near 1e-10 times the centre: change the units, pass center= near 1e-10 times it, or radius='private'.
+    """
+    M = check_manifold(manifold)
+    middle = np.asarray(M.origin if center is None else center, dtype=np.float64)
+    if middle.shape != M.point_shape or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE:
+        raise ParameterError(f"center is not a point of {M!r}")
+    reach = None if radius is None else _validate.length("radius", radius)
+    records = _in_memory(read_records(X, M, **reading))
+    if not len(records):
+        raise ParameterError("there are no records")
+    with np.errstate(all="ignore"):
+        looked = _Look(M, records, middle, reach, groups)
+        return Checked(M, dict(looked.facts()), [*looked.advice(), _LAST_LINE])
+
+
+class _Look:
+    """One look at the records: what several facts and pieces of advice need is found once."""
+
+    def __init__(self, M: Manifold, X: np.ndarray, center: np.ndarray, radius: float | None, groups: Any) -> None:
+        self.M, self.X, self.center, self.radius = M, X, center, radius
+        axes = tuple(range(1, X.ndim))
+        self.finite = np.isfinite(X).all(axis=axes)
+        nearest = np.asarray(M.nearest(np.where(_column(self.finite, X), X, center)))
+        self.usable = self.finite & np.isfinite(nearest).all(axis=axes)
+        self.points = nearest[self.usable]
+        self.off = np.asarray(M.residual(X[self.usable]))
+        self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes) / np.sum(np.square(center)))
+        self.distance = np.asarray(M.dist(center, self.points))
+        self.copies = int(self.finite.sum()) - len(_distinct(X[self.finite].reshape(-1, X[0].size)))
+        self.many = self.points[:: max(1, len(self.points) // _MANY)]
+        self.persons = None if groups is None else _persons(groups, len(X))
+        self.mean, self.spread = self._rough_mean()
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        n = len(self.X)
+        yield "records", n
+        yield "not finite", int(n - self.finite.sum())
+        yield "zero or singular", int(self.finite.sum() - self.usable.sum())
+        yield "off the manifold", int((self.off > OFF_MANIFOLD_TOLERANCE).sum())
+        if len(self.points):
+            yield from self._measures()
+        yield "copies of another record", self.copies
+        if self.persons is not None:
+            yield "persons", len(self.persons)
+            yield "most records of one person", int(self.persons.max())
+        yield "spaces they fit", self._spaces()
+
+    def _measures(self) -> Iterator[tuple[str, Any]]:
+        yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
+        yield "decimals written", self._decimals()
+        yield "size, times the centre's", _quantiles(self.size)
+        yield "distance to the centre", _quantiles(self.distance)
+        if self.radius is not None:
+            yield "outside the ball", int((self.distance > self.radius).sum())
+        if self.mean is not None:
+            yield "their mean to the centre", _short(float(self.M.dist(self.center, self.mean)))
+            yield "distance to their mean", _quantiles(self.spread)
+        if self.X.ndim == 3 and self.X.shape[1] == self.X.shape[2]:
+            yield "condition numbers", _quantiles(np.linalg.cond(self.many))
+
+    def advice(self) -> Iterator[str]:
+        n, good = len(self.X), len(self.points)
+        if good < n:
+            yield f"{n - good} of {n} records become the ball's centre: they are not finite, zero or singular."
+        if 2 * good < n:
+            yield "That is most of them: is the file read as it was written (header=, columns=, sep=, decimal=, form=)?"
+        if good:
+            yield from self._units()
+            yield from self._ball()
+        if self.copies:
+            yield f"{self.copies} records are exact copies of others: is a person in the file more than once?"
+        if self.persons is not None and self.persons.max() > 1:
+            yield f"A person has up to {self.persons.max()} records: pass groups= so that the guarantee is for persons."
+        if n < 2:
+            yield "One record has no private mean: at least 2 are needed, and some hundreds for a useful one."
+
+    def _units(self) -> Iterator[str]:
+        low, scale, high = map(float, np.quantile(self.size, (0.05, 0.5, 0.95)))
+        if self._scale_free() and scale > 0 and abs(log10(scale)) > 1:
+            near = f"near {_short(scale):g} times"
+            yield f"The records are {near} the centre: change the units, pass center= {near} it, or radius='private'."
+        elif not self._scale_free() and high > 1.2 * low:
+            factor = high / low if low > 0 else np.inf
+            yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
+            if np.abs(self.X[self.usable]).max() > 2 * np.pi:
+                yield "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
+        elif not self._scale_free() and abs(scale - 1) > 1e-3:
+            yield f"The records are {_short(scale):g} times as long as points and are taken for the nearest: other units?"
+
+    def _ball(self) -> Iterator[str]:
+        furthest = float(self.distance.max())
+        if self.radius is not None and furthest > self.radius:
+            outside = int((self.distance > self.radius).sum())
+            yield f"{outside} of {len(self.X)} records are outside the ball and are moved to its edge: the mean is biased."
+        elif self.radius is not None and furthest < self.radius / 4:
+            yield f"Every record is within {_up(furthest):g} of the centre: the noise is for a wider ball than they need."
+        reach = _up(float(np.quantile(self.distance, 0.99)))
+        if reach > self.M.convexity_radius:
+            limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
+            yield f"A ball about this centre needs radius {reach:g}, and {limit}: choose another centre, or fewer records."
+        if self.mean is not None:
+            yield self._suggestion()
+
+    def _suggestion(self) -> str:
+        """A space, and a ball about the records' own mean: what a private choice would look for."""
+        fitting = self._spaces()
+        space = self.M.name if self.M.is_linear or not fitting or self.M.name in fitting else " or ".join(fitting)
+        reach = _up(float(np.quantile(self.spread, 0.99)))
+        return f"99% of them fit into {space} with radius {reach:g} about a centre near their mean."
+
+    def _scale_free(self) -> bool:
+        """Whether a multiple of a point is a point: the space has no scale of its own."""
+        return bool(float(self.M.residual(2.0 * self.center)) <= OFF_MANIFOLD_TOLERANCE)
+
+    def _decimals(self) -> int | None:
+        """After how many decimals the entries end; None where they do not within 9."""
+        some = self.X[self.usable][:1000]
+        return next((k for k in range(10) if np.array_equal(np.round(some, k), some)), None)
+
+    def _rough_mean(self) -> tuple[np.ndarray | None, np.ndarray]:
+        step = max(1, len(self.points) // _SOME)
+        try:
+            mean = np.asarray(frechet_mean(self.M, self.points[::step]))
+            return mean, np.asarray(self.M.dist(mean, self.many))
+        except (CurvedpError, ValueError):  # there may be none
+            return None, np.empty(0)
+
+    def _spaces(self) -> list[str]:
+        """Names of the spaces of whose equations nearly all records are within rounding."""
+        some = self.X[self.finite][:1000]
+        fitting = (M for M in _of_shape(self.X.shape[1:]) if np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
+        return [M.name for M in fitting] if len(some) else []
+
+
+def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
+    """Every named space whose points have this shape, but for the Euclidean ones, where everything is a point."""
+    for cls in Manifold.kinds.values():
+        arity = len(fields(cls))  # type: ignore[arg-type]  # every manifold is a dataclass
+        for sizes in {shape[:arity], tuple(size - 1 for size in shape[:arity])}:
+            try:
+                M = cls(*sizes)
+                if M.point_shape == shape and not M.is_linear:
+                    yield M
+            except (CurvedpError, TypeError):
+                continue
+
+
+def _in_memory(records: Any) -> np.ndarray:
+    few = records[:_MOST].compute() if is_chunked(records) else records
+    return np.asarray(few, dtype=np.float64)
+
+
+def _persons(groups: Any, n: int) -> np.ndarray:
+    """How many records each person has."""
+    found = np.asarray(groups)
+    if found.shape != (n,):
+        raise ParameterError(f"groups has shape {found.shape}; there must be one name for each of {n} records")
+    return np.unique(found, return_counts=True)[1]
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))
+    return np.unique(whole)
+
+
+def _column(mask: np.ndarray, X: np.ndarray) -> np.ndarray:
+    return mask.reshape(-1, *(1,) * (X.ndim - 1))
+
+
+def _quantiles(values: np.ndarray) -> list[float]:
+    return [_short(float(q)) for q in np.quantile(values, _SHARES)]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _up(value: float) -> float:
+    """Rounded up to two digits."""
+    if not 0 < value < np.inf:
+        return float(value)
+    unit = 10.0 ** (floor(log10(value)) - 1)
+    return _short(ceil(value / unit) * unit)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value) or "none"
+    return "more than 9" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

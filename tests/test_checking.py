@@ -1,0 +1,156 @@
+"""`check`: every mistake that was made with real files is named, the first line says NOT private, and it is quick."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from curvedp import check
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from rough_records import cloud
+from spaces import SPACES
+
+RNG = np.random.default_rng(0)
+S2, SPD3 = Sphere(2), SPDAffineInvariant(3)
+DIRECTIONS = S2.project(RNG.normal([3.0, 0, 0], 0.4, (200, 3)))
+A = np.eye(3) + 0.3 * RNG.normal(size=(200, 3, 3))
+TENSORS = A @ A.swapaxes(1, 2)
+
+
+def said(found):
+    return " ".join(found.advice)
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_every_space_is_checked_whatever_the_records(M):
+    found = check(M, cloud(M, 0.5, 60), radius=0.5, groups=np.arange(60) // 2)
+    assert found.facts["records"] == 60
+    assert found.facts["not finite"] == 2
+    assert found.facts["persons"] == 30
+    assert str(found).splitlines()[0].startswith("NOT PRIVATE")
+    assert "NOT PRIVATE" in found._repr_html_()
+    assert repr(found) == str(found)
+    assert json.loads(json.dumps(found.to_dict()))["warning"].startswith("NOT PRIVATE")
+    assert "is itself a release" in found.advice[-1]
+
+
+def test_what_is_missing_is_counted():
+    X = DIRECTIONS.copy()
+    X[:5], X[5:7] = np.nan, 0.0
+    X[8] = X[7]
+    facts = check(S2, X, radius=0.3).facts
+    assert (facts["not finite"], facts["zero or singular"], facts["copies of another record"]) == (5, 2, 2)
+    distance = S2.dist(S2.origin, np.delete(X, np.r_[:7], 0))
+    assert facts["outside the ball"] == int((distance > 0.3).sum())
+    assert facts["distance to the centre"][0] == pytest.approx(np.median(distance), rel=0.01)
+    singular = TENSORS.copy()
+    singular[3] = np.outer([1, 2, 3], [1, 2, 3])
+    singular[4] = -np.eye(3)
+    assert check(SPD3, singular).facts["zero or singular"] == 2
+
+
+@pytest.mark.parametrize("decimals", [3, 4, 5])
+def test_rounded_directions(decimals):
+    found = check(S2, DIRECTIONS.round(decimals))
+    assert found.facts["decimals written"] == decimals
+    assert found.facts["off by (half, 90%, 99%, all)"][-1] < 10.0**-decimals
+    assert "sphere:2" in found.facts["spaces they fit"]
+    assert check(S2, DIRECTIONS).facts["decimals written"] is None
+
+
+def test_wrong_units():
+    volts = check(SPD3, TENSORS * 1e-10, radius=2.0)
+    assert "e-10 times the centre: change the units, pass center=" in said(volts)
+    assert volts.facts["outside the ball"] == 200
+    right = check(SPD3, TENSORS * 1e-10, center=1e-10 * np.eye(3), radius=5.0)
+    assert "units" not in said(right)
+    assert right.facts["outside the ball"] == 0
+    assert "6370 times as long as points" in said(check(S2, DIRECTIONS * 6371.0))
+    assert "other units" not in said(check(S2, DIRECTIONS))
+
+
+def test_latitudes_taken_for_points():
+    places = np.column_stack([RNG.uniform(-80, 80, 100), RNG.uniform(-180, 180, 100)])
+    with pytest.raises(ParameterError, match="latlon-degrees"):
+        check(S2, places)
+    found = said(check(S2, np.column_stack([places, np.ones(100)])))
+    assert "need form=" in found
+    assert "degrees?" in found
+    assert "degrees?" not in said(check(S2, places, form="latlon-degrees"))
+
+
+def test_the_ball():
+    assert "wider ball than they need" in said(check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0))
+    assert "outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))
+    assert "choose another centre" in said(check(S2, -DIRECTIONS, radius=1.0))
+    near = check(S2, -DIRECTIONS, center=[-1.0, 0, 0], radius=1.0)
+    assert "choose another centre" not in said(near)
+    assert near.facts["their mean to the centre"] < 0.1
+
+
+def test_persons():
+    assert "up to 4 records" in said(check(S2, DIRECTIONS, groups=[i // 4 for i in range(200)]))
+    assert "pass groups=" not in said(check(S2, DIRECTIONS, groups=np.arange(200)))
+    with pytest.raises(ParameterError, match="one name for each of 200"):
+        check(S2, DIRECTIONS, groups=np.arange(3))
+
+
+def test_the_space_that_fits_is_named():
+    assert "sphere:2" in check(Euclidean(3), DIRECTIONS).facts["spaces they fit"]
+    rotations = Rotations(3).project(RNG.normal(size=(50, 3, 3)))
+    assert "rotations:3" in check(SPD3, rotations).facts["spaces they fit"]
+    assert (
+        "kendall:6"
+        in check(KendallShapes(6), KendallShapes(6).project(RNG.normal(size=(9, 6, 2)))).facts["spaces they fit"]
+    )
+    assert "lorentz:2" in check(Lorentz(2), cloud(Lorentz(2), 1.0, 40)).facts["spaces they fit"]
+
+
+def test_whatever_can_be_read_can_be_checked(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("id;x;y;z\n1;1,0;0;0\n2;0;1,0;0\n3;oops;0;1\n")
+    found = check(S2, path, header=True, sep=";", decimal=",", columns=["x", "y", "z"])
+    assert (found.facts["records"], found.facts["not finite"]) == (3, 1)
+    wrong = check(S2, path, header=False)
+    assert wrong.facts["not finite"] == 4
+    assert "sep=" in said(wrong)
+    assert check(S2, [[1, 0, 0], None]).facts["not finite"] == 1
+    dask = pytest.importorskip("dask.array", reason="chunks are dask's")
+    assert check(S2, dask.from_array(DIRECTIONS, chunks=(50, 3))).facts["records"] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"manifold": "sphere:2"}, "manifold="),
+        ({"X": np.empty((0, 3))}, "no records"),
+        ({"X": np.zeros((4, 4))}, "needs"),
+        ({"radius": -1.0}, "radius="),
+        ({"radius": np.nan}, "radius="),
+        ({"center": [2.0, 0, 0]}, "center is not"),
+        ({"center": [1.0, 0]}, "center is not"),
+        ({"center": [np.nan, 0, 0]}, "center is not"),
+        ({"form": "latlon"}, "does not say enough"),
+    ],
+)
+def test_public_parameters_that_do_not_fit_are_one_line(arguments, says):
+    with pytest.raises(ParameterError, match=says) as caught:
+        check(**{"manifold": S2, "X": DIRECTIONS, **arguments})
+    assert "\n" not in str(caught.value)
+
+
+def test_one_record_is_not_enough():
+    assert "at least 2" in said(check(S2, DIRECTIONS[:1]))
+
+
+def test_a_hundred_thousand_tensors_take_seconds():
+    B = np.eye(3) + 0.3 * RNG.normal(size=(100_000, 3, 3))
+    X = B @ B.swapaxes(1, 2)
+    used = []
+    for _ in range(2):
+        start = time.process_time()
+        check(SPD3, X, radius=2.0, groups=np.arange(100_000) // 3)
+        used.append(time.process_time() - start)
+    assert min(used) < 4.0  # 2 s on a machine that does nothing else; twice that among other tests
