@@ -80,7 +80,7 @@ def check(
     groups : array, optional
         Whose record each is, where a person has several.
     **reading
-        How a file is read: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, as of `read_records`.
+        How a file is read: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, `skip`, as of `read_records`.
 
     Returns
     -------

@@ -107,6 +107,12 @@ def test_separators_decimal_commas_quotes_and_columns(tmp_path):
     assert read_records(tmp_path / "x.tsv", SPHERE, header=False).tolist() == [[1.0, 2.0, 3.0]]
 
 
+def test_lines_before_the_table_are_said_too(tmp_path):
+    path = write(tmp_path / "x.csv", CLEAN, header=b"# made by hand\n# in May\nx,y,z\n")
+    np.testing.assert_array_equal(read_records(path, SPHERE, header=True, skip=2), X)
+    np.testing.assert_array_equal(read_records(path, SPHERE, header=False, skip=3), X)
+
+
 @pytest.mark.parametrize(
     ("choices", "says"),
     [
@@ -119,6 +125,8 @@ def test_separators_decimal_commas_quotes_and_columns(tmp_path):
         ({"header": True, "sep": ";;"}, "one character"),
         ({"header": True, "decimal": ","}, "differ from sep"),
         ({"header": True, "decimal": "·"}, "'.' or ','"),
+        ({"header": True, "skip": -1}, "skip="),
+        ({"header": True, "skip": 0.5}, "skip="),
         ({"header": "yes"}, "header=True or header=False"),
     ],
 )

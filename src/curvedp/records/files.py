@@ -35,6 +35,7 @@ def read_records(
     mask: Any = None,
     sep: str | None = None,
     decimal: str = ".",
+    skip: int = 0,
 ) -> Any:
     """Records of shape (n, *point_shape), from a file or from what other libraries hold them in.
 
@@ -60,6 +61,8 @@ def read_records(
         Which voxels of a volume are records; for NIfTI files it must be given. It has to be public, like n.
     sep, decimal : str, optional
         Of csv and tsv: the separator (``","``, and a tab for tsv) and the decimal sign, ``"."`` or ``","``.
+    skip : int
+        Lines of a csv or tsv before its header or first record: comments are never guessed either.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def read_records(
     [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
     written = find_form(form, check_manifold(manifold))
-    choices = Choices(header, key, columns, mask, sep, decimal)
+    choices = Choices(header, key, columns, mask, sep, decimal, skip)
     if isinstance(source, str | Path):
         entries = _file(Path(source), manifold, written, choices)
     else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp._validate import shown
+from curvedp._validate import integer, shown
 from curvedp.errors import ParameterError
 from curvedp.records.cells import number, numbers, rows
 
@@ -26,6 +26,7 @@ class Choices(NamedTuple):
     mask: Any = None
     sep: str | None = None
     decimal: str = "."
+    skip: int = 0
 
 
 # ---- csv and tsv -----------------------------------------------------------------------------------------------------
@@ -40,6 +41,7 @@ def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()  # after the last line's end there is no line
+    lines = lines[integer("skip", choices.skip, 0) :]
     names = _cells(lines[0].rstrip(b"\r"), sep, "replace") if choices.header and lines else None
     picked = chosen(path.name, names, choices.columns, width)
     line = partial(_line, sep=sep, read=read, picked=picked, length=_length(names, choices, width))
