@@ -10,7 +10,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, Sphere
-from curvedp.records import load_point, read_records, volumes
+from curvedp.records import load_point, read_column, read_records, volumes
 
 N, BAD = 12, 5
 SECRET = "secret-4711"
@@ -441,3 +441,34 @@ def test_a_public_point(tmp_path):
         load_point(tmp_path / "c.npy", SPHERE)
     with pytest.raises(ParameterError, match="does not exist"):
         load_point(Path(tmp_path / "none.npy"), SPHERE)
+
+
+def test_a_column_beside_the_records(tmp_path):
+    """As many values as records, whatever a line holds."""
+    for kind, bad in LINES.items():
+        lines = [b"anna," + line for line in CLEAN]
+        path = write(tmp_path / "x.csv", [*lines[:BAD], bad, *lines[BAD + 1 :]], header=b"who,x,y,z\n")
+        who = read_column(path, "who", header=True)
+        assert len(who) == len(read_records(path, SPHERE, header=True, columns=["x", "y", "z"])) == N, kind
+        assert set(np.delete(who, BAD)) == {"anna"}
+    np.savez(tmp_path / "x.npz", x=X, who=np.arange(N))
+    assert read_column(tmp_path / "x.npz", "who").tolist() == list(range(N))
+    pandas = pytest.importorskip("pandas", reason="a test of pandas' frames")
+    assert read_column(pandas.DataFrame({"who": ["a", "b"], "x": [1, 2]}), "who").tolist() == ["a", "b"]
+    none = {"x.csv": "no column", "x.npy": "can be read", "none.csv": "does not exist", "x.npz": "key="}
+    for name, says in none.items():
+        with pytest.raises(ParameterError, match=says):
+            read_column(tmp_path / name, "where", header=True)
+    with pytest.raises(ParameterError, match="--no-header"):
+        read_column(path, "who")
+
+
+def test_columns_of_parquet_and_excel(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="Excel files are written with it")
+    pytest.importorskip("pyarrow", reason="parquet files are written with it")
+    assert read_column(write_parquet(tmp_path, {"who": ["a", None], "x": [1.0, 2.0]}), "who").tolist() == ["a", None]
+    book = openpyxl.Workbook()
+    for row in (["who", "x"], ["a", 1], [None, 2]):
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    assert read_column(tmp_path / "x.xlsx", "A2:A4").tolist() == ["a", None, None]

@@ -7,7 +7,7 @@ thousand, which one worker gathers to find a start. A task lost with its worker 
 
 from curvedp.records.base import Records, open_records
 from curvedp.records.chunked import ChunkedRecords, by_chunks, check_sizes, is_chunked, refuse_chunked
-from curvedp.records.files import load_point, load_records, read_records
+from curvedp.records.files import load_point, load_records, read_column, read_records
 from curvedp.records.forms import FORMS
 from curvedp.records.labels import ChunkedLabels, Labels
 from curvedp.records.parquet import from_parquet
@@ -25,6 +25,7 @@ __all__ = [
     "load_point",
     "load_records",
     "open_records",
+    "read_column",
     "read_records",
     "refuse_chunked",
 ]

@@ -19,9 +19,9 @@ from curvedp.records.chunked import by_chunks, is_chunked
 from curvedp.records.forms import Form, find_form, forms_of_width
 from curvedp.records.memory import entries
 from curvedp.records.parquet import read_parquet
-from curvedp.records.tables import Choices, excel, text
+from curvedp.records.tables import Choices, excel, excel_cells, frame_column, text, text_column
 
-__all__ = ["load_point", "load_records", "read_records"]
+__all__ = ["load_point", "load_records", "read_column", "read_records"]
 
 
 def read_records(
@@ -104,6 +104,46 @@ def load_records(
     return read_records(Path(path), manifold, key=key, header=header, **more)
 
 
+def read_column(
+    source: Any, column: str | int, *, header: bool | None = None, sep: str | None = None, skip: int = 0
+) -> np.ndarray:
+    """One value for each record, such as its class, its person or its age, from the file or frame that holds the records.
+
+    Parameters
+    ----------
+    source : path or frame
+        A csv, tsv, parquet, npz or xlsx file, or a frame.
+    column : str or int
+        Its name, or its place from 0. In an npz file the name of an array, in an Excel file the cells, such as ``"D2:D201"``.
+    header, sep, skip
+        Of csv and tsv, as for `read_records`.
+
+    Returns
+    -------
+    array
+        Shape (n,), one for each of the records that `read_records` finds: texts from csv and tsv, empty where a line cannot
+        be read, and what they are otherwise.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "x.csv"
+    >>> _ = path.write_text("who,x,y\\nanna,1,0\\nben,oops\\n")
+    >>> read_column(path, "who", header=True).tolist()
+    ['anna', '']
+    """
+    if not isinstance(source, str | Path):
+        return frame_column("X", source, column)
+    path, choices = Path(source), Choices(header=header, sep=sep, skip=skip)
+    kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
+    if kind is None:
+        raise ParameterError(f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array")
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist")
+    found: np.ndarray = _read(kind, _COLUMNS[kind], path, column, choices)
+    return found
+
+
 def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
     """One public point, such as the ball's centre: an array of the point's shape, or a file with one record.
 
@@ -161,6 +201,19 @@ def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
         raise ParameterError(line) from None
 
 
+def _parquet_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
+    import pyarrow.parquet
+
+    return frame_column(path.name, pyarrow.parquet.read_table(path), column)
+
+
+_COLUMNS: dict[str, Any] = {
+    ".csv": text_column,
+    ".tsv": text_column,
+    ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
+    ".parquet": _parquet_column,
+    ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column)))[0],
+}
 _TABLES = {".csv": text, ".tsv": text, ".xlsx": excel, ".parquet": read_parquet}
 
 

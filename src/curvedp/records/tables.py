@@ -2,8 +2,6 @@
 
 import csv
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import islice
 from math import isnan, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ from curvedp._validate import integer, shown
 from curvedp.errors import ParameterError
 from curvedp.records.cells import number, numbers, rows
 
-__all__ = ["Choices", "chosen", "excel", "frame", "is_frame", "text"]
+__all__ = ["Choices", "chosen", "excel", "excel_cells", "frame", "frame_column", "is_frame", "text", "text_column"]
 
 
 class Choices(NamedTuple):
@@ -37,19 +35,29 @@ def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
 
     A line of the wrong length, with an open quote or with bytes that are no UTF-8, and every cell that is no number, is NaN.
     """
-    (sep, read), width = _dialect(path, choices), prod(shape)
+    read = number if choices.decimal == "." else _comma
+    return np.array(_lines(path, prod(shape), choices, read), dtype=np.float64).reshape(-1, prod(shape))
+
+
+def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
+    """One column as texts; empty where a line cannot be read."""
+    cells = _lines(path, 1, choices._replace(columns=[column]), str.strip, "")
+    return np.array([cell for (cell,) in cells], dtype=np.str_)
+
+
+def _lines(path: Path, width: int, choices: Choices, read: Callable[[str], Any], bad: Any = float("nan")) -> list[Any]:
+    sep = _separator(path, choices)
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()  # after the last line's end there is no line
     lines = lines[integer("skip", choices.skip, 0) :]
-    names = _cells(lines[0].rstrip(b"\r"), sep, "replace") if choices.header and lines else None
+    names = _cells(lines.pop(0).rstrip(b"\r"), sep, "replace") if choices.header and lines else None
     picked = chosen(path.name, names, choices.columns, width)
-    line = partial(_line, sep=sep, read=read, picked=picked, length=_length(names, choices, width))
-    records = [line(raw) for raw in islice(lines, int(choices.header or False), None)]
-    return np.array(records, dtype=np.float64).reshape(-1, width)
+    length = len(names) if names else width if choices.columns is None else None
+    return [_line(raw, sep, read, picked, length, bad) for raw in lines]
 
 
-def _dialect(path: Path, choices: Choices) -> tuple[str, Callable[[str], float]]:
+def _separator(path: Path, choices: Choices) -> str:
     if choices.header not in (True, False):
         line = "say whether its first line is a header: header=True or header=False (--header or --no-header)"
         raise ParameterError(f"{path.name}: {line}; this is never guessed from the data")
@@ -58,28 +66,24 @@ def _dialect(path: Path, choices: Choices) -> tuple[str, Callable[[str], float]]
         raise ParameterError(f"sep={shown(sep)} must be one character, such as ';'")
     if choices.decimal not in (".", ",") or choices.decimal == sep:
         raise ParameterError(f"decimal={shown(choices.decimal)} must be '.' or ',' and differ from sep={sep!r}")
-    return sep, number if choices.decimal == "." else _comma
+    return sep
 
 
 def _comma(cell: str) -> float:
     return number(cell.replace(",", "."))
 
 
-def _length(names: list[str] | None, choices: Choices, width: int) -> int | None:
-    """Cells of a line, where they are known: from the header, or because nothing but the record is in it."""
-    if names is not None:
-        return len(names)
-    return width if choices.columns is None else None
-
-
-def _line(raw: bytes, sep: str, read: Callable[[str], float], picked: list[int], length: int | None) -> Sequence[float]:
+def _line(
+    raw: bytes, sep: str, read: Callable[[str], Any], picked: list[int], length: int | None, bad: Any
+) -> list[Any]:
+    """The cells of one line. Its length is known from the header, or because nothing but the record is in it."""
     try:
         cells = _cells(raw.rstrip(b"\r"), sep)
         if length is None or len(cells) == length:
             return [read(cells[place]) for place in picked]
     except (UnicodeDecodeError, csv.Error, IndexError):
         pass
-    return [float("nan")] * len(picked)
+    return [bad] * len(picked)
 
 
 def _cells(raw: bytes, sep: str, errors: str = "strict") -> list[str]:
@@ -92,24 +96,29 @@ def _cells(raw: bytes, sep: str, errors: str = "strict") -> list[str]:
 
 def excel(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """The cells of a range. The range is asked for because an empty last row leaves no trace in an Excel file."""
+    found = excel_cells(path, choices.key)
+    names = [str(name) for name in found[0]] if choices.header else list(range(found.shape[1]))
+    picked = chosen(path.name, names, choices.columns, prod(shape))
+    return numbers(path.name, found[bool(choices.header) :, picked])
+
+
+def excel_cells(path: Path, where: str | None) -> np.ndarray:
+    """What the cells of a range hold, None where they are empty."""
     import warnings
 
     import openpyxl
 
-    if choices.key is None or ":" not in choices.key:
+    if where is None or ":" not in where:
         line = "say which cells hold the records, without the header: key='A2:C201' or 'Sheet1!A2:C201' (--key)"
         raise ParameterError(f"{path.name}: {line}")
-    sheet, _, cells = choices.key.rpartition("!")
+    sheet, _, cells = where.rpartition("!")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openpyxl quotes cells that look like bad dates
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         try:
-            found = _cells_of(path, book, sheet.strip("'"), cells)
+            return _cells_of(path, book, sheet.strip("'"), cells)
         finally:
             book.close()
-    names = [str(name) for name in found[0]] if choices.header else None
-    picked = chosen(path.name, names or list(range(found.shape[1])), choices.columns, prod(shape))
-    return numbers(path.name, found[bool(choices.header) :, picked])
 
 
 def _cells_of(path: Path, book: Any, sheet: str, cells: str) -> np.ndarray:
@@ -139,11 +148,20 @@ def is_frame(X: Any) -> bool:
 
 def frame(where: str, table: Any, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """Columns as entries in row-major order; or one column that holds an array, or a list, for each record."""
-    names = [str(name) for name in getattr(table, "column_names", table.columns)]
+    names = _names(table)
     if prod(shape) > 1 and len(names if choices.columns is None else choices.columns) == 1:
         return rows(_column(table, chosen(where, names, choices.columns, 1)[0]), shape)
     picked = chosen(where, names, choices.columns, prod(shape))
     return np.stack([numbers(f"{where}, column {shown(names[i])},", _column(table, i)) for i in picked], axis=1)
+
+
+def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
+    """One column of a frame."""
+    return _column(table, chosen(where, _names(table), [column], 1)[0])
+
+
+def _names(table: Any) -> list[str]:
+    return [str(name) for name in getattr(table, "column_names", table.columns)]
 
 
 def _column(table: Any, place: int) -> np.ndarray:
