@@ -69,7 +69,7 @@ def quakes(data: Path, folder: Path) -> Case:
     kept = [line for line in lines[4:] if near_japan(*map(float, line.split(",")[:2]))]
     (folder / "quakes.csv").write_text("\n".join(lines[:4] + kept) + "\n")
     places = np.array([line.split(",")[:2] for line in kept], dtype=float)
-    reading = {"header": True, "skip": 3, "columns": [0, 1], "form": "latlon-degrees"}
+    reading = {"header": True, "skip": 3, "form": "latlon-degrees"}
     return Case(f"{len(kept)} latitudes and longitudes", "sphere:2", 0.3, places, directions(36, 138),
                 "quakes.csv", reading, directions(*places.T))  # fmt: skip
 
@@ -179,7 +179,8 @@ def persons(M: Any, case: Case) -> np.ndarray:
 
     if case.groups is None:
         return case.truth
-    return np.stack([frechet_mean(M, case.truth[case.groups == who]) for who in np.unique(case.groups)])
+    there = np.isfinite(case.truth).all(axis=1)
+    return np.stack([frechet_mean(M, case.truth[there & (case.groups == who)]) for who in np.unique(case.groups)])
 
 
 def main() -> None:

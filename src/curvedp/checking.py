@@ -185,6 +185,8 @@ class _Look:
             yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
             if np.abs(self.X[self.usable]).max() > 2 * np.pi:
                 yield "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
+        elif OFF_MANIFOLD_TOLERANCE < (off := float(self.off.max())) < 0.01:
+            yield f"The records are off by up to {off:.1g}, as rounded ones are, and are taken for the nearest points."
         elif not self._scale_free() and abs(scale - 1) > 1e-3:
             yield f"The records are {_short(scale):g} times as long as points and are taken for the nearest: other units?"
 
