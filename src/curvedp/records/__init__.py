@@ -1,8 +1,10 @@
-"""Records on a cluster: estimators and DP-RGD take dask arrays, and their results do not depend on how these are chunked.
+"""Records wherever they lie: read from files, frames and lists, in memory, on a device, or in chunks on a cluster.
 
-Workers see records and send back exact sums over them (`geometry.fixed_point`), added up along a tree. The client moves the
-iterate, charges the ledger once and adds the noise once, at the end. No record leaves its worker but for the first few
-thousand, which one worker gathers to find a start. A task lost with its worker is computed again, to the same bits.
+A record that is none (text, a missing cell, a line too short) is NaN; what it holds changes neither n nor whether it is read.
+
+Of chunked records workers see their own and send back exact sums over them (`geometry.fixed_point`), added up along a tree. The
+client moves the iterate, charges the ledger once and adds the noise once, at the end. No record leaves its worker but for the
+first few thousand, which one worker gathers to find a start. A task lost with its worker is computed again, to the same bits.
 """
 
 from curvedp.records.base import Records, open_records
