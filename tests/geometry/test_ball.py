@@ -7,7 +7,22 @@ import pytest
 
 import spaces
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, Lorentz, SPDBuresWasserstein, Sphere, project_to_ball
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    Sphere,
+    Stiefel,
+    project_to_ball,
+)
+from curvedp.geometry.ball import ball_coordinates
+from curvedp.mechanisms import LogGaussianMechanism
+from curvedp.privacy import GDP
 
 SPACES = [M for M in spaces.SPACES if not isinstance(M, SPDBuresWasserstein)]  # there no ball is claimed to be convex
 
@@ -65,6 +80,62 @@ def test_each_record_alone_decides(M):
     whole = project_to_ball(M, center, 0.2, X.reshape(3, 4, *M.point_shape)).reshape(X.shape)
     for i in range(12):
         np.testing.assert_allclose(project_to_ball(M, center, 0.2, X[i]), whole[i], rtol=0, atol=1e-14)
+
+
+# ---- the chart of the ball, for statistics anywhere ------------------------------------------------------------------------
+
+CHARTED = [Sphere(2), Sphere(1), Rotations(3), Rotations(4), Rotations(2), Grassmann(4, 2), Grassmann(3, 1)]
+CHARTED += [KendallShapes(4), KendallShapes(3), Stiefel(3, 2), Product(Sphere(1), Sphere(1)), Euclidean(2)]
+CHARTED += [Product(Sphere(2), Euclidean(1)), Lorentz(2), SPDAffineInvariant(2), Product(Sphere(2), Lorentz(2))]
+
+
+def stretch(M, radius):
+    """ρ/sn(ρ), as the mechanisms charge it."""
+    s = radius * math.sqrt(max(M.curvature_bounds[1], 0.0))
+    return s / math.sin(s) if s > 0 else 1.0
+
+
+def close_pairs(M, rng, n, step):
+    """Pairs at most a step apart: anywhere, and most of them about the cut locus, where log jumps."""
+    far = min(M.injectivity_radius, 6.0)
+    z = rng.normal(size=(n, M.dim))
+    reach = np.where(np.arange(n) % 3 > 0, far + step * rng.uniform(-2, 2, n), far * 1.3 * rng.uniform(0, 1, n))
+    a = M.unchart(M.origin, z * (reach / np.linalg.norm(z, axis=-1))[:, None])
+    y = rng.normal(size=(n, M.dim))
+    across = np.where(np.arange(n)[:, None] % 2, y, -z)  # anywhere, or straight over it
+    return a, M.unchart(a, step * across / np.linalg.norm(across, axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("M", CHARTED, ids=repr)
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_the_chart_of_the_ball_stretches_nowhere_more_than_the_ball(M, share):
+    rng = np.random.default_rng(5)
+    radius = share * min(M.convexity_radius, 2.0)
+    for step in (1e-3, 1e-2, 0.1):
+        a, b = close_pairs(M, rng, 300 if isinstance(M, Stiefel) else 3000, step)
+        moved = np.linalg.norm(
+            ball_coordinates(M, M.origin, radius, a) - ball_coordinates(M, M.origin, radius, b), axis=-1
+        )
+        assert np.max(moved) <= stretch(M, radius) * step * (1 + 1e-9) + 1e-12
+
+
+def test_shortening_alone_would_not_do():
+    """The control, and the attack that found it: claimed μ = 1, actual 168 (two points of S² by the antipode)."""
+    M, e = Sphere(2), 0.005
+    a, b = np.array([[-math.cos(e), math.sin(e), 0.0], [-math.cos(e), -math.sin(e), 0.0]])
+    mechanism = LogGaussianMechanism.calibrated(M, 0.01, GDP(1.0), base=M.origin, radius=1.0)
+    z = M.chart(M.origin, np.stack([a, b]))
+    short = z / np.linalg.norm(z, axis=-1, keepdims=True)
+    assert np.linalg.norm(short[0] - short[1]) / mechanism.scale > 160
+    kept = ball_coordinates(M, M.origin, 1.0, np.stack([a, b]))
+    assert np.linalg.norm(kept[0] - kept[1]) / mechanism.scale <= 1
+
+
+@pytest.mark.parametrize("M", CHARTED, ids=repr)
+def test_in_the_ball_the_chart_is_log(M):
+    radius = 0.9 * min(M.convexity_radius, 2.0)
+    X = draw(M, np.random.default_rng(6), 40, radius)
+    np.testing.assert_allclose(ball_coordinates(M, M.origin, radius, X), M.chart(M.origin, X), rtol=0, atol=1e-13)
 
 
 def test_sphere_far_side_and_antipode():

@@ -68,8 +68,11 @@ def test_coordinates_are_those_of_the_projected_records(M):
     X = np.stack(points(M))
     z = ball_coordinates(M, M.origin, RADIUS, X)
     moved = project_to_ball(M, M.origin, RADIUS, X)
-    np.testing.assert_allclose(z, M.to_coordinates(M.origin, M.log(M.origin, moved)), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(z[-2:], 0.0)
+    here = (
+        slice(None) if M.injectivity_radius == np.inf else slice(5)
+    )  # beyond the ball they are those of `ball_coordinates`
+    np.testing.assert_allclose(z[here], M.chart(M.origin, moved)[here], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(z[-2], 0.0)
     assert np.max(np.linalg.norm(z, axis=-1)) <= RADIUS * (1 + 1e-15)
     np.testing.assert_allclose(z, [ball_coordinates(M, M.origin, RADIUS, x) for x in X], rtol=0, atol=1e-13)
 

@@ -5,6 +5,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy.optimize import minimize, minimize_scalar
 
 from benchmarks.sensitivity import search  # the attack is a study of its own, run here in a reduced form
 from curvedp.errors import ParameterError
@@ -18,10 +19,11 @@ from curvedp.geometry import (
     SPDBuresWasserstein,
     SPDLogEuclidean,
     Sphere,
+    Stiefel,
     frechet_mean,
 )
 from curvedp.mechanisms import frechet_mean_sensitivity
-from curvedp.mechanisms.sensitivity import mean_chart_sensitivity, mean_gradient_sensitivity
+from curvedp.mechanisms.sensitivity import dispersion_sensitivity, mean_chart_sensitivity, mean_gradient_sensitivity
 
 
 @pytest.mark.parametrize(
@@ -136,3 +138,85 @@ def test_bad_parameters_are_refused(manifold, radius, n, message):
 def test_unknown_bound_is_refused():
     with pytest.raises(ParameterError, match="reimherr"):
         frechet_mean_sensitivity(Sphere(2), 0.5, 10, bound="sharp")
+
+
+@pytest.mark.parametrize("s", [0.3, 0.99, 1.0, 1.2, 1.4, 1.55, 1.57])
+def test_the_grids_are_fine_enough(s):
+    """R(a) on a grid of angles against an independent maximisation: the error is within the margin that is charged."""
+    M = Sphere(2)
+    for a in np.linspace(0.05, 1, 7) * s:
+        x = np.array([math.cos(a), math.sin(a), 0.0])
+
+        def spread(angle, x=x):
+            y = np.array([math.cos(s), math.sin(s) * math.cos(angle), math.sin(s) * math.sin(angle)])
+            return -float(np.linalg.norm(M.log(x, y) - M.log(x, M.origin)))
+
+        angles = np.linspace(0, math.pi, 400)
+        best = angles[np.argmin([spread(angle) for angle in angles])]
+        found = minimize_scalar(spread, bounds=(max(0, best - 0.02), min(math.pi, best + 0.02)), method="bounded",
+                                options={"xatol": 1e-12})  # fmt: skip
+        assert -found.fun <= mean_gradient_sensitivity(M, s, 2, distance=a) <= -found.fun * (1 + 2e-5)
+
+
+@pytest.mark.parametrize("manifold", [Product(Sphere(1), Sphere(1)), Sphere(1), Rotations(2)], ids=repr)
+def test_flat_tori_move_like_the_plane_up_to_a_quarter_turn(manifold):
+    for radius in (0.1, 1.0, 1.57):
+        assert frechet_mean_sensitivity(manifold, radius, 10) == pytest.approx(radius / 5, rel=1e-15)
+    with pytest.raises(ParameterError, match="unique"):
+        frechet_mean_sensitivity(manifold, 1.58, 10)
+
+
+@pytest.mark.parametrize("m", [3, 4, 5, 7])
+def test_stiefel_of_codimension_one_bends_less(m):
+    """Gradient ascent on K = tr(uᵀu·vᵀv) − ‖sym uᵀv‖² (Gauss) finds ½ and never more than is claimed."""
+    M, rng = Stiefel(m, m - 1), np.random.default_rng(m)
+    basis = np.asarray(M.from_coordinates(M.origin, np.eye(M.dim)))
+
+    def curvature(pair):
+        q, _ = np.linalg.qr(pair.reshape(M.dim, 2))
+        u, v = np.tensordot(q.T, basis, axes=1)
+        cross = (u.T @ v + v.T @ u) / 2
+        return -float(np.sum((u.T @ u) * (v.T @ v)) - np.sum(cross**2))
+
+    found = max(-minimize(curvature, rng.normal(size=2 * M.dim)).fun for _ in range(12))
+    assert 0.5 - 1e-6 < found <= M.curvature_bounds[1] + 1e-9
+
+
+DISPERSED = [Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3), Product(Sphere(2), Lorentz(2))]
+
+
+@pytest.mark.parametrize("manifold", DISPERSED, ids=repr)
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
+    """Ascent on |V − V'| over the records of two neighbours; in the plane it reaches the bound."""
+    rng, r = np.random.default_rng(n), 0.6 if manifold.curvature_bounds[1] > 0.3 else 1.0
+    bound = dispersion_sensitivity(manifold, r, n)
+    o = manifold.origin
+
+    def change(z):
+        z = z.reshape(n + 1, manifold.dim)
+        z = z * np.minimum(1, r / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12))
+        X = np.asarray(manifold.unchart(o, z))
+        one, two = X[:-1], np.concatenate([X[: n - 1], X[-1:]])
+        V = [float(np.mean(manifold.dist(frechet_mean(manifold, Y), Y) ** 2)) for Y in (one, two)]
+        return -(V[0] - V[1])
+
+    start = np.zeros((n + 1, manifold.dim))
+    start[:, 0] = [r] * (n - 1) + [-r, r]
+    found = [-change(start.ravel())]
+    for _ in range(2):
+        z = rng.normal(size=start.size)
+        for step in np.geomspace(1.0, 0.01, 60):
+            trial = z + step * rng.normal(size=start.size)
+            z = trial if change(trial) < change(z) else z
+        found.append(-change(z))
+    assert max(found) <= bound * (1 + 1e-12)  # round-off of V itself, which a release charges apart
+    if manifold.curvature_bounds == (0.0, 0.0):
+        assert max(found) > bound * (1 - 1e-9)
+
+
+def test_the_dispersion_bound_by_sign_of_curvature():
+    assert dispersion_sensitivity(Euclidean(1), 1.0, 2) == pytest.approx(1.0, rel=1e-15)  # V is within [0, r²]
+    assert dispersion_sensitivity(Product(Sphere(2), Lorentz(2)), 0.5, 4) == pytest.approx(0.25, rel=1e-15)
+    with pytest.raises(ParameterError, match="unique"):
+        dispersion_sensitivity(Sphere(2), 1.6, 10)

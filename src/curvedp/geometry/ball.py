@@ -1,5 +1,6 @@
 """Projection onto a public ball: how records enter a private computation."""
 
+from math import pi, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -70,20 +71,40 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
 
 def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
-    """Coordinates at the center of what `project_to_ball` makes of the records: those of log, shortened to the radius.
+    """Normal coordinates at the center, shortened to the radius, and nowhere stretched more than in the ball.
+
+    The map is z = φ(d)·u, with d the distance and u the direction of log, for a radius ρ below half the injectivity radius i:
+
+        φ(d) = d in the ball, min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊) beyond it; sn(d) = sin(√κ d)/√κ (d for κ ≤ 0), L = ρ/sn(ρ).
+
+    It is L-Lipschitz on the whole manifold, curvature at most κ. For d < i the Gauss lemma splits a velocity into its radial
+    part, stretched by |φ'| ≤ L, and a part across, which a Jacobi field J joins to u's motion w: |J| ≥ sn(d)|w| (Rauch), so
+    it is stretched by φ(d)/sn(d) ≤ L, and the two images are orthogonal. φ vanishes at i and beyond, where log may jump.
+    Shortening to ρ alone, φ = min(d, ρ), stretches by ρ/sn(d) without bound as d nears the cut locus. On the unit sphere
+    φ = ρ·min(1, sin d/sin ρ); on Hadamard manifolds φ = min(d, ρ) and L = 1.
 
     *Guarantees.* Lengths up to radius·(1 + 4u). Each result depends on its own record alone, none raises or warns, and the
     work is the same for every record (`public_time`).
     """
     with np.errstate(all="ignore"), public_time():
         points, usable = _onto(np, M, center, X)
-        z = np.asarray(M.to_coordinates(center, M.log(center, points)))
+        z = np.asarray(M.chart(center, points))
         length = euclidean_norm(np, z)[..., None]
         good = usable[..., None] & np.isfinite(length)
-        share = np.where(length > radius, radius / length, 1.0)
+        share = np.where(length > radius, _kept(M, radius, length) / length, 1.0)
         if radius > M.held_reach:
             share = np.minimum(share, np.asarray(M.held_share(np.where(good, z, 0.0)))[..., None])
         return np.where(good, z * share, 0.0)
+
+
+def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:
+    """φ(d) of `ball_coordinates` beyond the ball."""
+    root = sqrt(max(M.curvature_bounds[1], 0.0))
+    kept, stretch = np.full_like(d, radius), 1.0
+    if root > 0:
+        kept = np.minimum(kept, radius * np.sin(np.minimum(root * d, pi)) / sin(root * radius))
+        stretch = root * radius / sin(root * radius)
+    return np.asarray(np.clip(np.minimum(kept, stretch * (M.injectivity_radius - d)), 0.0, None))
 
 
 def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 
-__all__ = ["frechet_mean_sensitivity", "mean_chart_sensitivity", "mean_gradient_sensitivity"]
+__all__ = ["dispersion_sensitivity", "frechet_mean_sensitivity", "mean_chart_sensitivity", "mean_gradient_sensitivity"]
 
-# The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, below
-# 5e-6 relative wherever h >= 0.1. This margin covers it with room.
+# The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, at most
+# 5e-6 relative (`test_the_grids_are_fine_enough`). This margin covers it with room.
 _GRID_MARGIN = 1e-5
 _LEAST_HESSIAN = 0.1
 
@@ -73,6 +73,41 @@ def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distanc
         return np.broadcast_to(np.nextafter(2 * radius / n, inf), distance.shape)[()]
     spread = _spread(s, np.minimum(distance.ravel() * sqrt(upper), s)) / s * (1 + _GRID_MARGIN)
     return np.nextafter(2 * radius * spread / n, inf).reshape(distance.shape)[()]
+
+
+def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
+    """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
+
+    4r²(n−1)/n² where curvatures have one sign, which is attained in flat space; 4r²/n otherwise. With c the mean of the n − 1
+    records that stay, g(x) = Σ_{i<n} d²(x, xᵢ), D = d(c, xₙ) ≤ 2r and γ the geodesic from c to xₙ, nV' ≥ g(c) and
+
+    - κ ≥ 0: g(γ(t)) ≤ g(c) + (n−1)t²D² (Toponogov; c is a critical point of g), so at t = 1/n
+      nV ≤ g(c) + (n−1)t²D² + (1−t)²D² = g(c) + D²(n−1)/n;
+    - κ ≤ 0: g(γ(t)) ≤ (1−t)g(c) + t·g(xₙ) − (n−1)t(1−t)D² (the CAT(0) inequality) and g(xₙ) ≤ (n−1)·4r², so at t = 1/n
+      nV ≤ (1−t)g(c) + t·g(xₙ) + D²[(1−t)² − (n−1)t(1−t)] ≤ g(c) + 4r²(n−1)/n, as the bracket is 0;
+    - otherwise nV ≤ Σ d²(x̄', xᵢ) ≤ nV' + 4r², x̄' the other mean.
+
+    Parameters
+    ----------
+    manifold, radius, n
+        As of `frechet_mean_sensitivity`, with the same limit on the radius.
+
+    Raises
+    ------
+    ParameterError
+        If the mean need not be unique in the ball, or n < 1.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> round(dispersion_sensitivity(Sphere(2), radius=0.5, n=10), 4)
+    0.09
+    """
+    _normalised_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    low, high = manifold.curvature_bounds
+    share = (n - 1) / n if low >= 0 or high <= 0 else 1.0
+    return nextafter(4 * radius**2 * share / n, inf)
 
 
 def _normalised_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
@@ -132,7 +167,7 @@ def _tight_factor(s: float, in_chart: bool) -> float:
 def _spread(s: float, a: np.ndarray) -> np.ndarray:
     """R(a): the largest ‖log_x y - log_x m₀‖ over d(y, m₀) = s on the unit sphere, with d(x, m₀) = a."""
     a = a[:, None]
-    angle = np.linspace(0.0, pi, 257)  # at m₀, from x to y
+    angle = np.linspace(0.0, pi, 257 if s < 1 else 1025)  # at m₀, from x to y; the maximum narrows as s nears π/2
     half = np.sqrt(np.sin((s - a) / 2) ** 2 + np.sin(s) * np.sin(a) * np.sin(angle / 2) ** 2)
     distance = 2 * np.arcsin(half)  # haversine form: no cancellation when x is near y
     stretch = 1 / np.sinc(distance / pi)

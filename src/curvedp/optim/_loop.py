@@ -113,7 +113,7 @@ def _normal_rows(key: Any, numbers: Any, dim: int) -> Any:
 
 
 def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
-    """Data and start as JAX arrays of the start's precision; records off the manifold are data and are mapped onto it.
+    """Data and start as JAX arrays of the start's precision; records are mapped to their nearest points.
 
     Data that is already on an accelerator, as an array of JAX, torch or CuPy, stays there.
     """
@@ -157,7 +157,7 @@ def _array(name: str, values: Any) -> Any:
 
 
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
-    """Each record on its own: projected, or replaced by the public start if it is not finite or not on the manifold."""
+    """Each record on its own: its nearest point, or the public start if it is not finite or has none."""
     if isinstance(records, np.ndarray):
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             parts = [_mapped(manifold, start, records[i : i + BLOCK]) for i in range(0, len(records), BLOCK)]

@@ -73,14 +73,22 @@ class Stiefel(Manifold):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[−½, 1] (Zimmermann & Stoye 2025); the sphere for r = 1; half of that of ½tr(uᵀv) on O(m) for r = m."""
+        """[−½, 1] (Zimmermann & Stoye 2025); the sphere for r = 1; half of that of ½tr(uᵀv) on O(m) for r = m.
+
+        For r = m − 1 at most 4/7, and ½ on Stiefel(3, 2). By the Gauss equation K = tr(uᵀu·vᵀv) − ‖sym uᵀv‖² there.
+        With u = pA + nbᵀ, v = pC + ndᵀ, n the one normal, A and C skew, this is
+        ¼‖[A,C]‖² + |Ad|² + |Cb|² − Ad·Cb − Ab·Cd + ½(b·d)² − ½|b|²|d|². Now ‖[A,C]‖ ≤ ‖A‖‖C‖ (Bloch & Iserles 2005) and
+        |Ad| ≤ ‖A‖|d|/√2, so with ‖A‖ = sin x, |b| = cos x, ‖C‖ = sin y, |d| = cos y: K ≤ ½sin²(x+y) + ¼sin²x·sin²y, at most
+        2s − 7s²/4 with s = sin²((x+y)/2), hence 4/7. For r = 2, A = aJ and C = cJ, it is 2(a² + c²) − ½, and 2ac + b·d = 0
+        with |b·d| ≤ |b||d| says a² + c² ≤ ½.
+        """
         if self.dim == 1:
             return (0.0, 0.0)
         if self.r == 1:
             return (1.0, 1.0)
         if self.r == self.m:
             return (0.125, 0.125) if self.m == 3 else (0.0, 0.25)
-        return (-0.5, 1.0)
+        return (-0.5, 1.0) if self.r < self.m - 1 else (-0.5, 0.5 if self.m == 3 else 4 / 7)
 
     @property
     def injectivity_radius(self) -> float:
