@@ -3,19 +3,24 @@
 import numpy as np
 
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     PoincareBall,
     Product,
     Rotations,
+    Simplex,
     SPDAffineInvariant,
     SPDBuresWasserstein,
     SPDLogCholesky,
     SPDLogEuclidean,
+    SpecialEuclidean,
     Sphere,
     Stiefel,
+    Torus,
 )
 
 SPACES = [
@@ -31,6 +36,11 @@ SPACES = [
     Grassmann(5, 2),
     Rotations(4),
     KendallShapes(5),
+    Torus(3),
+    Simplex(3),
+    Correlation(4),
+    SpecialEuclidean(3, 0.7),
+    HPDAffineInvariant(2),
     Product(Sphere(2), SPDAffineInvariant(2), Lorentz(2)),
 ]
 # Sizes where shapes, formulas or curvature degenerate.
@@ -52,6 +62,12 @@ EDGES = [
     Rotations(2),
     Rotations(3),
     KendallShapes(3),
+    Torus(1),
+    Simplex(1),
+    Correlation(2),
+    SpecialEuclidean(2),
+    HPDAffineInvariant(1),
+    HPDAffineInvariant(3),
     Product(Rotations(3)),
     Product(Product(Sphere(1), Euclidean(2)), KendallShapes(4)),
 ]
@@ -75,6 +91,8 @@ def reach(M):
     """A length within which exp and log are inverse to each other at the points used here, two steps apart."""
     if isinstance(M, SPDBuresWasserstein):
         return 0.25  # no radius holds everywhere (it is not complete): a quarter of the one at the origin
+    if isinstance(M, Simplex):
+        return 0.25  # exp stays inside
     return min(1.0, 0.4 * M.injectivity_radius)
 
 

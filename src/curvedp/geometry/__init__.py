@@ -2,27 +2,34 @@
 
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifolds.correlation import Correlation
 from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.grassmann import Grassmann
+from curvedp.geometry.manifolds.hpd import HPDAffineInvariant
 from curvedp.geometry.manifolds.kendall import KendallShapes
 from curvedp.geometry.manifolds.lorentz import Lorentz
 from curvedp.geometry.manifolds.poincare import PoincareBall
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.rotations import Rotations
+from curvedp.geometry.manifolds.simplex import Simplex
 from curvedp.geometry.manifolds.spd_affine import (
     SPDAffineInvariant,
     SPDBuresWasserstein,
     SPDLogCholesky,
     SPDLogEuclidean,
 )
+from curvedp.geometry.manifolds.special_euclidean import SpecialEuclidean
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.manifolds.stiefel import Stiefel
+from curvedp.geometry.manifolds.torus import Torus
 from curvedp.geometry.mean.frechet import frechet_mean, mean_error_bound
 from curvedp.geometry.names import manifold_name, parse_manifold
 
 __all__ = [
+    "Correlation",
     "Euclidean",
     "Grassmann",
+    "HPDAffineInvariant",
     "KendallShapes",
     "Lorentz",
     "Manifold",
@@ -33,8 +40,11 @@ __all__ = [
     "SPDBuresWasserstein",
     "SPDLogCholesky",
     "SPDLogEuclidean",
+    "Simplex",
+    "SpecialEuclidean",
     "Sphere",
     "Stiefel",
+    "Torus",
     "frechet_mean",
     "manifold_name",
     "mean_error_bound",

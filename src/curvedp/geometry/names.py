@@ -1,6 +1,7 @@
 """Manifolds as short names, for command lines and certificates: `sphere:2`, `product(sphere:2,euclidean:1)`."""
 
 from dataclasses import fields
+from typing import Any
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
@@ -29,11 +30,16 @@ def parse_manifold(text: str) -> Manifold:
     cls = Manifold.kinds[kind.strip()]
     expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every manifold is a dataclass
     parts = [size.strip() for size in sizes.split(",")]
-    if len(parts) != len(expected) or not all(part.isascii() and part.isdigit() for part in parts):
+    try:
+        if len(parts) != len(expected):
+            raise ValueError
+        return cls(*(_size(field.type, part) for field, part in zip(fields(cls), parts, strict=True)))  # type: ignore[arg-type]
+    except ParameterError:
+        raise
+    except ValueError:
         raise ParameterError(
             f"manifold={text!r} must be {_form(kind.strip())} with whole numbers for {', '.join(expected)}"
-        )
-    return cls(*map(int, parts))
+        ) from None
 
 
 def manifold_name(M: Manifold) -> str:
@@ -44,6 +50,15 @@ def manifold_name(M: Manifold) -> str:
     'sphere:2'
     """
     return check_manifold(M).name
+
+
+def _size(kind: Any, text: str) -> float:
+    """One size of a name: a whole number, or where the manifold has a length, any number."""
+    if kind is float:
+        return float(text)
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError
+    return int(text)
 
 
 def _factors(text: str, inside: str) -> list[str]:

@@ -1,0 +1,167 @@
+"""Correlation matrices as a product of hyperbolic spaces."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from array_api_compat import device
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.lorentz import Lorentz
+from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifolds.pulled import Pulled
+from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.spectral import sym
+from curvedp.geometry.numerics.stable import euclidean_norm
+from curvedp.geometry.numerics.triangular import cholesky, whiten
+
+__all__ = ["Correlation"]
+
+_EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
+
+
+@dataclass(frozen=True)
+class Correlation(Pulled):
+    """Positive definite m×m matrices of unit diagonal: the poly-hyperbolic-Cholesky metric (Thanwerdas & Pennec 2022).
+
+    Row i of the Cholesky factor is a point of an open hemisphere of dimension i − 1, a model of hyperbolic space:
+    divided by its last entry it is the spatial part of a point of the hyperboloid, below the diagonal of a unit lower
+    triangular matrix A. So this is H¹ × … × H^{m−1}, a Hadamard manifold of curvature in [−1, 0], and every mechanism
+    for products applies. The metric depends on the order of the variables, which is public.
+
+    Parameters
+    ----------
+    m : int
+        The number of variables.
+
+    Examples -------- >>> import numpy as np >>> from curvedp.geometry import Correlation >>>
+    float(np.round(Correlation(2).dist(np.eye(2), np.array([[1.0, 0.6], [0.6, 1.0]])), 12))  # Fisher's z, artanh 0.6
+    0.69314718056
+    """
+
+    kind: ClassVar[str] = "correlation"
+    carries: ClassVar[bool] = True
+    m: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", integer("m", self.m, 2))
+
+    @cached_property
+    def model(self) -> Product:
+        return Product(*(Lorentz(i) for i in range(1, self.m)))
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.m, self.m)
+
+    @property
+    def origin(self) -> Array:
+        """No correlation."""
+        return np.eye(self.m)
+
+    @property
+    def float_reach(self) -> float:
+        return 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
+
+    # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
+    # e^{−2√(m−1)·r} at least
+
+    @property
+    def held_reach(self) -> float:
+        return _EXPONENT / (2 * math.sqrt(self.m - 1))
+
+    def held_share(self, z: Array) -> Array:
+        """Onto the ball of that radius, which is convex."""
+        xp = namespace(z)
+        length = euclidean_norm(xp, z)
+        far = length > self.held_reach
+        return xp.where(far, self.held_reach / xp.where(far, length, xp.ones_like(length)), xp.ones_like(length))
+
+    def held_radius(self, radius: float) -> float:
+        return min(radius, self.held_reach)
+
+    def float_spread(self, radius: float) -> float:
+        return math.exp(2 * math.sqrt(self.m - 1) * self.held_radius(radius))
+
+    def project(self, x: Array) -> Array:
+        return _unit_diagonal(SPDAffineInvariant(self.m).project(x))
+
+    def nearest(self, x: Array) -> Array:
+        """The correlation matrix of x's symmetric part, in any units of the variables: covariances are welcome."""
+        return _unit_diagonal(SPDAffineInvariant(self.m).nearest(x))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """The symmetric part of x with a diagonal of 0."""
+        xp = namespace(p, x)
+        return sym(x) * (1 - xp.eye(self.m, dtype=p.dtype, device=device(p))) + xp.zeros_like(p)
+
+    def residual(self, p: Array) -> Array:
+        """That of a positive definite matrix, plus how far the diagonal is from 1."""
+        xp = namespace(p)
+        return SPDAffineInvariant(self.m).residual(p) + xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
+
+    # ---- to the product and back ---------------------------------------------------------------------------------
+
+    def _to(self, x: Array) -> Array:
+        L = cholesky(x)
+        scale = namespace(x).linalg.diagonal(L)
+        return self._flat(L / scale[..., None], 1 / scale)
+
+    def _from(self, y: Array) -> Array:
+        A = self._lower(y, 1.0)
+        rows = A / euclidean_norm(namespace(y), A)[..., None]
+        return _unit_diagonal(sym(rows @ rows.mT))
+
+    def _push(self, p: Array, v: Array) -> Array:
+        """dL = L·½low(L⁻¹vL⁻ᵀ), and of A = L/diag(L) from it."""
+        xp = namespace(p, v)
+        L = cholesky(p)
+        dL = L @ _half(whiten(L, v))
+        scale = xp.linalg.diagonal(L)[..., None]
+        change = xp.linalg.diagonal(dL)[..., None] / scale
+        dA = dL / scale - L / scale * change
+        return self._flat(dA, -change[..., 0] / scale[..., 0])
+
+    def _pull(self, p: Array, w: Array) -> Array:
+        """C = LLᵀ with the rows of A divided by their lengths."""
+        xp = namespace(p, w)
+        L = cholesky(p)
+        scale = xp.linalg.diagonal(L)[..., None]
+        dL = scale * self._lower(w, 0.0)  # before the rows are scaled back to length 1
+        dL = dL - xp.sum(L * dL, axis=-1, keepdims=True) * L
+        change = dL @ L.mT
+        return (change + change.mT) * (1 - xp.eye(self.m, dtype=p.dtype, device=device(p)))
+
+    def _flat(self, A: Array, times: Array) -> Array:
+        """A point (or velocity) of the product: time and space of each row but the first."""
+        return self.model.join(
+            [namespace(A).concat([times[..., i : i + 1], A[..., i, :i]], axis=-1) for i in range(1, self.m)]
+        )
+
+    def _lower(self, y: Array, diagonal: float) -> Array:
+        """The lower triangular matrix whose rows are the spatial parts, with this diagonal."""
+        xp = namespace(y)
+        rows = [xp.zeros_like(y[..., : self.m])]
+        for i, part in enumerate(self.model.split(y), 1):
+            space = part[..., 1:]
+            rows.append(xp.concat([space, xp.zeros_like(y[..., : self.m - i])], axis=-1))
+        return xp.stack(rows, axis=-2) + diagonal * xp.eye(self.m, dtype=y.dtype, device=device(y))
+
+
+def _half(S: Array) -> Array:
+    """The strictly lower triangle and half of the diagonal."""
+    xp = namespace(S)
+    return xp.tril(S) - 0.5 * S * xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
+
+
+def _unit_diagonal(S: Array) -> Array:
+    """S in units in which its diagonal is 1, exactly."""
+    xp = namespace(S)
+    root = xp.sqrt(xp.linalg.diagonal(S))
+    eye = xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
+    scaled = S / root[..., :, None] / root[..., None, :]
+    return scaled * (1 - eye) + xp.where(xp.isnan(scaled), scaled, eye)

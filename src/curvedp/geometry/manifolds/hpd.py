@@ -1,0 +1,160 @@
+"""Hermitian positive definite matrices under the affine-invariant metric: complex covariances."""
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import device
+
+from curvedp._validate import integer
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.pulled import Pulled
+from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_common import pack
+from curvedp.geometry.numerics.namespace import namespace
+
+__all__ = ["HPDAffineInvariant"]
+
+
+@dataclass(frozen=True)
+class HPDAffineInvariant(Pulled):
+    """Hermitian positive definite m×m matrices with ⟨U, V⟩_P = Re tr(P⁻¹U P⁻¹V): Hadamard, curvature in [−½, 0].
+
+    A point is a real array (m, m, 2), real and imaginary parts on the last axis; `from_complex` and `to_complex`
+    translate. Replacing each entry a + ib by the block [[a, −b], [b, a]] makes it a point of SPD(2m), a totally
+    geodesic part of it at √2 times the distance, and a real Cholesky factor of these blocks is that of the complex
+    one: every kernel is SPD's, with its digits. Curvature is −¼‖[X, Y]‖² ≥ −½ (Böttcher & Wenzel 2008), as for real
+    matrices.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import HPDAffineInvariant
+    >>> M = HPDAffineInvariant(2)
+    >>> x = M.from_complex(np.array([[2.0, 1.0j], [-1.0j, 2.0]]))
+    >>> float(np.round(M.dist(M.origin, x), 12))  # eigenvalues 1 and 3
+    1.098612288668
+    """
+
+    kind: ClassVar[str] = "hpd-affine"
+    scale: ClassVar[float] = 1 / math.sqrt(2)
+    carries: ClassVar[bool] = True
+    m: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", integer("m", self.m, 1))
+
+    @cached_property
+    def model(self) -> SPDAffineInvariant:
+        return SPDAffineInvariant(2 * self.m)
+
+    @staticmethod
+    def from_complex(x: Any) -> np.ndarray:
+        """Complex matrices (..., m, m) as points (..., m, m, 2)."""
+        x = np.asarray(x)
+        if x.dtype.kind not in "biufc":
+            raise ParameterError(f"x must be an array of complex numbers, not of {x.dtype}")
+        return np.stack([x.real, x.imag], axis=-1).astype(np.float64)
+
+    @staticmethod
+    def to_complex(p: Any) -> np.ndarray:
+        """Inverse of `from_complex`."""
+        p = np.asarray(p)
+        return np.asarray(p[..., 0] + 1j * p[..., 1])
+
+    @property
+    def dim(self) -> int:
+        return self.m**2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.m, self.m, 2)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
+
+    @property
+    def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
+        """HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity."""
+        return () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
+
+    def flat_directions(self, p: Array) -> np.ndarray:
+        """The multiples of p."""
+        return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
+
+    def project(self, x: Array) -> Array:
+        return self._from(self.model.project(self._to(x)))
+
+    def nearest(self, x: Array) -> Array:
+        """The Hermitian part of x at any scale, where it is positive definite, to round-off; else there is none."""
+        return self._from(self.model.nearest(self._to(x)))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """The Hermitian part of x."""
+        xp = namespace(p, x)
+        return _hermitian(xp, x) + xp.zeros_like(p)
+
+    def residual(self, p: Array) -> Array:
+        return self.model.residual(self._to(p))
+
+    # ---- to real blocks and back: linear, so the differentials are the same
+    # --------------------------------------------
+
+    def _to(self, x: Array) -> Array:
+        xp = namespace(x)
+        a, b = x[..., 0], x[..., 1]
+        rows = [xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)]
+        blocks = xp.stack(rows, axis=-2)  # (..., i, j, row, column)
+        axes = (*range(a.ndim - 2), a.ndim - 2, a.ndim, a.ndim - 1, a.ndim + 1)
+        return xp.reshape(xp.permute_dims(blocks, axes), (*a.shape[:-2], 2 * self.m, 2 * self.m))
+
+    def _from(self, y: Array) -> Array:
+        xp = namespace(y)
+        y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
+        a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
+        b = y[..., :, 1, :, 0] - y[..., :, 0, :, 1]
+        return _hermitian(xp, xp.stack([a, b], axis=-1) / 2)
+
+    def _push(self, p: Array, v: Array) -> Array:
+        return self._to(v)
+
+    def _pull(self, p: Array, w: Array) -> Array:
+        return self._from(w)
+
+    def _lift(self, z: Array) -> Array:
+        xp = namespace(z)
+        return z @ xp.asarray(_frame(self.m), dtype=z.dtype, device=device(z))
+
+    def _drop(self, z: Array) -> Array:
+        xp = namespace(z)
+        return z @ xp.asarray(_frame(self.m).T, dtype=z.dtype, device=device(z))
+
+
+@cache
+def _frame(m: int) -> np.ndarray:
+    """Rows: the coordinates in SPD(2m) of an orthonormal basis of Hermitian matrices, times 1/√2 to be of length 1."""
+    basis = np.zeros((m * m, m, m, 2))
+    row, col = np.tril_indices(m, -1)
+    lower = m + np.arange(len(row))
+    basis[np.arange(m), np.arange(m), np.arange(m), 0] = 1
+    basis[lower, row, col, 0] = basis[lower, col, row, 0] = math.sqrt(0.5)
+    lower += len(row)
+    basis[lower, row, col, 1], basis[lower, col, row, 1] = math.sqrt(0.5), -math.sqrt(0.5)
+    frame = np.asarray(pack(HPDAffineInvariant(m)._to(basis))) / math.sqrt(2)
+    frame.setflags(write=False)
+    return frame
+
+
+def _hermitian(xp: Any, x: Array) -> Array:
+    turned = xp.permute_dims(x, (*range(x.ndim - 3), x.ndim - 2, x.ndim - 3, x.ndim - 1))
+    signs = xp.asarray([1.0, -1.0], dtype=x.dtype, device=device(x))
+    return (x + signs * turned) / 2

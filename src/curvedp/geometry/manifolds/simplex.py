@@ -1,0 +1,119 @@
+"""Proportions: the simplex with the Fisher–Rao metric."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from curvedp._validate import integer
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.pulled import Pulled
+from curvedp.geometry.manifolds.sphere import Sphere
+from curvedp.geometry.numerics.namespace import namespace
+
+__all__ = ["Simplex"]
+
+
+@dataclass(frozen=True)
+class Simplex(Pulled):
+    """k + 1 proportions p ≥ 0, Σp = 1, with the Fisher–Rao metric Σ uᵢvᵢ/pᵢ. Curvature ¼.
+
+    p ↦ 2√p is an isometry onto the orthant of the sphere of radius 2 (Rao 1945; Amari & Nagaoka 2000, §2.2), which is
+    convex, so means stay in it, zeros are allowed, and `dist` has all its digits there. Tangent vectors are changes
+    of p, which sum to 0 and cannot leave a face to first order: a footpoint on the boundary loses those directions in
+    `log`, but not in `chart`. A geodesic that leaves the orthant ends at the nearest point of the orthant. The radii
+    of injectivity and convexity are those of the sphere: `exp` inverts `log` everywhere, `log` inverts `exp` as long
+    as it stays inside.
+
+    Parameters
+    ----------
+    k : int
+        The dimension, one less than the number of proportions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Simplex
+    >>> float(Simplex(1).dist(np.array([1.0, 0.0]), np.array([0.0, 1.0])) / np.pi)  # the largest distance
+    1.0
+    """
+
+    kind: ClassVar[str] = "simplex"
+    scale: ClassVar[float] = 2.0
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", integer("k", self.k, 1))
+
+    @cached_property
+    def model(self) -> Sphere:
+        return Sphere(self.k)
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k + 1,)
+
+    @property
+    def origin(self) -> Array:
+        """Equal proportions."""
+        return np.full(self.k + 1, 1 / (self.k + 1))
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """The orthant has a boundary."""
+        return False
+
+    def project(self, x: Array) -> Array:
+        """Positive parts divided by their sum; equal proportions where nothing is positive."""
+        xp = namespace(x)
+        point = self.nearest(x)
+        return xp.where(xp.isnan(point) & ~xp.isnan(x), xp.full_like(x, 1 / (self.k + 1)), point)
+
+    def nearest(self, x: Array) -> Array:
+        """Positive parts divided by their sum: counts and percentages stand for proportions."""
+        xp = namespace(x)
+        part = xp.where(x < 0, xp.zeros_like(x), x)
+        largest = xp.max(part, axis=-1, keepdims=True)
+        part = part / xp.where(largest > 0, largest, xp.ones_like(largest))
+        total = xp.sum(part, axis=-1, keepdims=True)
+        return xp.where(total > 0, part / xp.where(total > 0, total, xp.ones_like(total)), xp.nan)
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """x without its mean: sums of tangent vectors vanish."""
+        xp = namespace(p, x)
+        return x - xp.mean(x, axis=-1, keepdims=True) + xp.zeros_like(p)
+
+    def residual(self, p: Array) -> Array:
+        """How far the sum is from 1, plus what is negative."""
+        xp = namespace(p)
+        return xp.abs(xp.sum(p, axis=-1) - 1) + xp.sum(xp.where(p < 0, -p, xp.zeros_like(p)), axis=-1)
+
+    # ---- to the sphere and back ----------------------------------------------------------------------------------
+
+    def _to(self, x: Array) -> Array:
+        return _root(namespace(x), x)
+
+    def _from(self, y: Array) -> Array:
+        """Squares, after what is negative went to 0: the nearest point of the orthant. Where nothing is positive, of −y."""
+        xp = namespace(y)
+        part = xp.where(y < 0, xp.zeros_like(y), y)
+        none = xp.max(part, axis=-1, keepdims=True) <= 0
+        part = xp.where(none, -y, part)
+        square = part * part
+        return square / xp.sum(square, axis=-1, keepdims=True)
+
+    def _push(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        root = _root(xp, p)
+        inside = root > 0
+        return xp.where(inside, v / (2 * xp.where(inside, root, xp.ones_like(root))), xp.zeros_like(v))
+
+    def _pull(self, p: Array, w: Array) -> Array:
+        return 2 * _root(namespace(p), p) * w
+
+
+def _root(xp: Any, p: Array) -> Array:
+    """√p, 0 where p is not positive, with a finite derivative there."""
+    inside = p > 0
+    return xp.where(inside, xp.sqrt(xp.where(inside, p, xp.ones_like(p))), 0 * p)

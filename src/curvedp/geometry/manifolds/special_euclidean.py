@@ -1,0 +1,104 @@
+"""Poses: rotations and translations together."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from array_api_compat import device
+
+from curvedp import _validate
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.euclidean import Euclidean
+from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifolds.pulled import Pulled
+from curvedp.geometry.manifolds.rotations import Rotations
+from curvedp.geometry.numerics.namespace import namespace
+
+__all__ = ["SpecialEuclidean"]
+
+
+@dataclass(frozen=True)
+class SpecialEuclidean(Pulled):
+    """Rigid motions of R^n as matrices [[R, t], [0, 1]], with the metric of SO(n) × R^n, translations in units of `length`.
+
+    d² = d²(R, R') + |t − t'|²/length²: the product metric, invariant on the left under rotations and under all
+    translations (Park 1995: no metric is bi-invariant). The length says how far a translation must go to weigh as
+    much as one radian; it is public and part of the metric.
+
+    Parameters
+    ----------
+    n : int
+        The dimension of the space that moves, at least 2.
+    length : float
+        The public length scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import SpecialEuclidean
+    >>> M = SpecialEuclidean(3, length=0.5)
+    >>> moved = np.eye(4)
+    >>> moved[:3, 3] = [1.0, 0.0, 0.0]
+    >>> float(M.dist(M.origin, moved))
+    2.0
+    """
+
+    kind: ClassVar[str] = "special-euclidean"
+    n: int
+    length: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", _validate.integer("n", self.n, 2))
+        object.__setattr__(self, "length", _validate.length("length", self.length))
+
+    @cached_property
+    def model(self) -> Product:
+        return Product(Rotations(self.n), Euclidean(self.n))
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.n + 1, self.n + 1)
+
+    def exp(self, p: Array, v: Array) -> Array:
+        """Translations are added as they are, so that a step of 0 changes nothing."""
+        turn = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
+        return _matrix(turn, p[..., :-1, -1] + v[..., :-1, -1], 1.0)
+
+    def project(self, x: Array) -> Array:
+        return self._from(self.model.project(self._to(x)))
+
+    def nearest(self, x: Array) -> Array:
+        """The nearest rotation, beside the translation as it is; the last row says nothing."""
+        return self._from(self.model.nearest(self._to(x)))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return self._pull(p, self.model.to_tangent(self._to(p), self._push(p, x)))
+
+    def residual(self, p: Array) -> Array:
+        """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
+        xp = namespace(p)
+        last = xp.asarray([0.0] * self.n + [1.0], dtype=p.dtype, device=device(p))
+        return self.model.residual(self._to(p)) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
+
+    # ---- to the product and back: linear, so the differentials are the same
+    # ------------------------------------------
+
+    def _to(self, x: Array) -> Array:
+        return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
+
+    def _from(self, y: Array) -> Array:
+        turn, move = self.model.split(y)
+        return _matrix(turn, self.length * move, 1.0)
+
+    def _push(self, p: Array, v: Array) -> Array:
+        return self._to(v)
+
+    def _pull(self, p: Array, w: Array) -> Array:
+        turn, move = self.model.split(w)
+        return _matrix(turn, self.length * move, 0.0)
+
+
+def _matrix(turn: Array, move: Array, corner: float) -> Array:
+    xp = namespace(turn, move)
+    last = xp.concat([0 * move, corner + 0 * move[..., :1]], axis=-1)
+    return xp.concat([xp.concat([turn, move[..., None]], axis=-1), last[..., None, :]], axis=-2)
