@@ -268,6 +268,20 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
     assert all(3 not in r.alive for r in coordinate(plan, short).rounds)
 
 
+def test_two_processes_of_a_site_do_not_both_answer(tmp_path):
+    """From one state, before either has written it back: two vectors of a round would be two releases, paid once."""
+    plan, people, records = study(3, dropouts=0)
+    sites, _ = answered_until_mask(plan, people, records)
+    twins = [Site(plan, people[1], records[1], state=copy.deepcopy(sites[1].state), journal=tmp_path) for _ in range(2)]
+    boxes = {str(j): sites[j].state["bundles"]["1"] for j in (0, 2) if "1" in sites[j].state["bundles"]}
+    request = {"stage": "mask", "round": 0, "at": plan.kernel.start().tolist(), "boxes": boxes | {"0": "", "2": ""}}
+    assert "masked" in twins[0].answer(request)
+    with pytest.raises(FederationRefused, match="has answered"):
+        twins[1].answer({**request, "at": (2 * plan.kernel.start()).tolist()})
+    with pytest.raises(FederationRefused, match="journal"):
+        Site(plan, people[1], records[1], journal=tmp_path / "none").answer({"stage": "announce"})
+
+
 def test_a_state_survives_json():
     plan, people, records = study(3, dropouts=0)
     sites = sites_of(plan, people, records)

@@ -85,7 +85,9 @@ def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
     if not isinstance(identity, Ed25519PrivateKey):
         raise ParameterError("the site's key must be an Ed25519 key")
     ledger = Ledger(home / settings["ledger"]) if "ledger" in settings else None
-    return Site(plan, identity, load_records(records, plan.kernel.manifold), ledger=ledger, state=state)
+    (home / "answered").mkdir(exist_ok=True)
+    held = load_records(records, plan.kernel.manifold)
+    return Site(plan, identity, held, ledger=ledger, state=state, journal=home / "answered")
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------------

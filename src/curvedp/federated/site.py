@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,9 @@ class Site:
         Given the plan, returns why the site will not take part, or None.
     state : dict, optional
         `state` of an earlier `Site` of the same plan, where every request starts a process.
+    journal : path, optional
+        A folder in which each stage that is answered leaves a file, made before the answer. Where requests start processes,
+        this is what keeps two of them from answering the same stage: two vectors of a round would be two releases.
 
     Raises
     ------
@@ -73,9 +77,10 @@ class Site:
         ledger: Ledger | None = None,
         veto: Callable[[Plan], str | None] | None = None,
         state: dict[str, Any] | None = None,
+        journal: Path | None = None,
         source: Source | None = None,
     ) -> None:
-        self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
+        self.plan, self._ledger, self._veto, self._source, self._journal = plan, ledger, veto, source, journal
         self._party = Party(plan.session, identity, state)
         self._groups = self._grouped(_validate.array("records", records), labels)
 
@@ -95,11 +100,23 @@ class Site:
         stages = {"announce": self._announce, "share": self._share, "mask": self._mask, "unmask": self._unmask}
         stages["sign"] = self._sign
         try:
+            self._enter(request["stage"], int(request.get("round", 0)))
             return stages[request["stage"]](request)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, ParameterError):
                 raise
             raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None
+
+    def _enter(self, stage: str, round: int) -> None:
+        """Refuse a stage that another process of this site has answered, or is answering."""
+        if self._journal is None or stage not in ("announce", "share", "mask", "unmask"):
+            return
+        try:
+            (self._journal / f"{self.plan.id[:32]}-{stage}-{round}").touch(exist_ok=False)
+        except FileExistsError:
+            raise FederationRefused("this site has answered this stage of this plan") from None
+        except OSError:
+            raise FederationRefused("this site cannot write its journal") from None
 
     def _announce(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if wrong := self.plan.differences(request["plan"]):
