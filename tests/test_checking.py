@@ -71,6 +71,12 @@ def test_wrong_units():
     assert "other units" not in said(check(S2, DIRECTIONS))
 
 
+def test_a_centre_at_zero_has_no_scale():
+    flat = said(check(Euclidean(3), 1e6 * DIRECTIONS))
+    assert "times" not in flat
+    assert "degrees" not in flat
+
+
 def test_latitudes_taken_for_points():
     places = np.column_stack([RNG.uniform(-80, 80, 100), RNG.uniform(-180, 180, 100)])
     with pytest.raises(ParameterError, match="latlon-degrees"):

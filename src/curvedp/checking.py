@@ -21,6 +21,7 @@ _LAST_LINE = (
     "Whatever you take from this page as radius= or center= is itself a release of the data: choose both from what is "
     "known of the field, or pay for them with radius='private'."
 )
+_DEGREES = "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
 _MOST = 10**6  # records of a dask array that are looked at
 _MANY, _SOME = 20_000, 256  # records that what takes long is measured on, and that a rough mean is taken of
 _SHARES = (0.5, 0.9, 0.99, 1.0)
@@ -125,7 +126,8 @@ class _Look:
         self.usable = self.finite & np.isfinite(nearest).all(axis=axes)
         self.points = nearest[self.usable]
         self.off = np.asarray(M.residual(X[self.usable]))
-        self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes) / np.sum(np.square(center)))
+        self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes))
+        self.size /= np.linalg.norm(center) or 1.0  # a centre at 0 has no size to compare with
         self.distance = np.asarray(M.dist(center, self.points))
         self.copies = int(self.finite.sum()) - len(_distinct(X[self.finite].reshape(-1, X[0].size)))
         self.many = self.points[:: max(1, len(self.points) // _MANY)]
@@ -149,7 +151,7 @@ class _Look:
     def _measures(self) -> Iterator[tuple[str, Any]]:
         yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
         yield "decimals written", self._decimals()
-        yield "size, times the centre's", _quantiles(self.size)
+        yield ("size, times the centre's" if self.center.any() else "size"), _quantiles(self.size)
         yield "distance to the centre", _quantiles(self.distance)
         if self.radius is not None:
             yield "outside the ball", int((self.distance > self.radius).sum())
@@ -177,14 +179,17 @@ class _Look:
 
     def _units(self) -> Iterator[str]:
         low, scale, high = map(float, np.quantile(self.size, (0.05, 0.5, 0.95)))
-        if self._scale_free() and scale > 0 and abs(log10(scale)) > 1:
+        beyond = float(np.abs(self.X[self.usable]).max()) > 2 * np.pi
+        if self._scale_free() and self.center.any() and scale > 0 and abs(log10(scale)) > 1:
             near = f"near {_short(scale):g} times"
             yield f"The records are {near} the centre: change the units, pass center= {near} it, or radius='private'."
         elif not self._scale_free() and high > 1.2 * low:
             factor = high / low if low > 0 else np.inf
             yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
-            if np.abs(self.X[self.usable]).max() > 2 * np.pi:
-                yield "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
+            if beyond:
+                yield _DEGREES
+        elif self._scale_free() and self.M.convexity_radius < np.inf and beyond:
+            yield _DEGREES
         elif OFF_MANIFOLD_TOLERANCE < (off := float(self.off.max())) < 0.01:
             yield f"The records are off by up to {off:.1g}, as rounded ones are, and are taken for the nearest points."
         elif not self._scale_free() and abs(scale - 1) > 1e-3:
@@ -212,8 +217,8 @@ class _Look:
         return f"99% of them fit into {space} with radius {reach:g} about a centre near their mean."
 
     def _scale_free(self) -> bool:
-        """Whether a multiple of a point is a point: the space has no scale of its own."""
-        return bool(float(self.M.residual(2.0 * self.center)) <= OFF_MANIFOLD_TOLERANCE)
+        """Whether multiples of points are points: the space has no scale of its own."""
+        return bool(np.all(np.asarray(self.M.residual(1e3 * self.points[:100])) <= OFF_MANIFOLD_TOLERANCE))
 
     def _decimals(self) -> int | None:
         """After how many decimals the entries end; None where they do not within 9."""

@@ -223,8 +223,6 @@ def _memory(X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
 
 
 def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    if isinstance(X, np.ndarray) and X.dtype.kind == "c" and form.name == "landmarks":
-        X = np.stack([X.real, X.imag], axis=-1)
     found = X if is_chunked(X) else entries(where, X, form.shape, choices)
     return _settled(where, found, manifold, form, choices)
 

@@ -159,6 +159,10 @@ def _planar(name: str, wanted: tuple[int, ...]) -> Form | None:
     return Form(name, wanted, partial(_total, _landmarks)) if len(wanted) == 2 and wanted[1] == 2 else None
 
 
+def _angles(unit: float, name: str, wanted: tuple[int, ...]) -> Form | None:
+    return Form(name, wanted, partial(_total, partial(np.multiply, unit))) if len(wanted) == 1 else None
+
+
 def _counts(name: str, wanted: tuple[int, ...]) -> Form | None:
     return Form(name, wanted, partial(_total, _proportions)) if len(wanted) == 1 else None
 
@@ -166,6 +170,8 @@ def _counts(name: str, wanted: tuple[int, ...]) -> Form | None:
 FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
     "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180)),
     "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0)),
+    "angles-degrees": partial(_angles, np.pi / 180),
+    "angles-radians": partial(_angles, 1.0),
     "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3])),
     "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2])),
     "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
@@ -181,11 +187,11 @@ FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
 }
 """Each form by its name: (name, point_shape) -> Form, or None where no point has that shape.
 
-- `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
+- `latlon-degrees`, `latlon-radians`: latitude, longitude, on S². `angles-degrees`, `angles-radians`: on a torus.
 - `quaternion-wxyz` (scalar first), `quaternion-xyzw` (scalar last): rotations, of any length but 0.
 - `rotvec-degrees`, `rotvec-radians`: axis times angle. `axis-angle-degrees`, `axis-angle-radians`: axis, then angle.
 - `tensor6-lower`: xx, xy, yy, xz, yz, zz (dipy, ANTs, NIfTI). `tensor6-upper`: xx, xy, xz, yy, yz, zz (FSL).
   `tensor6-diagonal`: xx, yy, zz, xy, xz, yz (MRtrix).
 - `upper`: the upper triangle of a symmetric matrix of any size, row by row.
-- `landmarks`: k points of the plane in any units (complex numbers too). `counts`: numbers ≥ 0, to proportions.
+- `landmarks`: k points of the plane in any units (complex numbers are read too). `counts`: numbers ≥ 0, to proportions.
 """
