@@ -8,7 +8,7 @@ import pytest
 
 from curvedp import check
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere, Torus
 from rough_records import cloud
 from spaces import SPACES
 
@@ -85,6 +85,8 @@ def test_latitudes_taken_for_points():
     assert "need form=" in found
     assert "degrees?" in found
     assert "degrees?" not in said(check(S2, places, form="latlon-degrees"))
+    assert "degrees?" in said(check(Torus(2), places))
+    assert "degrees?" not in said(check(Torus(2), places, form="angles-degrees"))
 
 
 def test_the_ball():

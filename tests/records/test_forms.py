@@ -7,13 +7,23 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, SPDLogEuclidean, Sphere, Stiefel
+from curvedp.geometry import (
+    HPDAffineInvariant,
+    KendallShapes,
+    Rotations,
+    Simplex,
+    SPDAffineInvariant,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+    Torus,
+)
 from curvedp.records import FORMS, read_records
 from curvedp.records.forms import find_form
 
 RNG = np.random.default_rng(0)
 S2, SO3, SPD3, SHAPES = Sphere(2), Rotations(3), SPDAffineInvariant(3), KendallShapes(5)
-SPACES = [S2, SO3, SPD3, SPDAffineInvariant(5), SHAPES, Stiefel(5, 2), Sphere(4)]
+SPACES = [S2, SO3, SPD3, SPDAffineInvariant(5), SHAPES, Stiefel(5, 2), Sphere(4), Simplex(3), Torus(2)]
 
 
 def test_latitude_and_longitude():
@@ -85,6 +95,24 @@ def fits(name, M):
         return False
 
 
+@pytest.mark.filterwarnings("error")
+def test_counts_and_angles():
+    shares = read_records(
+        np.array([[3, 1, 0, 0], [0, 0, 0, 0], [1, -1, 2, 2], [1e308, 1e308, 0, 0]]), Simplex(3), form="counts"
+    )
+    assert shares[[0, 3]].tolist() == [[0.75, 0.25, 0, 0], [0.5, 0.5, 0, 0]]
+    assert np.isnan(shares[1:3]).all()
+    angles = read_records(np.array([[180.0, -90.0]]), Torus(2), form="angles-degrees")
+    assert angles.tolist() == [[np.pi, -np.pi / 2]]
+    assert read_records(angles, Torus(2), form="angles-radians").tolist() == angles.tolist()
+
+
+def test_complex_records_are_pairs():
+    M = HPDAffineInvariant(2)
+    C = np.array([[[2.0, 1j], [-1j, 2.0]]] * 3)
+    np.testing.assert_array_equal(read_records(C, M), M.from_complex(C))
+
+
 FITTING = [(name, M) for name in FORMS for M in SPACES if fits(name, M)]
 BAD = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, -1e308, 5e-324, 1e-200]
 
@@ -131,6 +159,9 @@ def test_no_record_in_a_form_is_nan():
         ("tensor6", SPD3, "'tensor6-lower', 'tensor6-upper', 'tensor6-diagonal'"),
         ("rotvec", SO3, "degrees"),
         ("axis-angle", SO3, "degrees"),
+        ("angles", Torus(2), "degrees"),
+        ("angles-degrees", S2, "does not make points"),
+        ("counts", S2, "does not make points"),
         ("latlon-degrees", SO3, "does not make points"),
         ("latlon-degrees", Sphere(3), "does not make points"),
         ("quaternion-wxyz", SPD3, "does not make points"),
