@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.geometry import SPDAffineInvariant, project_to_ball
+from curvedp.geometry import SPDAffineInvariant, frechet_mean, project_to_ball
+from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.device import device_mean
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms import LogGaussianMechanism, frechet_mean_sensitivity
-from curvedp.mechanisms.base import Ball
-from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
+from curvedp.mechanisms.statistic import Ball
 from curvedp.privacy import GDP
 
 try:
@@ -79,7 +79,7 @@ def fit(M: SPDAffineInvariant, radius: float, X: Any) -> Any:
     ball = Ball(np.eye(M.m), radius)
     moved = frechet_mean_sensitivity(M, radius, len(X)) + 2 * solver_error(M, radius)
     if isinstance(X, np.ndarray):
-        mean = bounded_mean(M, project_to_ball(M, *ball, X), ball)
+        mean = np.asarray(frechet_mean(M, project_to_ball(M, *ball, X)))
     else:
         mean, _ = device_mean(Domain(M, *ball), X)
     return LogGaussianMechanism.calibrated(M, moved, GDP(1.0), base=ball.center, radius=radius).release(mean)
@@ -93,7 +93,7 @@ def main(path: str | None) -> None:
         X = matrices(m, n, radius)
         fit(M, radius, X[:1000])  # whatever is set up once
         cpu, _ = timed(lambda M=M, radius=radius, X=X: fit(M, radius, X))
-        mean = bounded_mean(M, project_to_ball(M, *ball, X), ball)
+        mean = np.asarray(frechet_mean(M, project_to_ball(M, *ball, X)))
         row = {"m": m, "n": n, "library": "numpy", "fit_s": cpu}
         report(results, row, path)
         for name, move in LIBRARIES.items():

@@ -17,10 +17,10 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from distributed import Client, LocalCluster
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
 from curvedp.geometry import SPDAffineInvariant
-from distributed import Client, LocalCluster
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 CHUNK = 250_000

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.estimators._mean import plan_mean
 from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean.bound import solver_error
 from curvedp.laws import KNormLaw, RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import (
     GaussianMechanism,
@@ -30,11 +30,9 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     frechet_mean_sensitivity,
 )
-from curvedp.mechanisms.base import Ball
-from curvedp.mechanisms.choose import Choice, finished
+from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.kng import pure_epsilon
-from curvedp.mechanisms.mean_solver import bounded_mean, solver_error
-from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.statistic import Ball, FrechetMean
 from curvedp.privacy import GDP
 
 RUNS = 1000
@@ -176,7 +174,7 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
     """auto first, then the candidate of ours that is available everywhere, then everything it is compared with."""
     M, ball, n = study.manifold, study.ball, len(study.records)
     inside = np.asarray(project_to_ball(M, *ball, study.records))
-    truth = bounded_mean(M, inside, ball)
+    truth = np.asarray(frechet_mean(M, inside))
     rng = np.random.default_rng(seed)
 
     def row(mechanism: str, sensitivity: str, draw: Sampler, rng: np.random.Generator = rng) -> Row:
@@ -186,9 +184,9 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
         projected = project_to_ball(M, *ball, released)
         return Row(mechanism, sensitivity, np.asarray(M.dist(truth, released)), np.asarray(M.dist(truth, projected)))
 
-    plan = plan_mean(M, ball, n, guarantee, "auto")
-    yield row(f"**auto** = {_named(plan.choice)}", "ours", _as_released(plan.choice, ball, inside))
-    chart = plan_mean(M, ball, n, guarantee, "log-gaussian").choice
+    plan = choose_mechanism("auto", FrechetMean(M, *ball, n), guarantee)
+    yield row(f"**auto** = {_named(plan)}", "ours", _as_released(plan, ball, inside))
+    chart = choose_mechanism("log-gaussian", FrechetMean(M, *ball, n), guarantee)
     yield row("log-gaussian, by name", "ours", _as_released(chart, ball, inside), np.random.default_rng(seed + 1))
 
     eps = pure_epsilon(guarantee)
@@ -218,8 +216,9 @@ def _as_released(choice: Choice, ball: Ball, inside: np.ndarray) -> Sampler:
     mechanism = choice.mechanism
 
     def draw(rng: np.random.Generator, mean: np.ndarray, runs: int) -> np.ndarray:
-        about = inside if isinstance(mechanism, NewtonMechanism) else mean
-        return finished(mechanism, ball, mechanism.simulate(rng, about, runs))
+        home = mechanism.statistic.accepted(inside)
+        about = home if mechanism.reads == "records" else np.asarray(frechet_mean(mechanism.manifold, home))
+        return mechanism.statistic.placed(mechanism.finished(mechanism.simulate(rng, about, runs)))
 
     return draw
 

@@ -26,11 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from curvedp.estimators import PrivatePCA
-from curvedp.estimators._mean import plan_mean, public_ball
-from curvedp.geometry import Manifold, PoincareBall, SPDAffineInvariant, frechet_mean, project_to_ball
-from curvedp.mechanisms.mean_solver import bounded_mean
-from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.estimators import PrivateFrechetMean, PrivatePCA
+from curvedp.geometry import Manifold, PoincareBall, SPDAffineInvariant, frechet_mean
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, OptimResult, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision
 from curvedp.optim.accounting import rgd_noise, rsgd_noise, rsvrg_noise
@@ -66,16 +63,8 @@ class Choice(NamedTuple):
 
 
 def one_shot_mean(M: Manifold, X: np.ndarray, center: np.ndarray, radius: float) -> Callable[[ApproxDP], Any]:
-    """`PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_`, the records mapped and averaged once for all."""
-    ball = public_ball(M, center, radius)
-    inside = project_to_ball(M, *ball, X)
-    mean = bounded_mean(M, inside, ball)
-
-    def release(guarantee: ApproxDP) -> Any:
-        plan = plan_mean(M, ball, len(X), guarantee, "auto")
-        return plan.release(inside if isinstance(plan.choice.mechanism, NewtonMechanism) else mean, None).value
-
-    return release
+    """The private mean in one release, as a function of the guarantee."""
+    return lambda guarantee: PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_
 
 
 def spd(folder: Path | None = None) -> Case:

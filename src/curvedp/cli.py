@@ -7,7 +7,7 @@ line that says what to do; 3 (`verify`) every claim holds for the ideal law, but
 import json as json_module
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -20,11 +20,7 @@ from rich.table import Table
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from curvedp.geometry.base import Manifold
     from curvedp.ledger import Ledger
-    from curvedp.mechanisms.base import Ball, Release
     from curvedp.privacy import Guarantee
 
 __all__ = ["app"]
@@ -78,33 +74,6 @@ def _asked(mu: float | None, epsilon: float | None, delta: float | None) -> "Gua
     return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
 
 
-def _paid_release(
-    records: "np.ndarray",
-    space: "Manifold",
-    ball: "Ball",
-    guarantee: "Guarantee",
-    mechanism: str,
-    pay: "Callable[[], Ledger | None]",
-    label: str,
-) -> "tuple[Release, Ledger | None]":
-    """The private mean, in the estimator's two halves, with the ledger opened between them: a refusal makes no ledger."""
-    from curvedp.estimators._mean import charge, check_records, plan_mean, release_mean
-    from curvedp.mechanisms import KNGMechanism
-
-    records = check_records(space, records)
-    if mechanism == "kng":
-        drawn = KNGMechanism(space, *ball, len(records), guarantee)
-        book = pay()
-        if book is not None:
-            book.spend(guarantee if type(guarantee) is type(book.budget) else drawn.profile, label)
-        return drawn.release(records), book
-    plan = plan_mean(space, ball, len(records), guarantee, mechanism)
-    book = pay()
-    if book is not None:
-        charge(book, guarantee, plan.choice.mechanism, label)
-    return release_mean(space, records, plan, None), book
-
-
 def _check_targets(**targets: Path | None) -> None:
     """Refuse what could not be written before anything is spent."""
     for option, target in targets.items():
@@ -117,6 +86,24 @@ def _check_targets(**targets: Path | None) -> None:
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
         raise ParameterError(f"--out {out} must end in .npy or .csv")
+
+
+@contextmanager
+def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | None]":
+    """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
+    from curvedp import GDP, Ledger
+
+    if path is None:
+        yield None
+        return
+    fresh = not path.exists()
+    book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
+    try:
+        yield book
+    except CurvedpError:
+        if fresh and not book.entries:
+            path.unlink()
+        raise
 
 
 @app.command()
@@ -143,8 +130,7 @@ def release(
     """Release the private Fréchet mean of the records in a file, with a certificate."""
     import numpy as np
 
-    from curvedp import GDP, Ledger
-    from curvedp.estimators._mean import public_ball
+    from curvedp import PrivateFrechetMean
     from curvedp.geometry import parse_manifold
     from curvedp.records import load_point, load_records
 
@@ -166,13 +152,11 @@ def release(
             raise ParameterError("--budget-mu goes with --ledger")
         middle = None if center is None else load_point(center, space)
         records = load_records(data, space, key, header)
-        ball = public_ball(space, middle, radius)
-
-        def pay() -> "Ledger | None":
-            return None if ledger is None else Ledger(ledger, None if budget_mu is None else GDP(budget_mu))
-
-        released, book = _paid_release(records, space, ball, guarantee, mechanism, pay, f"Fréchet mean of {data.name}")
-        mean, signed = released.value, released.certificate
+        with _opened(ledger, budget_mu) as book:
+            fitted = PrivateFrechetMean(
+                space, radius, middle, guarantee, mechanism, book, label=f"Fréchet mean of {data.name}"
+            ).fit(records)
+        mean, signed = fitted.location_, fitted.certificate_
         if out is not None:
             flat = mean.reshape(1, -1)
             np.savetxt(out, flat, delimiter=",", fmt="%.17g") if out.suffix == ".csv" else np.save(out, mean)
@@ -187,7 +171,7 @@ def release(
             return
         console.print(f"private mean of {len(records)} records on {manifold}, {guarantee}:")
         console.print(np.array2string(mean, precision=8), highlight=False)
-        why = signed.statistic.get("choice", "asked for by name")
+        why = signed.release["reason"]
         console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {why}", soft_wrap=True)
         if book is not None:
             console.print(f"remaining in {ledger}: {book.remaining or 'nothing'}")

@@ -13,11 +13,10 @@ import pytest
 from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.pairs import rounded
-from curvedp.estimators._regression import k_norm_problem, plan_regression, public_domain
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws import GeodesicBall, KNormLaw, TangentGaussian
 from curvedp.mechanisms import KNGMechanism
-from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
@@ -178,10 +177,10 @@ def test_e22_drawn_jointly_it_is_private():
     """The same records and attack on `PrivateGeodesicRegression`'s own law on the tangent bundle, ε = 1 in all."""
     n = 16
     M, sets = leverage(n)
-    plan = plan_regression(M, M.origin, public_domain(M, 0.6, 1.0, 0.3, n), PureDP(1.0), "kng")
+    plan = KNGRegressionMechanism.for_statistic(GeodesicLine(M, None, 0.6, 1.0, 0.3, n, [[0.0, 1.0]]), PureDP(1.0))
     draws = []
     for x, Y in sets:
-        bundle, scale, norm, constants, _ = k_norm_problem(M, Ball(M.origin, plan.domain.radius), x - 0.5, Y, plan)
+        bundle, scale, norm, constants, _ = plan.problem((x - 0.5)[:, None], Y)
         middle, v = KNormLaw(bundle, scale).sample(np.random.default_rng(0), norm, constants, 4000)
         draws.append(M.exp(middle, -v / 2))  # the footpoint γ(0)
     assert audit_scores(PureDP(1.0), *nearer(M, sets, draws)).holds

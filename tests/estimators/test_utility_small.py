@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.utility import arithmetic_sensitivity, embedded_sensitivity
 from curvedp.geometry import PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.statistic import Ball
 
 
 def points(manifold, center, radius, count, rng):

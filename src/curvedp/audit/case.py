@@ -1,7 +1,6 @@
 """What the table of audits is made of: a claim, and outputs at two neighbours."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from curvedp.audit.pairs import rounded
 from curvedp.geometry.base import Manifold
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import Domain
-from curvedp.mechanisms import GaussianMechanism, Mechanism
+from curvedp.mechanisms.base import ValueMechanism
 from curvedp.privacy import Guarantee
 
 __all__ = ["Case", "Outputs", "k_norm_outputs", "with_less_noise"]
@@ -61,7 +60,6 @@ def k_norm_outputs(
     return outputs
 
 
-def with_less_noise(mechanism: Mechanism, shrunk: float) -> Mechanism:
+def with_less_noise(mechanism: ValueMechanism, shrunk: float) -> ValueMechanism:
     """The same mechanism with its scale multiplied: what a cheat draws."""
-    name = "sigma" if isinstance(mechanism, GaussianMechanism) else "scale"
-    return replace(mechanism, **{name: shrunk * getattr(mechanism, name)})
+    return mechanism.scaled(shrunk)

@@ -31,9 +31,9 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     LogGaussianMechanism,
     LogLaplaceMechanism,
-    Mechanism,
     NewtonMechanism,
 )
+from curvedp.mechanisms.base import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, RaoDP, laplace_profile
 
 __all__ = ["mechanism_cases"]
@@ -85,7 +85,7 @@ def mechanism_cases(shrunk: float = 1.0) -> Iterator[Case]:
         yield _euclidean(GeneralizedGaussian(2, 0.5, power), 0.2, shrunk)
 
 
-def _about_a_statistic(mechanism: Mechanism, shrunk: float) -> Case:
+def _about_a_statistic(mechanism: ValueMechanism, shrunk: float) -> Case:
     pair = cache(lambda: neighbours(mechanism))  # found when first needed: a list of all cases costs nothing
     sampler = with_less_noise(mechanism, shrunk)
 

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from curvedp import _validate
 from curvedp.audit.pairs import neighbours, scores
 from curvedp.errors import ParameterError
-from curvedp.mechanisms.base import Mechanism
+from curvedp.mechanisms.base import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
 
 __all__ = ["AuditResult", "audit_mechanism", "audit_scores", "claimed_mu"]
@@ -97,12 +97,12 @@ def audit_scores(
 
 
 def audit_mechanism(
-    mechanism: Mechanism,
+    mechanism: ValueMechanism,
     samples: int = 100_000,
     delta: float = 1e-3,
     confidence: float = 1 - 1e-6,
     rng: np.random.Generator | None = None,
-    sampler: Mechanism | None = None,
+    sampler: ValueMechanism | None = None,
 ) -> AuditResult:
     """Attack the claim of `mechanism` with `samples` draws at each of two neighbouring statistics.
 
@@ -114,8 +114,10 @@ def audit_mechanism(
     >>> audit_mechanism(GaussianMechanism(Sphere(2), 0.5, 0.5), samples=20000, rng=np.random.default_rng(0)).holds
     True
     """
-    if not isinstance(mechanism, Mechanism):
-        raise ParameterError(f"mechanism={_validate.shown(mechanism)} must be a curvedp mechanism")
+    if not isinstance(mechanism, ValueMechanism):
+        raise ParameterError(
+            f"mechanism={_validate.shown(mechanism)} must be a curvedp mechanism that adds noise to a value"
+        )
     samples = _validate.integer("samples", samples, 100)
     rng = np.random.default_rng() if rng is None else rng
     if not isinstance(rng, np.random.Generator):

@@ -14,7 +14,6 @@ from curvedp.audit.case import Case, Outputs, k_norm_outputs, with_less_noise
 from curvedp.audit.pairs import data_sets, rounded, scores
 from curvedp.entropy import GeneratorSource
 from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
-from curvedp.estimators._regression import k_norm_problem, plan_regression, public_domain
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -29,7 +28,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.regression.bounds import DEVIATION
@@ -147,11 +146,9 @@ def _joint_regression(space: Manifold, shrunk: float) -> Case:
 
     @cache
     def draws() -> Outputs:
-        plan = plan_regression(
-            space, np.asarray(space.origin), public_domain(space, 0.5, 0.6, clip, 4), PureDP(eps), "kng"
-        )
-        ball = Ball(np.asarray(space.origin), plan.domain.radius)
-        one, two = (k_norm_problem(space, ball, x - 0.5, Y, plan) for x, Y in data)
+        line = GeodesicLine(space, None, 0.5, 0.6, clip, 4, [[0.0, 1.0]])
+        mechanism = KNGRegressionMechanism.for_statistic(line, PureDP(eps))
+        one, two = (mechanism.problem(*line.accepted(pair)) for pair in data)
         return k_norm_outputs(one.bundle, shrunk * one.scale, (one.norm, two.norm), (one.constants, two.constants))
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
@@ -167,8 +164,8 @@ def _descent(space: Manifold, shrunk: float) -> Case:
 
     @cache
     def plan() -> Any:
-        domain = public_domain(space, 0.5, 0.6, clip, 4)
-        return plan_regression(space, np.asarray(space.origin), domain, _CLAIM, "dp-rgd")
+        line = GeodesicLine(space, None, 0.5, 0.6, clip, 4, [[0.0, 1.0]])
+        return BundleDescentMechanism.for_statistic(line, _CLAIM)
 
     @cache
     def directions() -> list[np.ndarray]:

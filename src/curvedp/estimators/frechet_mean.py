@@ -2,12 +2,11 @@
 
 from typing import Any, Self
 
-import numpy as np
-
-from curvedp.estimators._mean import BallEstimator, check_records, plan_mean, public_ball, release_mean
-from curvedp.estimators._streamed import Streamed, open_streamed
-from curvedp.mechanisms import KNGMechanism
-from curvedp.mechanisms.base import Ball
+from curvedp.estimators.base import BallEstimator, ball_of
+from curvedp.geometry.base import check_manifold
+from curvedp.mechanisms.choose import choose_mechanism, predicted_error
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.records.base import open_records
 
 __all__ = ["PrivateFrechetMean"]
 
@@ -15,21 +14,55 @@ __all__ = ["PrivateFrechetMean"]
 class PrivateFrechetMean(BallEstimator):
     """The Fréchet mean of records on a manifold, released under a privacy guarantee.
 
-    `radius` and `center` are the public ball that holds the records; choose them from domain knowledge. Records outside
-    it, not finite or not on the manifold are moved into it, silently. `mechanism` is "auto" (smallest predicted error)
-    or one of "gaussian", "laplace", "log-gaussian", "log-laplace", "kng" (up to dimension 4; float path). With a `ledger`,
-    the guarantee is spent before anything is drawn. `source` replaces the cryptographic source in simulations and is
-    recorded.
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius : float
+        Of the public ball that holds the records; choose it from domain knowledge. Records outside it are moved into it,
+        records that are not finite become its center, silently: telling would be a release.
+    center : point, optional
+        Of the public ball; the manifold's origin by default.
+    guarantee : Guarantee
+        What is asked for.
+    mechanism : str
+        "auto" takes the smallest predicted error. By name: "gaussian", "laplace", "log-gaussian", "log-laplace", "newton",
+        "newton-long" (spheres and hyperbolic spaces), "kng" (up to dimension 4, drawn in floats).
+    ledger : Ledger, optional
+        The budget to spend from. Nothing is spent on a refusal.
+    label : str, optional
+        What the ledger's entry is called.
+    source : Source, optional
+        Replaces the cryptographic source in simulations, and is recorded.
 
+    Attributes
+    ----------
+    location_ : ndarray
+        The private mean, in the ball.
+    certificate_ : Certificate
+        Why it may be published.
+    predicted_error_ : float
+        The mean distance that is expected, from public numbers alone, between `location_` and the mean of the records
+        after they were moved into the ball. What moving them does is not in it.
+    ball_ : Ball
+        The public ball.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        Because of parameters, shapes and types, never because of a record's values; nothing is spent then.
+
+    Notes
+    -----
     X may be a dask array, whose chunks are streamed (`docs/distributed.md`), or an array of JAX, torch or CuPy, which stays
     on its device; what is released is a NumPy array in any case, as noise is added on the host.
-
-    After `fit`: `location_` is the private mean (in the ball), `certificate_` says why it may be published.
 
     Guarantees
     - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data;
     - errors depend on shapes and parameters only, never on values.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp import GDP
     >>> from curvedp.geometry import Sphere
@@ -43,36 +76,19 @@ class PrivateFrechetMean(BallEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the mean of X, (n, *point_shape): in memory, a dask array, or an array on a device. `y` is ignored."""
-        ball = public_ball(self.manifold, self.center, self.radius)
-        streamed = open_streamed(self.manifold, X)
-        if streamed is not None:
-            return self._fit_streamed(ball, streamed)  # refuses "kng" too, which draws from the records themselves
-        records = check_records(self.manifold, X)
-        if isinstance(self.mechanism, str) and self.mechanism == "kng":
-            return self._fit_kng(ball, records)
-        plan = plan_mean(self.manifold, ball, len(records), self.guarantee, self.mechanism)
-        self._charge(plan.choice.mechanism)
-        release = release_mean(self.manifold, records, plan, self.source)
+        self._check_common()
+        records = open_records(X, check_manifold(self.manifold).point_shape)
+        statistic = FrechetMean(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
+        in_memory = records.where == "memory"
+        choice = choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
+        (release,) = self._publish([self._job(choice, records)])
         self.location_ = release.value
         self.certificate_ = release.certificate
+        self.ball_ = ball_of(statistic)
+        self._mechanism = choice.mechanism
         return self
 
-    def _fit_streamed(self, ball: Ball, records: Streamed) -> Self:
-        plan = plan_mean(self.manifold, ball, records.n, self.guarantee, self.mechanism, records)
-        mean, _ = records.moments(self.manifold, ball)
-        self._charge(plan.choice.mechanism)
-        release = plan.release(mean, self.source)
-        self.location_ = release.value
-        self.certificate_ = release.certificate
-        return self
-
-    def _fit_kng(self, ball: Ball, records: np.ndarray) -> Self:
-        """The K-norm gradient mechanism draws from the records' gradient field, not about their mean."""
-        mechanism = KNGMechanism(self.manifold, *ball, len(records), self.guarantee)
-        if self.ledger is not None:
-            same = type(mechanism.guarantee) is type(self.ledger.budget)
-            self.ledger.spend(mechanism.guarantee if same else mechanism.profile, self._label)
-        release = mechanism.release(records, source=self.source)
-        self.location_ = release.value
-        self.certificate_ = release.certificate
-        return self
+    @property
+    def predicted_error_(self) -> float:
+        """See the class."""
+        return predicted_error(self._mechanism)

@@ -3,58 +3,82 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
-from curvedp.entropy import SecureSource, Source
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators._mean import check_ledger, public_ball
-from curvedp.estimators._regression import plan_regression, public_domain, release_regression
-from curvedp.estimators._streamed import on_host
-from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.privacy import Guarantee, PureDP
+from curvedp.records.base import open_records
 from curvedp.regression.bounds import HALF
 from curvedp.regression.fit import GeodesicFit
 
 __all__ = ["PrivateGeodesicRegression"]
 
 
-class PrivateGeodesicRegression(BaseEstimator):
+class PrivateGeodesicRegression(PrivateEstimator):
     """The geodesic x ↦ Exp(p, x·v) that fits responses on a manifold, released under a privacy guarantee.
 
-    Public, from domain knowledge: `radius` and `center` bound the middle of the geodesic, `speed` its length ‖v‖ over the
-    whole range of the predictor, `clip` the length of one residual, `x_range` the predictor's range. Predictors outside the
-    range are moved to its ends, missing ones to its middle; responses that are not finite or not on the manifold are moved
-    to the center, far ones to the ball that predictions and clipped residuals can reach.
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    radius, center : float and point
+        Public: they bound the middle of the geodesic.
+    speed : float
+        Public: bounds the geodesic's length ‖v‖ over the whole range of a predictor.
+    clip : float
+        Public: bounds what the length of one residual counts for.
+    x_range : pair of numbers, or one pair for each predictor
+        The public range of the predictors, such as (20, 90) for ages. Predictors outside are moved to its ends, missing ones
+        to its middle; responses that are not finite are moved to the center, far ones to the ball that predictions and
+        clipped residuals can reach.
+    method : {"auto", "kng", "dp-rgd"}
+        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1 and 2
+        and one predictor. "dp-rgd": gradient descent on the tangent bundle with exact noise, any symmetric space, any number
+        of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
+        predicted noise.
+    guarantee, ledger, label, source
+        As in `PrivateFrechetMean`.
 
-    `method="kng"`: one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1
-    and 2 and one predictor. `method="dp-rgd"`: gradient descent on the tangent bundle with exact noise, any symmetric space,
-    any number of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
-    predicted noise. On Euclidean(d) this is linear regression.
+    Attributes
+    ----------
+    footpoint_, velocity_ : ndarray
+        The geodesic at the lower end of the range; `velocity_` covers the whole range. With k > 1 predictors the model is
+        x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of the ranges and `velocity_` stacks
+        the v_j.
+    certificate_ : Certificate
+        Why they may be published.
+    method_ : str
+        Which was taken.
 
-    After `fit`: `footpoint_` and `velocity_` (the geodesic at the lower end of the range; `velocity_` covers the whole
-    range), `certificate_`, `method_`. `predict` is post-processing; `score` reads the data it is given and is NOT private.
-
-    With k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of
-    the ranges, `velocity_` stacks the v_j, `speed` bounds each of them, and `x_range` is one pair for all or k pairs.
+    Notes
+    -----
+    `predict` is post-processing; `score` reads the data it is given and is NOT private. On Euclidean(d) this is linear
+    regression.
 
     Guarantees
     - `fit` meets `guarantee` for replace-one adjacency (predictor and response of one record), n public, for ANY data;
     - errors depend on shapes and parameters only, never on values;
     - how long "kng" takes depends on the data, and ε does not cover that.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> M, x = Sphere(2), np.linspace(0, 1, 400)
     >>> Y = M.exp(M.origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
-    >>> model = PrivateGeodesicRegression(M, radius=0.8, speed=1.5, clip=0.3, guarantee=PureDP(2.0)).fit(x, Y)
-    >>> model.predict([0.0, 0.5, 1.0]).shape
+    >>> model = PrivateGeodesicRegression(M, radius=0.8, speed=1.5, clip=0.3, x_range=(0, 1), guarantee=PureDP(2.0))
+    >>> model.fit(x, Y).predict([0.0, 0.5, 1.0]).shape
     (3, 3)
     """
+
+    _name = "geodesic regression"
 
     def __init__(
         self,
@@ -67,7 +91,7 @@ class PrivateGeodesicRegression(BaseEstimator):
         center: Any = None,
         x_range: Any = (0.0, 1.0),
         ledger: Ledger | None = None,
-        label: str = "geodesic regression",
+        label: str | None = None,
         source: Source | None = None,
     ) -> None:
         self.manifold = manifold
@@ -84,28 +108,23 @@ class PrivateGeodesicRegression(BaseEstimator):
 
     def fit(self, x: Any, Y: Any) -> Self:
         """Release the geodesic of responses Y, shape (n, *point_shape), on predictors x, shape (n,) or (n, k)."""
-        M, ball = self.manifold, public_ball(self.manifold, self.center, self.radius)
-        for name in ("speed", "clip"):
+        self._check_common()
+        for name in ("radius", "speed", "clip", "x_range"):
             if getattr(self, name) is None:
                 raise ParameterError(f"{name}= is missing: choose it from domain knowledge, not from the data")
-        check_guarantee(self.guarantee)
+        M = check_manifold(self.manifold)
         x, Y = _records(M, x, Y)
         low, high = _range(self.x_range, x.shape[1])
-        speed, clip = _validate.length("speed", self.speed), _validate.length("clip", self.clip)
-        domain = public_domain(M, ball.radius, speed, clip, *x.shape)
-        plan = plan_regression(M, ball.center, domain, self.guarantee, self.method)
-        if self.ledger is not None:
-            check_ledger(self.ledger).spend(self.guarantee, self.label)
-        with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            x = np.where(np.isfinite(x), (x - low) / (high - low), HALF)
-            x = np.clip(x, 0.0, 1.0) - HALF
-        Y = np.asarray(project_to_ball(M, ball.center, domain.data_radius, Y))
-        source = SecureSource() if self.source is None else self.source
-        public = {"x_range": np.stack([low, high], axis=-1).tolist()}
-        p, V, self.certificate_ = release_regression(M, ball, x, Y, plan, public, source)
+        ranges = np.stack([low, high], axis=-1)
+        statistic = GeodesicLine(M, self.center, self.radius, self.speed, self.clip, len(x), ranges)  # type: ignore[arg-type]  # not None
+        _validate.choice("method", self.method, ("auto", "kng", "dp-rgd"))
+        choice = choose_mechanism(self.method, statistic, self.guarantee)
+        (release,) = self._publish([Job(choice.mechanism, (x, Y), choice.reason)])
+        p, V = release.value
         found: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
         self.footpoint_, self.velocity_ = found
-        self.method_ = plan.method
+        self.certificate_ = release.certificate
+        self.method_ = choice.mechanism.option
         return self
 
     def predict(self, x: Any) -> np.ndarray:
@@ -123,7 +142,7 @@ class PrivateGeodesicRegression(BaseEstimator):
 
     def _columns(self, x: Any) -> np.ndarray:
         k = self._predictors
-        x = np.asarray(on_host("x", x), dtype=np.float64)
+        x = _predictors(x)
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         return np.asarray(x.reshape(-1) if k == 1 else x.reshape(-1, k))
@@ -151,14 +170,22 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
+def _predictors(x: Any) -> np.ndarray:
+    """Predictors as floats, (n,) or (n, k)."""
+    shape = np.shape(x)
+    if len(shape) == 0 and not hasattr(x, "chunks"):
+        return np.asarray(_validate.array("x", x))
+    return open_records(x, tuple(shape[1:]), "x", least=1).array()
+
+
 def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
-    x, Y = _validate.array("x", on_host("x", x)), _validate.array("Y", on_host("Y", Y))
-    if Y.ndim != 1 + len(M.point_shape) or Y.shape[1:] != M.point_shape:
-        raise ParameterError(f"Y has shape {Y.shape}; {M!r} needs (n, {', '.join(map(str, M.point_shape))})")
-    if x.ndim not in (1, 2) or len(x) != len(Y) or x.size == 0:
-        raise ParameterError(f"x has shape {x.shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed")
-    x = x.reshape(len(x), -1)
+    Y = open_records(Y, M.point_shape, "Y", least=1).array()
+    if len(np.shape(x)) not in (1, 2) or np.shape(x)[0] != len(Y) or 0 in np.shape(x):
+        raise ParameterError(
+            f"x has shape {np.shape(x)}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
+        )
+    x = _predictors(x).reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
         raise ParameterError(
             f"{len(Y)} record(s); at least {1 + x.shape[1]} are needed for a geodesic that can be private"

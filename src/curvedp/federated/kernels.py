@@ -17,8 +17,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.base import check_point
 from curvedp.mechanisms.shrink import james_stein
+from curvedp.mechanisms.statistic import check_point
 
 __all__ = ["ClassMeansKernel", "DispersionKernel", "Kernel", "MeanKernel", "MomentKernel", "kernel_from_dict"]
 

@@ -10,6 +10,7 @@ from curvedp.federated.plan import Plan, Round
 from curvedp.federated.session import digest
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Claims
+from curvedp.mechanisms.certificate import digest as digest_of
 
 __all__ = ["federated_certificate", "trust_model"]
 
@@ -39,8 +40,15 @@ def federated_certificate(plan: Plan, rounds: Sequence[Round], value: np.ndarray
             "name": f"federated {plan.kernel.name}",
             "n": sum(map(sum, plan.counts)),
             "plan": plan.id,
-            "trust": trust_model(plan),
-            "rounds": [_round(plan, r, round) for r, round in enumerate(rounds)],
+        },
+        unit="one record, replaced by any other",
+        trust=trust_model(plan),
+        release={
+            "integers": None,
+            "sha256": digest_of([round.total for round in rounds]),
+            "stages": [_round(plan, r, round) for r, round in enumerate(rounds)],
+            "reason": "a sum over sites",
+            "afterwards": [],
         },
     )
 

@@ -2,22 +2,29 @@
 
 from curvedp.mechanisms.base import Mechanism, Release
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.descent import DescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+from curvedp.mechanisms.statistic import Statistic
 
 __all__ = [
+    "BundleDescentMechanism",
     "Certificate",
+    "DescentMechanism",
     "GaussianMechanism",
     "KNGMechanism",
+    "KNGRegressionMechanism",
     "LaplaceMechanism",
     "LogGaussianMechanism",
     "LogLaplaceMechanism",
     "Mechanism",
     "NewtonMechanism",
     "Release",
+    "Statistic",
     "frechet_mean_sensitivity",
 ]

@@ -1,144 +1,393 @@
 """A mechanism: the sampler and its privacy map in one frozen value, so that they cannot drift apart.
 
-Public parameters are fields; private data are arguments of calls. `release` returns the value WITH its certificate.
+Public parameters are fields; private data are arguments of calls. Every release goes through `Mechanism.release`, the only
+builder of a certificate, and is paid for by what `Mechanism.bill` says, the only way to pay.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.certificate import Certificate, Claims
-from curvedp.privacy import Guarantee, PrivacyProfile
+from curvedp.mechanisms.certificate import Certificate, Claims, digest
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import Guarantee, convert
 
 __all__ = [
-    "CHART_ERROR",
-    "GRID",
-    "REACH",
-    "Ball",
+    "EXACT",
+    "FLOAT",
+    "TRUST",
+    "Check",
+    "Draw",
     "Mechanism",
     "Release",
+    "ValueMechanism",
+    "assign",
+    "at_least",
     "check_guarantee",
-    "check_manifold",
-    "check_point",
+    "check_source",
+    "replay",
 ]
 
-GRID = 30  # releases are whole multiples of 2^-30, a public constant
-
-# log_o and to_coordinates are accurate to 1e-12 relative on every space (tests/geometry); tenfold is allowed for.
-CHART_ERROR = 1e-11
-# Where no ball is given, a statistic is moved to within this distance of the base, so that the float error is bounded.
-REACH = 100.0
+EXACT = "exact-then-round"
+FLOAT = "float64"
+TRUST = "a curator holds the records and is trusted with them"
+_MOST_KEPT = 4096  # released integers that a certificate lists; of more it has the hash alone
 
 
-class Ball(NamedTuple):
-    """The public ball that holds the records."""
+class Check(NamedTuple):
+    """One claim of a certificate: confirmed, refuted, or (None) of a kind that nobody can confirm from the certificate."""
 
-    center: np.ndarray
-    radius: float
+    claim: str
+    holds: bool | None
+    detail: str
+
+
+ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ by
+
+
+def at_least(claim: str, stated: Any, least: float) -> Check:
+    """Whether a stated noise or sensitivity is no less than the recomputed one; what is no number is not."""
+    number = stated if isinstance(stated, int | float) and not isinstance(stated, bool) else float("nan")
+    return Check(f"{claim} {number:.9g}", bool(least * (1 - ROUNDED) <= number < inf), f"recomputed {least:.9g}")
+
+
+def replay(integers: Any) -> Callable[..., np.ndarray]:
+    """What was drawn, one after the other, from a certificate's grid integers: whatever the values, shape (1, size)."""
+    if not isinstance(integers, list) or not all(isinstance(part, list) for part in integers):
+        raise ParameterError("the certificate does not list its integers")
+    left = iter(integers)
+
+    def next_draw(values: np.ndarray, *_: Any) -> np.ndarray:
+        part = next(left, None)
+        if part is None or len(part) != values.size or not all(type(k) is int for k in part):
+            raise ParameterError("the released integers are not those of this mechanism")
+        return np.array([k / 2**GRID for k in part]).reshape(values.shape)
+
+    return next_draw
+
+
+class Draw(NamedTuple):
+    """What a mechanism has drawn: the value, the grid integers it is made of (in the order of the draws), the public bound
+    τ on the distance from the ideal law (None in floats), and what was released on the way."""
+
+    value: Any
+    integers: Sequence[np.ndarray]
+    tau: float | None
+    stages: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
 class Release:
     """A value that may leave the machine, and the certificate that says why."""
 
-    value: np.ndarray
+    value: Any
     certificate: Certificate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a statistic may hold arrays
 class Mechanism(ABC):
-    """Noise of one law about a statistic on `manifold` that moves by at most `sensitivity` between adjacent data sets."""
+    """Noise about a statistic, or about what is read of the records on the way to it.
 
-    manifold: Manifold
-    sensitivity: float
+    Attributes
+    ----------
+    name : str
+        What certificates call it.
+    option : str or None
+        What users ask for it by; None where an estimator has only one.
+    reads : {"value", "records"}
+        Whether `release` takes the statistic's value or the records themselves.
+    path : str
+        How it draws: exactly, then rounded to the public grid; or in floats.
+    """
+
+    statistic: Statistic = field(kw_only=True, repr=False)
 
     name: ClassVar[str]
+    option: ClassVar[str | None] = None
+    reads: ClassVar[Literal["value", "records"]] = "value"
+    path: ClassVar[str] = EXACT
+    staged: ClassVar[bool] = False  # whether its certificate lists stages
+    registry: ClassVar[dict[str, type["Mechanism"]]] = {}
 
-    def __post_init__(self) -> None:
-        check_manifold(self.manifold)
-        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__:
+            Mechanism.registry[cls.name] = cls
+
+    # ---- what a subclass says ----
+
+    @classmethod
+    @abstractmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise that meets the guarantee.
+
+        Raises
+        ------
+        UnattainableGuarantee, ParameterError
+            If this mechanism cannot meet it, or is not for this statistic.
+        """
+
+    @classmethod
+    @abstractmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """The mechanism that a certificate describes, validated anew."""
 
     @property
     @abstractmethod
-    def profile(self) -> PrivacyProfile:
-        """The exact privacy profile of the ideal law."""
+    def profile(self) -> Guarantee:
+        """What the ideal law promises: its privacy profile, or pure ε where nothing finer is claimed."""
 
     @property
     @abstractmethod
-    def guarantee(self) -> Guarantee:
-        """The strongest statement in one definition."""
+    def sensitivity(self) -> float:
+        """How far what is noised can move."""
 
     @property
     @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
-        """The public fields as JSON values."""
+        """Its own public numbers as JSON values."""
 
     @abstractmethod
-    def draw(self, value: np.ndarray, source: Source) -> tuple[np.ndarray, ExactDraw]:
-        """One exact-then-round draw about a point of the manifold, and the grid integers it is made of."""
+    def draw(self, data: Any, source: Source) -> Draw:
+        """One release, before post-processing."""
+
+    @abstractmethod
+    def accepted(self, data: Any) -> Any:
+        """The data as `draw` takes them; only shape and type can be refused."""
+
+    def finished(self, points: np.ndarray) -> np.ndarray:
+        """Post-processing of drawn points, along the first axis: moved to where the value can be."""
+        return self.statistic.inside(points)
+
+    def finish(self, value: Any) -> Any:
+        """`finished` for what one release has drawn, in the frame of the records."""
+        return self.statistic.placed(self.finished(value[None]))[0]
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What `finish` does, in words."""
+        return self.statistic.afterwards
+
+    @property
+    def manifold(self) -> Manifold:
+        """Where the released value lives."""
+        return self.statistic.space
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The strongest statement in one definition."""
+        return self.profile
+
+    @abstractmethod
+    def value_of(self, certificate: Certificate) -> Any:
+        """The released value, made again from the certificate's grid integers alone.
+
+        Raises
+        ------
+        ParameterError
+            If the certificate does not list them, or they are not of this mechanism.
+        """
+
+    def checks(self, certificate: Certificate) -> list[Check]:
+        """What `verify` recomputes beside what every certificate claims."""
+        return []
+
+    @classmethod
+    @abstractmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Whether it is made for statistics of this kind."""
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """Why "auto" does not consider it for this statistic, in words; None where it does."""
+        return None
+
+    @classmethod
+    def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
+        """What users may ask for by name, and how it is made."""
+        return {} if cls.option is None else {cls.option: cls.for_statistic}
+
+    # ---- what all share ----
+
+    @final
+    def release(
+        self,
+        data: Any,
+        *,
+        source: Source | None = None,
+        guarantee: Guarantee | None = None,
+        unit: str | None = None,
+        reason: str = "asked for by name",
+        entry: Mapping[str, Any] | None = None,
+    ) -> Release:
+        """The released value with its certificate.
+
+        Parameters
+        ----------
+        data : array
+            The value of the statistic, or the records, by `reads`. What is not finite or not on the manifold is data, not
+            an argument: it is mapped into the public ball and the guarantee holds. Only a wrong shape raises.
+        source : Source, optional
+            Where the bits come from; the operating system by default. Another one is for simulation, and is recorded.
+        guarantee : Guarantee, optional
+            What was asked for; by default what the parameters give.
+        unit : str, optional
+            Whose data are protected, where that is not one record.
+        reason : str
+            Why this mechanism.
+        entry : mapping, optional
+            Number and hash of the ledger's entry that paid.
+        """
+        source = check_source(source)
+        return self.released(
+            self.accepted(data), source=source, guarantee=guarantee, unit=unit, reason=reason, entry=entry
+        )
+
+    @final
+    def released(
+        self,
+        accepted: Any,
+        *,
+        source: Source,
+        guarantee: Guarantee | None,
+        unit: str | None,
+        reason: str,
+        entry: Mapping[str, Any] | None,
+    ) -> Release:
+        """`release` of what `accepted` has given; for whoever pays in between."""
+        name = manifold_name(self.manifold)  # a space without a name is refused before anything is drawn
+        draw = self.draw(accepted, source)
+        certificate = Certificate(
+            mechanism=self.name,
+            manifold=name,
+            parameters=dict(self.parameters),
+            statistic=self.statistic.to_dict(),
+            sensitivity=self.sensitivity,
+            guarantee=self.guarantee if guarantee is None else guarantee,
+            claims=Claims.of(self.profile, draw.tau or 0.0),
+            unit=self.statistic.unit if unit is None else unit,
+            trust=TRUST,
+            numerics={"path": self.path, "grid": GRID, "tau": draw.tau, "profile": self.label},
+            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
+            release={
+                "integers": _kept(draw.integers),
+                "sha256": digest(draw.integers),
+                "stages": [dict(stage) for stage in draw.stages],
+                "reason": reason,
+                "afterwards": self.afterwards,
+            },
+            ledger=None if entry is None else dict(entry),
+        )
+        return Release(self.finish(draw.value), certificate)
+
+    @property
+    def label(self) -> str:
+        """Whether the profile is exact, or a confidence bound with its failure probability."""
+        return str(getattr(self.profile, "label", "exact"))
+
+    def bill(self, budget: Guarantee, asked: Guarantee) -> Guarantee:
+        """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the
+        mechanism's own profile gives in it, which is exact where a single (ε, δ) gives nothing. The release satisfies
+        each of them."""
+        if type(asked) is type(budget):
+            return asked
+        try:
+            order = getattr(budget, "order", None)
+            return (
+                convert(self.profile, to=type(budget), order=order) if order else convert(self.profile, to=type(budget))
+            )
+        except CurvedpError:
+            return asked  # which the ledger converts, or refuses in its own words
+
+
+@dataclass(frozen=True, eq=False)
+class ValueMechanism(Mechanism):
+    """Noise about the statistic's value."""
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Every statistic that has a value."""
+        return statistic.valued
+
+    @property
+    def sensitivity(self) -> float:
+        """The statistic's."""
+        return self.statistic.sensitivity
+
+    @abstractmethod
+    def at(self, coordinates: np.ndarray) -> np.ndarray:
+        """The drawn point of these grid coordinates: post-processing."""
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """The shape of what is drawn."""
+        return self.manifold.point_shape
+
+    def value_of(self, certificate: Certificate) -> np.ndarray:
+        """The point of the one draw, finished."""
+        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
+        return np.asarray(self.finish(self.at(drawn)))
+
+    @property
+    @abstractmethod
+    def noise(self) -> tuple[str, Manifold, float, float]:
+        """Kind ("gaussian" or "laplace"), space, scale and sensitivity of the law, for the certified path."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The same with its noise multiplied: what a cheat draws."""
 
     @abstractmethod
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
         """Draws by the fast float path: for simulation and predicted error, NOT for release."""
 
-    def release(
-        self,
-        value: Any,
-        *,
-        source: Source | None = None,
-        guarantee: Guarantee | None = None,
-        statistic: Mapping[str, Any] | None = None,
-    ) -> Release:
-        """The noisy value, on the public grid, with its certificate.
-
-        A value that is not finite or not on the manifold is data, not an argument: it is mapped to the manifold's
-        origin and the guarantee holds. Only a wrong shape raises. `guarantee` is what was asked for (recorded, and by
-        default what the parameters give); `statistic` describes it in public terms.
-        """
-        value = _validate.array("value", value)
+    def accepted(self, data: Any) -> np.ndarray:
+        """One point; what is none becomes the origin."""
+        value = _validate.array("value", data)
         if value.shape != self.manifold.point_shape:
             raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
-        source = SecureSource() if source is None else source
-        on_manifold = project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0]
-        noisy, draw = self.draw(on_manifold, source)
-        certificate = Certificate(
-            mechanism=self.name,
-            manifold=manifold_name(self.manifold),
-            parameters=self.parameters,
-            sensitivity=self.sensitivity,
-            claims=Claims.of(self.profile, draw.tau),
-            guarantee=self.guarantee if guarantee is None else guarantee,
-            numerics={"path": "exact-then-round", "grid": draw.grid, "tau": draw.tau, "profile": self.profile.label},
-            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
-            statistic={} if statistic is None else statistic,
-        )
-        return Release(noisy, certificate)
+        return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
+
+
+def assign(frozen: Any, **values: Any) -> None:
+    """Set fields of a frozen value while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
 
 
 def check_guarantee(guarantee: Any) -> Guarantee:
-    """A guarantee of ours, or a `ParameterError`."""
+    """A guarantee of ours for replacing a record, or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)")
+    if guarantee.adjacency != "replace-one":
+        raise ParameterError(
+            f"{guarantee} is for adding or removing a record, where the number of records is private; this release uses "
+            "and states n. Ask for the same guarantee with adjacency='replace-one'"
+        )
     return guarantee
 
 
-def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
-    """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
-    array = _validate.array(name, point)
-    if array.shape != manifold.point_shape:
-        raise ParameterError(
-            f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"
-        )
-    if not np.all(np.isfinite(array)) or not float(manifold.residual(array)) <= 1e-6:
-        raise ParameterError(f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project")
-    return np.asarray(manifold.project(array))
+def check_source(source: Any) -> Source:
+    """A source of bits; the operating system's where none is given."""
+    if source is None:
+        return SecureSource()
+    if not isinstance(source, Source):
+        raise ParameterError(f"source={_validate.shown(source)} must be a curvedp.entropy.Source, or None")
+    return source
+
+
+def _kept(integers: Sequence[np.ndarray]) -> list[list[int]] | None:
+    if sum(np.size(part) for part in integers) > _MOST_KEPT:
+        return None
+    return [[int(k) for k in np.ravel(part)] for part in integers]

@@ -1,54 +1,107 @@
 """What a release says about itself: every public quantity from which an auditor can recompute the guarantee.
 
-A certificate holds no data and no hash of data. `curvedp verify` (`mechanisms/verify.py`) recomputes each claim from the
-parameters alone.
+Compatibility: the meaning of a field never changes within a schema, and no field is removed from one. A reader knows the
+schemas in `SCHEMA` and refuses all others; a new meaning is a new schema.
+
+A certificate holds no data and no hash of data. Everything in it is a function of public parameters and of the released
+grid integers. `curvedp verify` (`mechanisms/verify.py`) builds statistic and mechanism anew and recomputes
+each claim.
 """
 
+import hashlib
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
+from html import escape
 from importlib.metadata import version
-from math import exp
+from math import exp, inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from curvedp._files import write_atomically
 from curvedp._numerics import up
 from curvedp.errors import ParameterError
-from curvedp.privacy import Guarantee, PrivacyProfile, guarantee_from_dict
+from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert, guarantee_from_dict
 
-__all__ = ["SCHEMA", "Certificate", "Claims"]
+__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest"]
 
-SCHEMA = "curvedp-certificate/1"
-_CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+SCHEMA = "curvedp-certificate/2"
+CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+MOST_BYTES = 1 << 22  # of a certificate's text; beyond, it is not read
 _PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
 
 
 @dataclass(frozen=True)
 class Claims:
-    """The guarantee in every definition. None where the mechanism does not have it."""
+    """The guarantee in every definition. None where the mechanism does not have it.
+
+    Attributes
+    ----------
+    gdp, pure, zcdp, rao : float or None
+        μ, ε, ρ and θ of the ideal law.
+    slack : float
+        τ: the released law is within this total variation of the ideal one at each data set, so that each of the four
+        holds up to it, and δ(ε) grows by (1+e^ε)τ.
+    curve : tuple of (ε, δ)
+        With the slack already added to δ.
+    """
 
     gdp: float | None
     pure: float | None
     zcdp: float | None
     rao: float | None
-    curve: tuple[tuple[float, float], ...]  # (ε, δ) with the numerical slack already added to δ
+    slack: float
+    curve: tuple[tuple[float, float], ...]
 
     @classmethod
-    def of(cls, profile: PrivacyProfile, tau: float) -> "Claims":
-        """What the profile of the ideal law gives, and its (ε, δ) curve for the implemented one.
+    def of(cls, promise: Guarantee, slack: float) -> "Claims":
+        """What a profile, or one guarantee such as pure ε, gives in every definition."""
+        if isinstance(promise, PrivacyProfile):
+            # μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6)
+            named = (promise.mu, promise.pure_epsilon, up(promise.mu**2 / 2), promise.rao)
+        elif isinstance(promise, PureDP):
+            converted = (convert(promise, to=GDP).mu, convert(promise, to=ZCDP).rho, convert(promise, to=RaoDP).theta)
+            named = (converted[0], promise.eps, converted[1], converted[2])
+        else:
+            named = (_implied(promise, GDP, "mu"), inf, _implied(promise, ZCDP, "rho"), inf)
+        curve = ((eps, min(1.0, float(promise.delta(eps)) + (1 + exp(eps)) * slack)) for eps in CURVE_EPSILONS)
+        gdp, pure, zcdp, rao = (_finite(value) for value in named)
+        return cls(gdp, pure, zcdp, rao, slack, tuple(curve))
 
-        If the implemented law is within total variation τ of the ideal one on both data sets, δ grows by (1+e^ε)τ.
-        """
-        return cls(
-            gdp=_finite(profile.mu),
-            pure=_finite(profile.pure_epsilon),
-            zcdp=_finite(up(profile.mu**2 / 2)),  # μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6)
-            rao=_finite(profile.rao),
-            curve=tuple((eps, min(1.0, float(profile.delta(eps)) + (1 + exp(eps)) * tau)) for eps in _CURVE_EPSILONS),
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        named = {name: getattr(self, name) for name in ("gdp", "pure", "zcdp", "rao", "slack")}
+        return {**named, "curve": [list(pair) for pair in self.curve]}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
+        """Built again; whatever is no number raises."""
+        named = {name: None if value is None else float(value) for name, value in record.items() if name != "curve"}
+        return cls(**named, curve=tuple((float(eps), float(delta)) for eps, delta in record["curve"]))  # type: ignore[arg-type]  # a slack of None is refused by `verify`
+
+
+def _implied(promise: Guarantee, to: Any, name: str) -> float:
+    from curvedp.errors import UnattainableGuarantee
+
+    try:
+        return float(getattr(convert(promise, to=to), name))
+    except UnattainableGuarantee:
+        return inf
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if value < inf else None
+
+
+def digest(integers: Sequence[Any]) -> str:
+    """SHA-256 of released grid integers, in the order in which they were drawn."""
+    text = ";".join(",".join(str(int(k)) for k in np.ravel(part)) for part in integers)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
@@ -58,8 +111,36 @@ def _software() -> Mapping[str, str]:  # reading the packages' metadata takes lo
 
 @dataclass(frozen=True)
 class Certificate:
-    """Mechanism, manifold, parameters, claims, slack and entropy of one release, as JSON.
+    """Mechanism, statistic, claims, numerics and entropy of one release, as JSON.
 
+    Attributes
+    ----------
+    mechanism : str
+        The registered name.
+    manifold : str
+        Where the released value lives.
+    parameters : mapping
+        The mechanism's own public numbers; with the statistic, enough to build it again.
+    statistic : mapping
+        `Statistic.to_dict()`: what was released, of how many records, in which public ball.
+    sensitivity : float
+        How far the statistic (or each gradient of it) can move.
+    guarantee : Guarantee
+        What was asked for.
+    claims : Claims
+        The guarantee in every definition.
+    unit, trust : str
+        Whose data are protected, and who is trusted with them, in words.
+    numerics, entropy : mapping
+        How the noise was drawn, and from which bits.
+    release : mapping
+        The released grid integers (none where there are many), their SHA-256, the stages of a release in several draws,
+        why this mechanism, and what was done to the draw afterwards.
+    ledger : mapping or None
+        Number and hash of the entry that paid for the release.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.mechanisms import GaussianMechanism
     >>> from curvedp.privacy import GDP
@@ -71,79 +152,107 @@ class Certificate:
 
     mechanism: str
     manifold: str
-    parameters: Mapping[str, Any]  # the mechanism's public fields, enough to build it again
+    parameters: Mapping[str, Any]
+    statistic: Mapping[str, Any]
     sensitivity: float
+    guarantee: Guarantee
     claims: Claims
-    guarantee: Guarantee  # what was asked for, or what the parameters give
-    numerics: Mapping[str, Any]  # path, grid and certified slack τ
-    entropy: Mapping[str, Any]  # name of the source and whether it is cryptographic
-    statistic: Mapping[str, Any] = field(default_factory=dict)  # name, n, ball, bound, solver error; reason of a choice
+    unit: str
+    trust: str
+    numerics: Mapping[str, Any]
+    entropy: Mapping[str, Any]
+    release: Mapping[str, Any]
+    ledger: Mapping[str, Any] | None = None
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     software: Mapping[str, str] = field(default_factory=lambda: dict(_software()))
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""
-        claims = {"gdp": self.claims.gdp, "pure": self.claims.pure, "zcdp": self.claims.zcdp, "rao": self.claims.rao}
-        return {
-            "schema": self.schema,
-            "created": self.created,
-            "mechanism": self.mechanism,
-            "manifold": self.manifold,
-            "parameters": dict(self.parameters),
-            "statistic": dict(self.statistic),
-            "sensitivity": self.sensitivity,
-            "guarantee": self.guarantee.to_dict(),
-            "claims": {**claims, "curve": [list(pair) for pair in self.claims.curve]},
-            "numerics": dict(self.numerics),
-            "entropy": dict(self.entropy),
-            "software": dict(self.software),
-        }
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**named, "guarantee": self.guarantee.to_dict(), "claims": self.claims.to_dict()}
 
     def to_json(self) -> str:
         """The certificate as text; floats are written so that they read back exactly."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a file."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        """Write the certificate to a file, whole or not at all."""
+        write_atomically(path, self.to_json() + "\n")
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
-        """Read a certificate; raises `ParameterError` where it is not one of this schema."""
+        """Read a certificate.
+
+        Raises
+        ------
+        ParameterError
+            If the text is not a certificate of this schema: too long, a key twice, a field missing or one too many.
+        """
         try:
-            record = json.loads(text)
-            if record["schema"] != SCHEMA:
-                raise ParameterError(f"schema {record['schema']!r} is not {SCHEMA!r}")
-            for name in ("parameters", "statistic", "numerics", "entropy", "software", "claims"):
-                if not isinstance(record[name], dict):
-                    raise TypeError(f"{name} is not an object")
-            claims = {
-                name: value if value is None else float(value)
-                for name, value in record["claims"].items()
-                if name != "curve"
-            }
-            curve = tuple((float(eps), float(delta)) for eps, delta in record["claims"]["curve"])
-            return cls(
-                **{
-                    **record,
-                    "claims": Claims(**claims, curve=curve),
-                    "guarantee": guarantee_from_dict(record["guarantee"]),
-                }
-            )
-        except ParameterError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            if len(text) > MOST_BYTES:
+                raise ParameterError(f"a certificate has at most {MOST_BYTES} characters; this text has {len(text)}")
+            record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+            if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+                raise ParameterError(f"the schema is not {SCHEMA!r}; other schemas need the version that wrote them")
+            _check_form(record)
+            claims, guarantee = Claims.from_dict(record["claims"]), guarantee_from_dict(record["guarantee"])
+            return cls(**{**record, "claims": claims, "guarantee": guarantee})
+        except ParameterError as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+            raise ParameterError("not a curvedp certificate: a field is missing or of the wrong kind") from None
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
         """Read a certificate from a file."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ParameterError(f"cannot read the certificate {path}: {error}") from None
+            with Path(path).open("rb") as file:
+                return cls.from_json(file.read(MOST_BYTES + 1).decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ParameterError(f"{path} is not a certificate: it is not text") from None
+        except OSError as error:
+            raise ParameterError(f"cannot read the certificate {path}: {error.strerror}") from None
+
+    def _repr_html_(self) -> str:
+        """A small page for notebooks."""
+        rows = [
+            ("guarantee", str(self.guarantee)),
+            ("statistic", f"{self.statistic.get('name')} on {self.manifold}"),
+            ("unit", self.unit),
+            ("mechanism", self.mechanism),
+            ("sensitivity", f"{self.sensitivity:.6g}"),
+            ("entropy", str(self.entropy.get("source"))),
+        ]
+        cells = "".join(f"<tr><th align='left'>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        return f"<b>curvedp certificate</b><table>{cells}</table>"
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if value < float("inf") else None
+_OBJECTS = ("parameters", "statistic", "claims", "numerics", "entropy", "release", "software")
+_TEXTS = ("mechanism", "manifold", "unit", "trust", "created", "schema")
+
+
+def _check_form(record: dict[str, Any]) -> None:
+    """Every field there, none besides, each of its kind."""
+    wanted = {each.name for each in fields(Certificate)}
+    if set(record) != wanted:
+        raise ParameterError(f"it must have exactly the fields {', '.join(sorted(wanted))}")
+    if not all(isinstance(record[name], dict) for name in _OBJECTS) or not all(
+        isinstance(record[name], str) for name in _TEXTS
+    ):
+        raise ParameterError("a field is of the wrong kind")
+    if not (record["ledger"] is None or isinstance(record["ledger"], dict)):
+        raise ParameterError("ledger must be an object or null")
+    if isinstance(record["sensitivity"], bool) or not isinstance(record["sensitivity"], int | float):
+        raise ParameterError("sensitivity must be a number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ParameterError("a key stands twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ParameterError("NaN and Infinity are no numbers of JSON")

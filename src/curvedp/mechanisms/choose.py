@@ -1,132 +1,99 @@
-"""Which mechanism for a Fréchet mean: the one with the smallest predicted error at the asked guarantee.
+"""Which mechanism: the one with the smallest predicted error at the asked guarantee.
 
 The prediction simulates each calibrated mechanism, and the post-processing that follows it, with a fixed public seed on
 public populations in the ball. It reads no data, so the choice costs no privacy; the reason goes into the certificate.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import Source
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
-from curvedp.geometry import frechet_mean, project_to_ball
+from curvedp.geometry import frechet_mean, parse_manifold
 from curvedp.geometry.base import Manifold
-from curvedp.laws.spaceform import curvature_of
-from curvedp.mechanisms.base import Ball, Mechanism, Release
-from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.laplace import LaplaceMechanism
-from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
-from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.shrink import james_stein
+from curvedp.mechanisms.base import Mechanism, ValueMechanism, check_guarantee
+from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.privacy import Guarantee
 
-__all__ = [
-    "CANDIDATES",
-    "Choice",
-    "MeanMechanism",
-    "MeanTask",
-    "choose_mechanism",
-    "finished",
-    "predicted_error",
-    "release_from",
-]
+__all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "rank"]
 
 # Draws for each of three populations, times the dimension: an isotropic noise's length varies by about 1/√dim of itself,
 # so that the standard error is about a percent of the predicted error in every dimension.
 _DRAWS_TIMES_DIM = 2048
 _POPULATION = 16
 
-MeanMechanism = Mechanism | NewtonMechanism
-
-
-class MeanTask(NamedTuple):
-    """What is public about the mean to be released."""
-
-    manifold: Manifold
-    ball: Ball
-    n: int
-    sensitivity: float  # of the computed mean
-    chart_sensitivity: float  # of its coordinates at the ball's centre
-    guarantee: Guarantee
-
 
 class Choice(NamedTuple):
-    """The mechanism taken, and why, in public terms."""
+    """The mechanism taken, why, in public terms, and what "auto" predicted of each (nothing where it was asked by name)."""
 
-    mechanism: MeanMechanism
+    mechanism: Mechanism
     reason: str
+    errors: dict[str, float]
+    refused: dict[str, str]
 
 
-def _chart(kind: type[LogGaussianMechanism] | type[LogLaplaceMechanism], task: MeanTask) -> Mechanism:
-    base, radius = task.ball
-    return kind.calibrated(
-        task.manifold,
-        task.sensitivity,
-        task.guarantee,
-        base=base,
-        radius=radius,
-        chart_sensitivity=task.chart_sensitivity,
-    )
+def _variants(statistic: Statistic, reads: tuple[str, ...] = ("value", "records")) -> dict[str, Any]:
+    """What can be asked for by name for this statistic: (class, how it is made)."""
+    kinds = (kind for kind in Mechanism.registry.values() if kind.serves(statistic) and kind.reads in reads)
+    return {name: (kind, make) for kind in kinds for name, make in kind.variants().items()}
 
 
-def _newton(longer: int, task: MeanTask) -> NewtonMechanism:
-    short = NewtonMechanism.calibrated(task.manifold, *task.ball, task.n, task.guarantee)
-    assert short.steps is not None  # set in __post_init__
-    return replace(short, steps=longer * short.steps)
+def mechanism_names(statistic: Statistic, *, in_memory: bool = True) -> list[str]:
+    """The names that `mechanism=` takes for this statistic, besides "auto"."""
+    return list(_variants(statistic, ("value", "records") if in_memory else ("value",)))
 
 
-CANDIDATES: dict[str, Callable[[MeanTask], MeanMechanism]] = {
-    "gaussian": lambda task: GaussianMechanism.calibrated(task.manifold, task.sensitivity, task.guarantee),
-    "laplace": lambda task: LaplaceMechanism.calibrated(task.manifold, task.sensitivity, task.guarantee),
-    "log-gaussian": partial(_chart, LogGaussianMechanism),
-    "log-laplace": partial(_chart, LogLaplaceMechanism),
-    "newton": partial(_newton, 1),
-    "newton-long": partial(_newton, 2),  # for many records, whose noise is below what a few steps leave
-}
+def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
+    """The named mechanism, or with "auto" the best by predicted error, calibrated to the guarantee.
 
+    Records that are not in memory are not read between draws: only mechanisms that take the value are offered for them.
 
-def choose_mechanism(name: str, task: MeanTask, *, only_mean: bool = False) -> Choice:
-    """The named mechanism, or with "auto" the best by `predicted_error`, calibrated to the guarantee.
-
-    With `only_mean`, among those that need the mean alone and do not read the records between their draws.
+    Raises
+    ------
+    ParameterError
+        If there is no mechanism of that name for this statistic.
+    UnattainableGuarantee
+        If it, or none with "auto", can meet the guarantee.
     """
-    names = [candidate for candidate in CANDIDATES if not (only_mean and candidate.startswith("newton"))]
-    _validate.choice("mechanism", name, ("auto", *names))
+    check_guarantee(guarantee)
+    variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
+    _validate.choice("mechanism", name, ("auto", *variants))
     if name != "auto":
-        return Choice(CANDIDATES[name](task), "asked for by name")
-    found: dict[str, tuple[float, MeanMechanism]] = {}
-    refused: dict[str, CurvedpError] = {}
-    populations = _populations(task.manifold, task.ball)
-    for candidate in names:
-        if not _applies(candidate, task.manifold):
+        return Choice(variants[name][1](statistic, guarantee), "asked for by name", {}, {})
+    found, refused = rank(statistic, guarantee, in_memory=in_memory)
+    if not found:
+        _ = statistic.sensitivity  # where there is none, that is the reason
+        reasons = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
+        raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {statistic.space!r}: {reasons}")
+    errors = {candidate: error for candidate, (error, _) in found.items()}
+    ranking = ", ".join(f"{candidate} {error:.4g}" for candidate, error in errors.items())
+    left = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
+    reason = f"smallest predicted error ({ranking})" + (f"; not considered: {left}" if left else "")
+    return Choice(next(iter(found.values()))[1], reason, errors, refused)
+
+
+def rank(
+    statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
+) -> tuple[dict[str, tuple[float, Mechanism]], dict[str, str]]:
+    """(predicted error and mechanism of each candidate, best first; why the others are left out), from public numbers."""
+    found: dict[str, tuple[float, Mechanism]] = {}
+    refused: dict[str, str] = {}
+    for candidate, (kind, make) in _variants(statistic, ("value", "records") if in_memory else ("value",)).items():
+        if (why := kind.left_out(statistic)) is not None:
+            refused[candidate] = why
             continue
         try:
-            mechanism = CANDIDATES[candidate](task)
-            found[candidate] = (predicted_error(mechanism, task.ball, populations), mechanism)
+            mechanism = make(statistic, guarantee)
+            found[candidate] = (predicted_error(mechanism), mechanism)
         except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
-            refused[candidate] = error
-    if not found:
-        reasons = "; ".join(f"{candidate}: {error}" for candidate, error in refused.items())
-        raise UnattainableGuarantee(f"no mechanism meets {task.guarantee} on {task.manifold!r}: {reasons}")
-    best = min(found, key=lambda candidate: found[candidate][0])
-    ranking = ", ".join(f"{c} {error:.4g}" for c, (error, _) in sorted(found.items(), key=lambda item: item[1][0]))
-    left_out = f"; not available for this guarantee here: {', '.join(refused)}" if refused else ""
-    return Choice(found[best][1], f"smallest predicted mean error ({ranking}){left_out}")
+            refused[candidate] = _first_line(error)
+    return dict(sorted(found.items(), key=lambda item: item[1][0])), refused
 
 
-def _applies(candidate: str, manifold: Manifold) -> bool:
-    """Which candidates are worth a prediction here."""
-    curvature = curvature_of(manifold)
-    if candidate.startswith("newton"):
-        return manifold.dim > 1 and curvature not in (None, 0.0)
-    # On products and SPD(2) the Riemannian Gaussian's profile is a supremum over splits of the sensitivity, which takes
-    # minutes to calibrate; there it is available by name.
-    return candidate != "gaussian" or curvature is not None
+def _first_line(error: CurvedpError) -> str:
+    return str(error).splitlines()[0]
 
 
 class _Population(NamedTuple):
@@ -135,51 +102,36 @@ class _Population(NamedTuple):
 
 
 def _populations(manifold: Manifold, ball: Ball) -> list[_Population]:
-    """Records that fill a ball of half the radius: at the centre, and a quarter and half of the radius away from it."""
-    rng = np.random.default_rng(20230615)
+    return _cached_populations(manifold.name, np.asarray(ball.center, dtype=np.float64).tobytes(), float(ball.radius))
+
+
+@lru_cache(maxsize=64)
+def _cached_populations(name: str, center: bytes, radius: float) -> list[_Population]:
+    """Records that fill a ball of half the radius: at the center, and a quarter and half of the radius away from it."""
+    manifold, rng = parse_manifold(name), np.random.default_rng(20230615)
+    middle = np.frombuffer(center).reshape(manifold.point_shape)
     direction, spread = rng.standard_normal(manifold.dim), rng.standard_normal((_POPULATION, manifold.dim))
     direction /= np.linalg.norm(direction)
     length = rng.uniform(size=(_POPULATION, 1)) ** (1 / manifold.dim)
-    spread *= ball.radius / 2 * length / np.linalg.norm(spread, axis=1, keepdims=True)
+    spread *= radius / 2 * length / np.linalg.norm(spread, axis=1, keepdims=True)
     found = []
     for share in (0.0, 0.25, 0.5):
-        tangent = manifold.from_coordinates(ball.center, spread + share * ball.radius * direction)
-        records = np.asarray(manifold.exp(ball.center, tangent))
+        records = np.asarray(manifold.unchart(middle, spread + share * radius * direction))
         found.append(_Population(records, np.asarray(frechet_mean(manifold, records))))
     return found
 
 
-def predicted_error(mechanism: MeanMechanism, ball: Ball, populations: list[_Population] | None = None) -> float:
-    """Mean distance from what is released to the mean; its geometric mean over the public populations, as ratios count."""
-    manifold, rng = mechanism.manifold, np.random.default_rng(20230615)
+def predicted_error(mechanism: Any) -> float:
+    """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
+    if not hasattr(mechanism, "simulate"):  # a mechanism that predicts its own
+        return float(mechanism.predicted_error())
+    manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.values
+    if ball is None:
+        raise ParameterError(f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball")
     draws = max(16, _DRAWS_TIMES_DIM // manifold.dim)
     errors = []
-    for population in populations or _populations(manifold, ball):
-        about = population.records if isinstance(mechanism, NewtonMechanism) else population.mean
-        released = finished(mechanism, ball, mechanism.simulate(rng, about, draws))
+    for population in _populations(manifold, ball):
+        about = population.mean if isinstance(mechanism, ValueMechanism) else population.records
+        released = mechanism.finished(mechanism.simulate(rng, about, draws))
         errors.append(float(np.mean(np.asarray(manifold.dist(population.mean, released)))))
     return float(np.exp(np.mean(np.log(errors))))
-
-
-def finished(mechanism: MeanMechanism, ball: Ball, points: np.ndarray) -> np.ndarray:
-    """What is done to the drawn points before they leave, all of it post-processing: Gaussian noise in the chart at the
-    centre is shrunk towards it, and points outside the ball, which is convex and holds the mean, are moved onto it."""
-    if isinstance(mechanism, LogGaussianMechanism):
-        points = james_stein(mechanism.manifold, ball.center, points, mechanism.sigma)
-    return np.asarray(project_to_ball(mechanism.manifold, *ball, points))
-
-
-def release_from(
-    mechanism: MeanMechanism,
-    value: np.ndarray,
-    ball: Ball,
-    source: Source | None,
-    guarantee: Guarantee,
-    statistic: Mapping[str, Any],
-) -> Release:
-    """The private mean, drawn and finished; `value` is the mean, or for `NewtonMechanism` the records in the ball."""
-    shrinks = isinstance(mechanism, LogGaussianMechanism | NewtonMechanism) and mechanism.manifold.dim >= 3
-    after = ["James-Stein shrinkage towards the centre"] * shrinks + ["projection onto the ball"]
-    statistic = {**statistic, "post_processing": after}
-    release = mechanism.release(value, source=source, guarantee=guarantee, statistic=statistic)
-    return Release(finished(mechanism, ball, release.value[None])[0], release.certificate)

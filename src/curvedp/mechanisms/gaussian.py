@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from curvedp.entropy import Source
 from curvedp.geometry import SPDLogCholesky, SPDLogEuclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import ExactDraw, exact_gaussian
-from curvedp.mechanisms.base import CHART_ERROR, GRID, REACH, Mechanism, check_guarantee, check_manifold
+from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian
+from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
+from curvedp.mechanisms.chart import CHART_ERROR, GRID, REACH
+from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, smallest_scale
 
 __all__ = ["GaussianMechanism"]
@@ -22,14 +24,29 @@ __all__ = ["GaussianMechanism"]
 _FLAT_SPD = (SPDLogEuclidean, SPDLogCholesky)
 
 
-@dataclass(frozen=True)
-class GaussianMechanism(Mechanism):
+@dataclass(frozen=True, eq=False, init=False)
+class GaussianMechanism(ValueMechanism):
     """Density ∝ exp(-d(y, f(D))²/2σ²) about the statistic f(D).
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far it can move between neighbors; the caller vouches for it.
+    sigma : float
+        The scale σ.
+    statistic : Statistic
+        Instead of manifold and sensitivity: a statistic that knows both.
+
+    Notes
+    -----
     Guarantees
     - μ-GDP with μ = `profile.mu`, the supremum over all ε and all distances up to the sensitivity, rounded up;
     - the released value is on the grid 2^-30 and within total variation τ of the ideal law (certificate).
 
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> mechanism = GaussianMechanism.calibrated(Sphere(2), sensitivity=0.01, guarantee=GDP(0.5))
     >>> mechanism.profile.mu <= 0.5
@@ -39,21 +56,44 @@ class GaussianMechanism(Mechanism):
     sigma: float
 
     name: ClassVar[str] = "riemannian-gaussian"
+    option: ClassVar[str | None] = "gaussian"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "sigma", _validate.length("sigma", self.sigma))
+    def __init__(
+        self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
+    ) -> None:
+        assign(self, statistic=statistic or Stated(manifold, sensitivity), sigma=_validate.length("sigma", sigma))
         _ = self.law  # refuses a manifold without an exact sampler here, not at the first release
 
     @classmethod
-    def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> "GaussianMechanism":
-        """The smallest σ that meets the guarantee. Raises `UnattainableGuarantee` below the floor of curved space."""
-        check_manifold(manifold)
+    def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
+        """The smallest σ that meets the guarantee, for a sensitivity that the caller states.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If the guarantee is below the floor of curved space.
+        """
+        return cls.for_statistic(Stated(manifold, sensitivity), guarantee)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The smallest σ that meets the guarantee."""
         check_guarantee(guarantee)
-        sensitivity = _validate.length("sensitivity", sensitivity)
-        charged = _charged(manifold, sensitivity)
-        sigma = smallest_scale(lambda scale: RiemannianGaussian(manifold, scale).profile(charged), guarantee, charged)
-        return cls(manifold, sensitivity, sigma)
+        moved = _charged(statistic)
+        sigma = smallest_scale(lambda s: RiemannianGaussian(statistic.space, s).profile(moved), guarantee, moved)
+        return cls(sigma=sigma, statistic=statistic)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From σ."""
+        return cls(sigma=parameters["sigma"], statistic=statistic)
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """On products and SPD(2) the profile is a supremum over splits of the sensitivity."""
+        if statistic.space.constant_curvature is None:
+            return "by name only: calibrating it here takes minutes"
+        return None
 
     @cached_property
     def law(self) -> RiemannianGaussian:
@@ -63,7 +103,7 @@ class GaussianMechanism(Mechanism):
     @cached_property
     def profile(self) -> PrivacyProfile:
         """The exact privacy profile."""
-        return self.law.profile(_charged(self.manifold, self.sensitivity))
+        return self.law.profile(_charged(self.statistic))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -75,18 +115,37 @@ class GaussianMechanism(Mechanism):
         """σ."""
         return {"sigma": self.sigma}
 
-    def draw(self, value: np.ndarray, source: Source) -> tuple[np.ndarray, ExactDraw]:
+    @property
+    def noise(self) -> tuple[str, Manifold, float, float]:
+        """Kind, space, scale and sensitivity of the law, for the certified path."""
+        return "gaussian", self.manifold, self.sigma, _charged(self.statistic)
+
+    def scaled(self, factor: float) -> Self:
+        """The same with its noise multiplied."""
+        return type(self)(sigma=factor * self.sigma, statistic=self.statistic)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point of the manifold nearest to its grid point is post-processing."""
         if isinstance(self.manifold, _FLAT_SPD):
-            value = project_to_ball(self.manifold, self.manifold.origin, REACH, value[None])[0]
-        draw = exact_gaussian(self.manifold, self.sigma, value, source=source, grid=GRID)
-        return np.asarray(draw.point), draw
+            data = project_to_ball(self.manifold, self.manifold.origin, REACH, data[None])[0]
+        draw = exact_gaussian(self.manifold, self.sigma, data, source=source, grid=GRID)
+        return Draw(np.asarray(draw.point), [draw.integers], draw.tau)
+
+    def at(self, coordinates: np.ndarray) -> np.ndarray:
+        """The point of the manifold nearest to a grid point."""
+        return np.asarray(drawn_point(self.manifold, coordinates))
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """Points, or flat coordinates."""
+        return drawn_shape(self.manifold)
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
         """Float draws."""
         return self.law.sample(rng, value, size)
 
 
-def _charged(manifold: Manifold, sensitivity: float) -> float:
+def _charged(statistic: Statistic) -> float:
     """The flat SPD metrics are released in their flat coordinates, computed in floats: that error counts at both ends."""
-    return nextafter(sensitivity + 2 * CHART_ERROR * REACH, inf) if isinstance(manifold, _FLAT_SPD) else sensitivity
+    flat = isinstance(statistic.space, _FLAT_SPD)
+    return nextafter(statistic.sensitivity + 2 * CHART_ERROR * REACH, inf) if flat else statistic.sensitivity

@@ -5,46 +5,60 @@ One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain. Betwe
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import exp, expm1, inf, log1p, nextafter, sqrt
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from math import expm1, inf, log1p, nextafter, sqrt
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from curvedp import _validate
-from curvedp.entropy import SecureSource, Source
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.names import manifold_name
 from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import Domain
-from curvedp.mechanisms.base import CHART_ERROR, GRID, Release, check_guarantee, check_manifold, check_point
-from curvedp.mechanisms.certificate import Certificate, Claims
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import CHART_ERROR, GRID
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, convert
+from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
-__all__ = ["KNGMechanism", "check_width", "kng_draw", "kng_numerics", "pure_claims", "pure_epsilon"]
+__all__ = ["KNGMechanism", "check_width", "kng_draw", "pure_epsilon"]
 
-_CURVE = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
 _WIDEST = 1e8
 _WORK = 1 << 22  # distances held at once while the gradient is evaluated
 
 
-@dataclass(frozen=True, eq=False)  # a field is an array
-class KNGMechanism:
+@dataclass(frozen=True, eq=False, init=False)
+class KNGMechanism(Mechanism):
     """A private Fréchet mean of n records: one exact draw of exp(−‖∇E(x; D)‖/s), E(x) = ½·mean d²(x, xᵢ), on a public ball.
 
-    `center` and `radius` are the ball that holds the records and the release; n is public. Exact in dimension up to 4.
+    Parameters
+    ----------
+    manifold : Manifold
+        Of dimension up to 4.
+    center, radius : point and float
+        The public ball that holds the records and the release; `center` is the origin by default.
+    n : int
+        How many records there are.
+    guarantee : Guarantee
+        What is asked for: pure ε, or what pure ε implies.
+    statistic : FrechetMean
+        Instead of the first four.
 
+    Notes
+    -----
     Guarantees
     - ε-DP for replace-one adjacency, for ANY records: those outside the ball are moved into it first;
     - the draw is by rejection from a verified envelope, no Markov chain; it runs in float64 and its coordinates in the
       chart at `center` are rounded to the public grid 2^-30, which the certificate says;
     - how long a release takes depends on the records, and ε does not cover that.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (100, 3)))
@@ -52,32 +66,87 @@ class KNGMechanism:
     (3,)
     """
 
-    manifold: Manifold
-    center: Any
-    radius: float
-    n: int
-    guarantee: Guarantee
-    domain: GeodesicBall = field(init=False, repr=False)
-    sensitivity: float = field(init=False)
-    epsilon: float = field(init=False)
+    asked: Guarantee
 
     name: ClassVar[str] = "k-norm-gradient"
+    option: ClassVar[str | None] = "kng"
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    path: ClassVar[str] = FLOAT
 
-    def __post_init__(self) -> None:
-        check_manifold(self.manifold)
-        center = check_point("center", self.manifold, self.manifold.origin if self.center is None else self.center)
-        radius, n = _validate.length("radius", self.radius), _validate.integer("n", self.n, 2)
-        exact = mean_gradient_sensitivity(self.manifold, radius, n)
-        for name, value in {
-            "center": center,
-            "radius": radius,
-            "n": n,
-            "domain": GeodesicBall(self.manifold, center, radius),
-            # each computed gradient is off by the kernels' float error, at both data sets
-            "sensitivity": nextafter(exact + 4 * CHART_ERROR * radius, inf),
-            "epsilon": pure_epsilon(self.guarantee),
-        }.items():
-            object.__setattr__(self, name, value)
+    def __init__(
+        self,
+        manifold: Any = None,
+        center: Any = None,
+        radius: Any = None,
+        n: Any = None,
+        guarantee: Any = None,
+        *,
+        statistic: Statistic | None = None,
+    ) -> None:
+        statistic = FrechetMean(manifold, center, radius, n) if statistic is None else statistic
+        if not isinstance(statistic, FrechetMean):
+            raise ParameterError(f"KNGMechanism releases Fréchet means, not the {statistic.name}")
+        assign(self, statistic=statistic, asked=check_guarantee(guarantee))
+        _ = self.domain, self.epsilon, self.sensitivity  # each may refuse
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The draw that meets the guarantee."""
+        return cls(guarantee=guarantee, statistic=statistic)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From its ε; the scale follows from it."""
+        found = cls(guarantee=PureDP(parameters["epsilon"]), statistic=statistic)
+        if not parameters["scale"] >= found.scale * (1 - 1e-12):
+            raise ParameterError("the scale of the certificate is below 2Δ/ε")
+        return found
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Fréchet means."""
+        return isinstance(statistic, FrechetMean)
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """Its draws are in floats, and take as long as the records make them."""
+        return "by name only: it draws in floats, for a time that depends on the records"
+
+    @property
+    def _mean(self) -> FrechetMean:
+        assert isinstance(self.statistic, FrechetMean)  # checked when it was made
+        return self.statistic
+
+    @property
+    def center(self) -> np.ndarray:
+        """Of the public ball."""
+        return self._mean.ball.center
+
+    @property
+    def radius(self) -> float:
+        """Of the public ball."""
+        return self._mean.radius
+
+    @property
+    def n(self) -> int:
+        """How many records there are."""
+        return self._mean.n
+
+    @cached_property
+    def domain(self) -> GeodesicBall:
+        """Where the draw lies."""
+        return GeodesicBall(self.manifold, self.center, self.radius)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The pure ε."""
+        return pure_epsilon(self.asked)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """Of the gradient, anywhere in the ball; each computed one is off by the kernels' float error, at both ends."""
+        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.n)
+        return nextafter(exact + 4 * CHART_ERROR * self.radius, inf)
 
     @property
     def scale(self) -> float:
@@ -90,9 +159,14 @@ class KNGMechanism:
         return PureDP(self.epsilon)
 
     @property
+    def guarantee(self) -> Guarantee:
+        """As asked."""
+        return self.asked
+
+    @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public fields as JSON values."""
-        return {"center": self.center.tolist(), "radius": self.radius, "n": self.n, "scale": self.scale}
+        """The public numbers as JSON values."""
+        return {"epsilon": self.epsilon, "scale": self.scale}
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """x ↦ ‖mean log_x xᵢ‖ for points x along the first axis."""
@@ -113,40 +187,32 @@ class KNGMechanism:
         reach = self.radius + np.asarray(self.manifold.dist(self.center, records))
         return float(np.mean(_hessian_bound(self.manifold, np.minimum(reach, 2 * self.radius))))
 
-    def release(
-        self, records: Any, *, source: Source | None = None, statistic: Mapping[str, Any] | None = None
-    ) -> Release:
-        """One private mean of the records, shape (n, *point_shape), with its certificate."""
-        records = _validate.array("records", records)
-        if records.shape != (self.n, *self.manifold.point_shape):
-            raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
-        source = SecureSource() if source is None else source
-        inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
-        (value,) = kng_draw(self.domain, self.scale, self.gradient_norm(inside), (self.lipschitz(inside),), source)
-        certificate = Certificate(
-            mechanism=self.name,
-            manifold=manifold_name(self.manifold),
-            parameters=self.parameters,
-            sensitivity=self.sensitivity,
-            claims=pure_claims(self.epsilon),
-            guarantee=self.guarantee,
-            numerics=kng_numerics(),
-            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
-            statistic={"name": "Fréchet mean by K-norm gradient", "n": self.n} if statistic is None else statistic,
+    def accepted(self, data: Any) -> np.ndarray:
+        """The records, shape (n, *point_shape), moved into the ball."""
+        return self._mean.accepted(data)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """One draw, by rejection."""
+        (value,), integers = kng_draw(
+            self.domain, self.scale, self.gradient_norm(data), (self.lipschitz(data),), source
         )
-        return Release(
-            np.asarray(project_to_ball(self.manifold, self.center, self.radius, value[None])[0]), certificate
-        )
+        return Draw(value, [integers], None)
+
+    def value_of(self, certificate: Certificate) -> np.ndarray:
+        """The point of the one draw."""
+        drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)))
+        return np.asarray(self.finish(np.asarray(self.domain.points(drawn)[0][0])))
 
 
 def kng_draw(
     domain: Domain, scale: float, g: Callable[..., Any], lipschitz: tuple[float, ...], source: Source
-) -> tuple[np.ndarray, ...]:
-    """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing)."""
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing), and
+    those coordinates as integers."""
     check_width(domain, scale)
     z = CellSampler(domain, scale, g, lipschitz, _Bulk(source)).draw(1)
-    rounded = np.round(z * 2.0**GRID) / 2.0**GRID
-    return tuple(np.asarray(x[0]) for x in domain.points(rounded))
+    integers = np.round(z * 2.0**GRID)
+    return tuple(np.asarray(x[0]) for x in domain.points(integers / 2.0**GRID)), integers
 
 
 def check_width(domain: Domain, scale: float) -> None:
@@ -173,11 +239,6 @@ class _Bulk(np.random.Generator):
         return -np.log(self._source.uniform(size, full_precision=True))
 
 
-def kng_numerics() -> dict[str, Any]:
-    """What a certificate says of such a draw: there is no certified slack τ on the float path."""
-    return {"path": "float64 exact rejection, coordinates rounded to the grid", "grid": GRID, "tau": None}
-
-
 def pure_epsilon(guarantee: Guarantee) -> float:
     """The largest ε whose pure ε-DP meets the guarantee asked for; refuses what pure ε does not imply in closed form."""
     check_guarantee(guarantee)
@@ -196,23 +257,6 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     if not 0 < eps < inf:
         raise ParameterError(f"{guarantee} is met by no pure ε > 0 that a float can hold")
     return eps * (1 - 1e-12)
-
-
-def pure_claims(eps: float, tau: float = 0.0) -> Claims:
-    """Pure ε in every definition, and its (ε, δ) curve for a law within total variation τ of the ideal one."""
-    pure = PureDP(eps)
-    rao = convert(pure, to=RaoDP)
-    return Claims(
-        gdp=_value(convert(pure, to=GDP).mu),
-        pure=eps,
-        zcdp=_value(convert(pure, to=ZCDP).rho),
-        rao=_value(rao.theta),
-        curve=tuple((e, min(1.0, float(pure.delta(e)) + (1 + exp(e)) * tau)) for e in _CURVE),
-    )
-
-
-def _value(x: float) -> float | None:
-    return float(x) if x < inf else None
 
 
 def _norm(M: Manifold, p: np.ndarray, v: np.ndarray) -> np.ndarray:

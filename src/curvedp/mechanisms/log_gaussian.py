@@ -8,66 +8,67 @@ curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch). T
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isfinite, nextafter, sin, sqrt
+from math import inf, nextafter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
-from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.base import CHART_ERROR, REACH, Mechanism, check_manifold, check_point
+from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
+from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
+from curvedp.mechanisms.shrink import james_stein
+from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile
 
-__all__ = ["LogGaussianMechanism", "LogLaplaceMechanism", "chart_stretch"]
+__all__ = ["LogGaussianMechanism", "LogLaplaceMechanism"]
 
 
-def chart_stretch(manifold: Manifold, radius: float | None) -> float:
-    """Lipschitz constant of log_o on the ball of `radius` about o; 1 on Hadamard manifolds, where no ball is needed."""
-    upper = manifold.curvature_bounds[1]
-    if not isfinite(upper):
-        raise ParameterError(f"the logarithm on {manifold!r} has no public Lipschitz constant; use another metric")
-    if radius is None:
-        if isfinite(manifold.injectivity_radius):
-            raise ParameterError(
-                f"LogGaussianMechanism on {manifold!r} needs radius=, the public ball about the base that holds the "
-                f"statistic, below {manifold.convexity_radius:.6g}"
-            )
-        return 1.0
-    if not _validate.length("radius", radius) < manifold.convexity_radius:
-        raise ParameterError(f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}")
-    s = radius * sqrt(max(upper, 0.0))
-    return s / sin(s) if s > 0 else 1.0
-
-
-@dataclass(frozen=True, eq=False)  # a field is an array, which has no truth value to compare by
-class _LogMechanism(Mechanism):
+@dataclass(frozen=True, eq=False, init=False)
+class _LogMechanism(ValueMechanism):
     """exp_o of a Euclidean mechanism applied to the coordinates of log_o f(D), at the public base o.
 
-    `scale` is the noise's; `chart_sensitivity` is how far log_o f(D) moves: by default the sensitivity times the stretch
-    of the chart. Base and radius are public: a statistic outside the ball is moved onto it.
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far it can move between neighbors; the caller vouches for it.
+    scale : float
+        The noise's scale.
+    base : point, optional
+        o; the manifold's origin by default.
+    radius : float, optional
+        A public ball about o that holds the statistic; needed where curvature is positive.
+    chart_sensitivity : float, optional
+        How far log_o f(D) moves; by default the sensitivity times the stretch of the chart.
+    statistic : Statistic
+        Instead of all but the scale: a statistic that knows them.
     """
 
     scale: float
-    base: np.ndarray
-    radius: float | None = None
-    chart_sensitivity: float | None = None
 
     _euclidean: ClassVar[type[GaussianMechanism] | type[LaplaceMechanism]]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
-        object.__setattr__(self, "base", check_point("base", self.manifold, self.base))
-        stretched = nextafter(self.sensitivity * chart_stretch(self.manifold, self.radius), inf)
-        chart = stretched if self.chart_sensitivity is None else self.chart_sensitivity
-        object.__setattr__(self, "chart_sensitivity", _validate.length("chart_sensitivity", chart))
+    def __init__(
+        self,
+        manifold: Any = None,
+        sensitivity: Any = None,
+        scale: Any = None,
+        base: Any = None,
+        radius: float | None = None,
+        chart_sensitivity: float | None = None,
+        *,
+        statistic: Statistic | None = None,
+    ) -> None:
+        stated = statistic or Stated(manifold, sensitivity, base, radius, chart_sensitivity)
+        assign(self, statistic=stated, scale=_validate.length("scale", scale))
+        chart_stretch(self.manifold, self.radius)  # refuses a chart without a Lipschitz constant
 
     @classmethod
     def calibrated(
@@ -80,16 +81,40 @@ class _LogMechanism(Mechanism):
         radius: float | None = None,
         chart_sensitivity: float | None = None,
     ) -> Self:
-        """The smallest scale that meets the guarantee; `base` is the manifold's origin unless given."""
-        check_manifold(manifold)
-        trial = cls(manifold, sensitivity, 1.0, manifold.origin if base is None else base, radius, chart_sensitivity)
-        noise = cls._euclidean.calibrated(Euclidean(manifold.dim), trial.moved, guarantee)
-        return cls(manifold, sensitivity, noise.law.scale, trial.base, radius, chart_sensitivity)
+        """The smallest scale that meets the guarantee, for a sensitivity that the caller states."""
+        return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The smallest scale that meets the guarantee."""
+        check_guarantee(guarantee)
+        trial = cls(scale=1.0, statistic=statistic)
+        noise = cls._euclidean.for_statistic(Stated(Euclidean(trial.manifold.dim), trial.moved), guarantee)
+        return cls(scale=noise.law.scale, statistic=statistic)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the scale."""
+        return cls(scale=parameters["scale"], statistic=statistic)
+
+    @property
+    def base(self) -> np.ndarray:
+        """o, where the chart is."""
+        return self.statistic.base
+
+    @property
+    def radius(self) -> float | None:
+        """Of the public ball about o that holds the statistic."""
+        return None if self.statistic.values is None else self.statistic.values.radius
+
+    @property
+    def chart_sensitivity(self) -> float:
+        """How far log_o f(D) moves."""
+        return self.statistic.chart_sensitivity
 
     @property
     def moved(self) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
-        assert self.chart_sensitivity is not None  # set in __post_init__
         return nextafter(self.chart_sensitivity + 2 * CHART_ERROR * self._reach, inf)
 
     @property
@@ -113,39 +138,53 @@ class _LogMechanism(Mechanism):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The scale, the base, the ball and the chart's sensitivity."""
-        return {
-            "scale": self.scale,
-            "base": self.base.tolist(),
-            "radius": self.radius,
-            "chart_sensitivity": self.chart_sensitivity,
-        }
+        """The scale."""
+        return {"scale": self.scale}
 
-    def draw(self, value: np.ndarray, source: Source) -> tuple[np.ndarray, ExactDraw]:
+    @property
+    def noise(self) -> tuple[str, Manifold, float, float]:
+        """Kind, space, scale and sensitivity of the law, for the certified path."""
+        return self.in_chart.noise
+
+    def scaled(self, factor: float) -> Self:
+        """The same with its noise multiplied."""
+        return type(self)(scale=factor * self.scale, statistic=self.statistic)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
-        coordinates, draw = self.in_chart.draw(self._coordinates(value), source)
-        return self._at(coordinates), draw
+        drawn = self.in_chart.draw(self._coordinates(data), source)
+        return drawn._replace(value=self.at(drawn.value))
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """Coordinates in the chart."""
+        return (self.manifold.dim,)
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
         """Float draws."""
-        return self._at(self.in_chart.simulate(rng, self._coordinates(value), size))
+        return self.at(self.in_chart.simulate(rng, self._coordinates(value), size))
 
     def _coordinates(self, value: np.ndarray) -> np.ndarray:
         return ball_coordinates(self.manifold, self.base, self._reach, value)
 
-    def _at(self, coordinates: np.ndarray) -> np.ndarray:
+    def at(self, coordinates: np.ndarray) -> np.ndarray:
+        """exp_o of coordinates in the chart."""
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
             return np.asarray(self.manifold.exp(self.base, self.manifold.from_coordinates(self.base, coordinates)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class LogGaussianMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ a tangent Gaussian of standard deviation σ = `scale` at the public base o.
 
+    Notes
+    -----
     Guarantees
     - exactly μ-GDP with μ = (chart sensitivity + 2·float error of the chart)/σ;
     - each released coordinate is on the grid 2^-30, within total variation τ of the ideal law (certificate).
 
+    Examples
+    --------
     >>> from curvedp.geometry import Lorentz
     >>> from curvedp.privacy import GDP
     >>> round(LogGaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5)).sigma, 6)  # the Riemannian Gaussian cannot
@@ -153,6 +192,7 @@ class LogGaussianMechanism(_LogMechanism):
     """
 
     name: ClassVar[str] = "log-gaussian"
+    option: ClassVar[str | None] = "log-gaussian"
     _euclidean = GaussianMechanism
 
     @property
@@ -160,14 +200,29 @@ class LogGaussianMechanism(_LogMechanism):
         """Standard deviation of each coordinate."""
         return self.scale
 
+    def finished(self, points: np.ndarray) -> np.ndarray:
+        """Points drawn towards the center of the ball where that is known to help, then moved onto it."""
+        if self.statistic.shrinks:
+            points = james_stein(self.manifold, self.base, points, self.scale)
+        return self.statistic.inside(points)
 
-@dataclass(frozen=True, eq=False)
+    @property
+    def afterwards(self) -> list[str]:
+        """Shrinkage, where there is any, and what the statistic does."""
+        shrunk = self.statistic.shrinks and self.manifold.dim >= 3
+        return ["James-Stein shrinkage towards the center"] * shrunk + self.statistic.afterwards
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class LogLaplaceMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ of density ∝ exp(-‖ξ‖/scale): pure ε on every manifold.
 
+    Notes
+    -----
     Guarantees
     - ε-DP with ε = (chart sensitivity + 2·float error of the chart)/scale, and the exact profile of that law.
     """
 
     name: ClassVar[str] = "log-laplace"
+    option: ClassVar[str | None] = "log-laplace"
     _euclidean = LaplaceMechanism

@@ -12,26 +12,26 @@ Su 2022, Corollary 2, which allows each to depend on those before).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import SecureSource, Source
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.names import manifold_name
 from curvedp.geometry.numerics.threads import blocks, in_threads
-from curvedp.laws.exact import exact_gaussian
-from curvedp.laws.spaceform import curvature_of
-from curvedp.mechanisms.base import CHART_ERROR, GRID, Release, check_guarantee, check_manifold, check_point
-from curvedp.mechanisms.certificate import Certificate, Claims
+from curvedp.laws.exact import ExactDraw, exact_gaussian
+from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, at_least, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import CHART_ERROR, GRID
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.shrink import james_stein
+from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 
 __all__ = ["NewtonMechanism", "Stage"]
@@ -67,18 +67,36 @@ class Stage(NamedTuple):
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
 
 
-@dataclass(frozen=True, eq=False)  # a field is an array
-class NewtonMechanism:
-    """A private Fréchet mean of n records by noisy Newton steps from the public centre, on a space of constant curvature.
+@dataclass(frozen=True, eq=False, init=False)
+class NewtonMechanism(Mechanism):
+    """A private Fréchet mean of n records by noisy Newton steps from the public center, on a space of constant curvature.
 
-    `scale` is the noise for each unit of sensitivity over the whole release, 1/μ. Records are moved into the public ball
-    B(`center`, `radius`) first, and so is every step.
+    Records are moved into the public ball B(`center`, `radius`) first, and so is every step.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        A sphere or a hyperbolic space.
+    center, radius : point and float
+        The public ball; `center` is the origin by default.
+    n : int
+        How many records there are.
+    scale : float
+        The noise for each unit of sensitivity over the whole release, 1/μ.
+    steps : int, optional
+        How many; by default as many as suit the curvature.
+    statistic : FrechetMean
+        Instead of the first four.
+
+    Notes
+    -----
     Guarantees
     - μ-GDP with μ = 1/`scale` for replace-one adjacency, for ANY records: the steps are Gaussian releases, and only the
       accuracy depends on whether they converge;
     - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import PoincareBall
     >>> mechanism = NewtonMechanism.calibrated(PoincareBall(2), None, 6.0, 400, GDP(1.0))
@@ -86,32 +104,32 @@ class NewtonMechanism:
     (2,)
     """
 
-    manifold: Manifold
-    center: Any
-    radius: float
-    n: int
     scale: float
-    steps: int | None = None
-    curvature: float = field(init=False)
+    steps: int
 
     name: ClassVar[str] = "noisy-newton"
+    option: ClassVar[str | None] = "newton"
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    staged: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_manifold(self.manifold)
-        curvature = curvature_of(self.manifold)
-        if curvature is None or curvature == 0 or self.manifold.dim < 2:
-            raise ParameterError(f"NewtonMechanism is for spheres and hyperbolic spaces, not {self.manifold!r}")
-        object.__setattr__(self, "curvature", curvature)
-        for name, value in {
-            "center": check_point(
-                "center", self.manifold, self.manifold.origin if self.center is None else self.center
-            ),
-            "radius": _validate.positive("radius", self.radius),
-            "n": _validate.integer("n", self.n, 2),
-            "scale": _validate.positive("scale", self.scale),
-            "steps": _validate.integer("steps", self._schedule.steps if self.steps is None else self.steps, 1),
-        }.items():
-            object.__setattr__(self, name, value)
+    def __init__(
+        self,
+        manifold: Any = None,
+        center: Any = None,
+        radius: Any = None,
+        n: Any = None,
+        scale: Any = None,
+        steps: int | None = None,
+        *,
+        statistic: Statistic | None = None,
+    ) -> None:
+        assign(self, statistic=FrechetMean(manifold, center, radius, n) if statistic is None else statistic)
+        if not self.serves(self.statistic):
+            raise ParameterError(f"NewtonMechanism releases Fréchet means, not the {self.statistic.name}")
+        if (refusal := self.left_out(self.statistic)) is not None:
+            raise ParameterError(f"NewtonMechanism: {refusal}")
+        steps = self._schedule.steps if steps is None else _validate.integer("steps", steps, 1)
+        assign(self, scale=_validate.positive("scale", scale), steps=steps)
         self.gradient_sensitivity(self.radius)  # refuses a ball that is too large
 
     @classmethod
@@ -119,9 +137,41 @@ class NewtonMechanism:
         cls, manifold: Manifold, center: Any, radius: float, n: int, guarantee: Guarantee, steps: int | None = None
     ) -> Self:
         """The smallest noise that meets the guarantee."""
-        check_guarantee(guarantee)
-        scale = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), guarantee, 1.0)
-        return cls(manifold, center, radius, n, scale, steps)
+        statistic = FrechetMean(manifold, center, radius, n)
+        return cls(scale=_least_scale(guarantee), steps=steps, statistic=statistic)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The smallest noise that meets the guarantee."""
+        return cls(scale=_least_scale(guarantee), statistic=statistic)
+
+    @classmethod
+    def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
+        """As many steps as suit the curvature, or twice as many for many records, whose noise is below what few leave."""
+        return {"newton": cls.for_statistic, "newton-long": cls._longer}
+
+    @classmethod
+    def _longer(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        short = cls.for_statistic(statistic, guarantee)
+        return cls(scale=short.scale, steps=2 * short.steps, statistic=statistic)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the scale and the number of steps."""
+        return cls(scale=parameters["scale"], steps=parameters["steps"], statistic=statistic)
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Fréchet means."""
+        return isinstance(statistic, FrechetMean)
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """Spheres and hyperbolic spaces only."""
+        space = statistic.space
+        if space.constant_curvature in (None, 0.0) or space.dim < 2:
+            return f"it is for spheres and hyperbolic spaces, not {space!r}"
+        return None
 
     @cached_property
     def profile(self) -> PrivacyProfile:
@@ -135,19 +185,40 @@ class NewtonMechanism:
 
     @property
     def sensitivity(self) -> float:
-        """How far the gradient at the centre can move."""
+        """How far the gradient at the center can move."""
         return float(self.gradient_sensitivity(0.0))
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public fields as JSON values."""
-        return {
-            "center": self.center.tolist(),
-            "radius": self.radius,
-            "n": self.n,
-            "scale": self.scale,
-            "steps": self.steps,
-        }
+        """The public numbers as JSON values."""
+        return {"scale": self.scale, "steps": self.steps}
+
+    @property
+    def _mean(self) -> FrechetMean:
+        assert isinstance(self.statistic, FrechetMean)  # or `left_out` refuses it
+        return self.statistic
+
+    @property
+    def center(self) -> np.ndarray:
+        """Of the public ball."""
+        return self._mean.ball.center
+
+    @property
+    def radius(self) -> float:
+        """Of the public ball."""
+        return self._mean.radius
+
+    @property
+    def n(self) -> int:
+        """How many records there are."""
+        return self._mean.n
+
+    @property
+    def curvature(self) -> float:
+        """The space's, which is not 0."""
+        found = self.manifold.constant_curvature
+        assert found is not None  # or `left_out` refuses it
+        return found
 
     # ---- what moves by how much, and which share of the budget it gets ----
 
@@ -178,7 +249,6 @@ class NewtonMechanism:
     @cached_property
     def shares(self) -> tuple[list[float], list[float]]:
         """Shares of μ² of the gradients and of the numbers about H; the last step takes H from the one before."""
-        assert self.steps is not None  # set in __post_init__
         plan, measured = self._schedule, max(1, self.steps - 1)
         weights = [plan.ratio**step for step in range(self.steps)]
         gradients = [(1 - plan.of_hessian) * weight / sum(weights) for weight in weights]
@@ -196,48 +266,49 @@ class NewtonMechanism:
 
     # ---- the steps ----
 
-    def release(
-        self,
-        records: Any,
-        *,
-        source: Source | None = None,
-        guarantee: Guarantee | None = None,
-        statistic: Mapping[str, Any] | None = None,
-    ) -> Release:
-        """One private mean of the records, shape (n, *point_shape), with its certificate."""
-        try:
-            records = np.asarray(records, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError("records must be an array of numbers") from None
-        if records.shape != (self.n, *self.manifold.point_shape):
-            raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
-        source = SecureSource() if source is None else source
-        inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
-        slack: list[float] = []
+    def accepted(self, data: Any) -> np.ndarray:
+        """The records, shape (n, *point_shape), moved into the ball."""
+        return self._mean.accepted(data)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """The noisy steps, one after the other."""
+        draws: list[ExactDraw] = []
 
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            draw = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
-            slack.append(draw.tau)
-            return np.asarray(draw.value)[None]
+            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
+            draws.append(drawn)
+            return np.asarray(drawn.value)[None]
 
-        value, stages, noise = self._walk(inside, 1, noisy)
-        tau = sum(slack)
-        certificate = Certificate(
-            mechanism=self.name,
-            manifold=manifold_name(self.manifold),
-            parameters=self.parameters,
-            sensitivity=self.sensitivity,
-            claims=Claims.of(self.profile, tau),
-            guarantee=self.guarantee if guarantee is None else guarantee,
-            numerics={"path": "exact-then-round", "grid": GRID, "tau": tau},
-            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
-            statistic={
-                **({"name": "Fréchet mean by noisy Newton steps", "n": self.n} if statistic is None else statistic),
-                "stages": [stage._asdict() for stage in stages],
-                "noise_left": float(noise[0, 0]),
-            },
-        )
-        return Release(value[0], certificate)
+        value, stages, noise = self._walk(data, 1, noisy)
+        told = [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages]
+        return Draw(value[0], [each.integers for each in draws], sum(each.tau for each in draws), told)
+
+    def checks(self, certificate: Certificate) -> list[Check]:
+        """Every step's noise, at the distance from the center that it says."""
+        stages = certificate.release["stages"]
+        if len(stages) != self.steps:
+            raise ParameterError(f"{len(stages)} stages for {self.steps} steps")
+        checks = []
+        _, walked, noise = self._walk(None, 1, replay(certificate.release["integers"]))
+        for step, (stage, true) in enumerate(zip(stages, walked, strict=True)):
+            told = {**true._asdict(), "noise_left": float(noise[0, 0])}
+            public = sorted(stage) == sorted(told) and all(
+                np.isclose(stage[name], told[name], rtol=1e-9, atol=1e-12) for name in ("distance", "noise_left")
+            )
+            if not public:
+                raise ParameterError(f"stage {step + 1} is not where the released integers lead")
+            least = self.stage(step, max(true.distance, stage["distance"]))
+            checks.append(at_least(f"noise of gradient {step + 1}", stage["gradient_scale"], least.gradient_scale))
+            if least.hessian_scale is not None:
+                checks.append(at_least(f"noise of Hessian {step + 1}", stage["hessian_scale"], least.hessian_scale))
+            elif stage["hessian_scale"] is not None:
+                raise ParameterError(f"stage {step + 1} measures no Hessian")
+        return checks
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Shrinkage and projection."""
+        return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + self.statistic.afterwards
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
@@ -245,9 +316,14 @@ class NewtonMechanism:
             records, size, lambda values, scales: values + scales[:, None] * rng.standard_normal(values.shape)
         )[0]
 
-    def _walk(self, records: np.ndarray, size: int, noisy: Noise) -> tuple[np.ndarray, list[Stage], np.ndarray]:
-        """`size` independent walks from the centre, the noise of the first one's steps, and what is left of it in each
-        coordinate (about: from the private H)."""
+    def value_of(self, certificate: Certificate) -> np.ndarray:
+        """What the released integers lead to: the whole walk is a function of them."""
+        value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
+        return np.asarray(self.finish(value[0]))
+
+    def _walk(self, records: np.ndarray | None, size: int, noisy: Noise) -> tuple[np.ndarray, list[Stage], np.ndarray]:
+        """`size` independent walks from the center, the noise of the first one's steps, and what is left of it in each
+        coordinate (about: from the private H). Without records, a walk is read back from what `noisy` gives."""
         M, stages = self.manifold, []
         w = np.broadcast_to(self.center, (size, *M.point_shape))
         bend = np.zeros((size, 2))
@@ -258,11 +334,14 @@ class NewtonMechanism:
             scales = (
                 stages[-1].gradient_scale * self.gradient_sensitivity(distance) / self.gradient_sensitivity(distance[0])
             )
-            measured = self._means(w[:1] if step == 0 else w, records, None)  # at first all walks are at the centre
+            # at first all walks are at the center
+            measured = (
+                np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None)
+            )
             gradient = noisy(np.broadcast_to(measured, (size, M.dim)), scales)
             axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
             if stages[-1].hessian_scale is not None:
-                values = self._means(w, records, axis)
+                values = np.zeros((1, 2)) if records is None else self._means(w, records, axis)
                 bend = self._settled(noisy(values, np.full(size, stages[-1].hessian_scale)), stages[-1].hessian_scale)
             along, across = self._hessian(bend)
             part = np.sum(gradient * axis, axis=1, keepdims=True) * axis
@@ -313,6 +392,10 @@ class NewtonMechanism:
         sign = 1.0 if self.curvature < 0 else -1.0
         along, across = 1 + sign * (t - q), 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
         return np.maximum(along, _LEAST_HESSIAN), np.maximum(across, _LEAST_HESSIAN)
+
+
+def _least_scale(guarantee: Guarantee) -> float:
+    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), check_guarantee(guarantee), 1.0))
 
 
 def _towards(value: np.ndarray, prior: Any, noise: float, spread: float) -> np.ndarray:

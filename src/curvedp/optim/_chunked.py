@@ -21,7 +21,7 @@ from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
 from curvedp.records import ChunkedRecords, check_sizes
 
-__all__ = ["chunked_rgd"]
+__all__ = ["chunked_clip", "chunked_rgd"]
 
 
 def chunked_rgd(
@@ -45,7 +45,7 @@ def chunked_rgd(
         if n < 2:
             raise ParameterError(f"data has {n} records; at least 2 are needed")
         grid = FixedPoint(2 * clip)
-        charged = _charged(clip, grid, dim, w.dtype, n)
+        charged = chunked_clip(clip, dim, w.dtype, n)
         sd, met = derive(
             guarantee,
             noise,
@@ -61,8 +61,9 @@ def chunked_rgd(
         return OptimResult(np.asarray(problem.manifold.project(w)), guarantee or met, sd)
 
 
-def _charged(clip: float, grid: FixedPoint, dim: int, dtype: Any, n: int) -> float:
+def chunked_clip(clip: float, dim: int, dtype: Any, n: int) -> float:
     """The clipping norm that is charged: the round-off of a row's length, of its fixed point, and of the mean's n-fold."""
+    grid = FixedPoint(2 * clip)
     length = clip * (1 + 2 * (dim + 8) * float(np.finfo(dtype).eps))
     return length + sqrt(dim) * (grid.resolution / 2 + n * clip * 2.0**-52)
 

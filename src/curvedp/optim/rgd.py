@@ -9,7 +9,8 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.optim._chunked import chunked_rgd
+from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
+from curvedp.optim._chunked import chunked_clip, chunked_rgd
 from curvedp.optim._loop import (
     Randomness,
     chunks,
@@ -28,7 +29,7 @@ from curvedp.optim.result import OptimResult
 from curvedp.privacy import Guarantee
 from curvedp.records import is_chunked
 
-__all__ = ["dp_rgd"]
+__all__ = ["descent_mechanism", "dp_rgd"]
 
 
 def dp_rgd(
@@ -87,6 +88,16 @@ def dp_rgd(
             w, values = _steps(problem, records, w, clip, schedule[part], xi, marks[part] if marks.any() else None)
             history.append(values)
         return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks))
+
+
+def descent_mechanism(
+    problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee, *, chunked: bool = False
+) -> DescentMechanism:
+    """What `dp_rgd` in double precision releases for n records, calibrated: refuses before anything is spent."""
+    dim = problem.manifold.dim
+    charged = chunked_clip(clip, dim, np.float64, n) if chunked else rounded_clip(clip, dim, np.float64, n)
+    statistic = ClippedGradient(problem.manifold, charged, n)
+    return DescentMechanism(statistic=statistic, steps=steps, noise=rgd_noise(n, steps, charged, guarantee))
 
 
 @partial(jax.jit, static_argnames="problem")

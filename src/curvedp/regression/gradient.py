@@ -94,8 +94,11 @@ def _flat(
 
 
 def _clipped(h: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
+    """Rows of length at most `clip`; one that is not finite is data as well, and counts for 0."""
     length = np.sqrt(np.sum(h * h, axis=-1, keepdims=True))
-    return np.asarray(h * np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0))
+    usable = np.isfinite(length)
+    shares = np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0)
+    return np.where(usable, np.where(usable, h, 0.0) * shares, 0.0)
 
 
 def _on_quadric(

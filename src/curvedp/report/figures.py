@@ -7,19 +7,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse
 
-from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere, parse_manifold, project_to_ball
+from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere, project_to_ball
 from curvedp.geometry.manifolds.spd_affine import (
     SPDAffineInvariant,
     SPDBuresWasserstein,
     SPDLogCholesky,
     SPDLogEuclidean,
 )
-from curvedp.mechanisms.base import Ball
+from curvedp.mechanisms.base import ValueMechanism
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.choose import finished
-from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.verify import SINGLE_DRAWS, rebuild_mechanism
-from curvedp.privacy import GDP, Guarantee, PureDP
+from curvedp.mechanisms.verify import rebuild_mechanism
+from curvedp.privacy import GDP, Guarantee
 
 __all__ = [
     "Cloud",
@@ -48,31 +46,27 @@ class Cloud:
 
 
 def curve_of(certificate: Certificate) -> Guarantee:
-    """The release's whole privacy profile, as far as its certificate gives it."""
-    if certificate.mechanism in SINGLE_DRAWS:
-        return rebuild_mechanism(certificate).profile
-    if certificate.claims.pure is not None:
-        return PureDP(certificate.claims.pure)
-    assert certificate.claims.gdp is not None  # several Gaussian releases
-    return GDP(certificate.claims.gdp)
+    """The release's whole privacy profile."""
+    profile: Guarantee = rebuild_mechanism(certificate).profile
+    return profile
 
 
 def simulate_cloud(certificate: Certificate, value: np.ndarray) -> Cloud | None:
     """What would have been released had the statistic been the released value (public seed: post-processing). None where
     the noise depends on more than the certificate says."""
-    statistic, rng = certificate.statistic, np.random.default_rng(7)
-    manifold = parse_manifold(certificate.manifold)
-    ball = Ball(np.asarray(statistic["center"]), float(statistic["radius"])) if "center" in statistic else None
-    if certificate.mechanism == NewtonMechanism.name:
-        z = statistic["noise_left"] * rng.standard_normal((_DRAWS, manifold.dim))
-        points = np.asarray(manifold.exp(value, manifold.from_coordinates(value, z)))
-        if ball is not None:
-            points = np.asarray(project_to_ball(manifold, *ball, points))
-    elif certificate.mechanism in SINGLE_DRAWS and value.shape == manifold.point_shape:
-        mechanism = rebuild_mechanism(certificate)
-        points = mechanism.simulate(rng, value, _DRAWS)
-        if ball is not None and statistic["name"] == "Fréchet mean":
-            points = finished(mechanism, ball, points)
+    mechanism, rng = rebuild_mechanism(certificate), np.random.default_rng(7)
+    manifold, statistic = mechanism.manifold, mechanism.statistic
+    if np.shape(value) != manifold.point_shape:
+        return None
+    if isinstance(mechanism, ValueMechanism):
+        home = manifold.to_origin(statistic.center, value) if statistic.values is not None else value
+        points = mechanism.finished(mechanism.simulate(rng, np.asarray(home), _DRAWS))
+        points = statistic.placed(points)
+    elif mechanism.staged:
+        left = float(certificate.release["stages"][-1]["noise_left"])
+        z = left * rng.standard_normal((_DRAWS, manifold.dim))
+        points = np.asarray(manifold.unchart(value, z))
+        points = np.asarray(project_to_ball(manifold, statistic.center, statistic.radius, points))
     else:
         return None
     return Cloud(manifold, points, np.asarray(manifold.dist(value, points)))

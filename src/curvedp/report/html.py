@@ -138,7 +138,7 @@ def write_report(
 
 def _warning(certificate: Certificate) -> str:
     warnings = []
-    if not certificate.entropy["cryptographic"]:
+    if certificate.entropy.get("cryptographic") is not True:
         warnings.append("The random numbers were simulated: this is NOT a private release.")
     if certificate.numerics.get("tau") is None:
         warnings.append(
@@ -150,7 +150,7 @@ def _warning(certificate: Certificate) -> str:
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
     n = certificate.statistic.get("n")
-    people = f"{n} records" if n else "the data"
+    people = f"{escape(str(n))} records" if n else "the data"
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
@@ -205,8 +205,9 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     statistic = certificate.statistic
     return [
         ("mechanism", certificate.mechanism),
-        ("why this one", str(statistic.get("choice", "asked for by name"))),
-        ("afterwards", ", ".join(statistic.get("post_processing", ["nothing"]))),
+        ("why this one", str(certificate.release["reason"])),
+        ("afterwards", ", ".join(certificate.release["afterwards"]) or "nothing"),
+        ("whose data are protected", certificate.unit),
         ("records", str(statistic.get("n", "not stated"))),
         ("public ball", f"radius {statistic['radius']:g}" if "radius" in statistic else "none"),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),

@@ -1,5 +1,12 @@
 """Exact samplers beside their laws: how a release is drawn without leaking through its last bits."""
 
-from curvedp.laws.exact.draw import ExactDraw, exact_gaussian, exact_laplace, exact_log_gaussian
+from curvedp.laws.exact.draw import (
+    ExactDraw,
+    drawn_point,
+    drawn_shape,
+    exact_gaussian,
+    exact_laplace,
+    exact_log_gaussian,
+)
 
-__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
+__all__ = ["ExactDraw", "drawn_point", "drawn_shape", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]

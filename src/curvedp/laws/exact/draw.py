@@ -104,6 +104,23 @@ def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
     return manifold.exp(base, manifold.from_coordinates(base, value))
 
 
+def drawn_base(manifold: Manifold) -> Any:
+    """Where the coordinates of an intrinsic draw are taken: None for ambient ones."""
+    if isinstance(manifold, Product):
+        return tuple(drawn_base(factor) for factor in manifold.factors)
+    return manifold.origin if isinstance(manifold, _CHART) else None
+
+
+def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
+    """The shape of the integers of an intrinsic draw."""
+    return _released_shape(manifold, drawn_base(manifold))
+
+
+def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
+    """The point that `ExactDraw.point` makes of grid coordinates, for an intrinsic draw."""
+    return _to_point(manifold, value, drawn_base(manifold))
+
+
 # ---- the three laws ---------------------------------------------
 
 

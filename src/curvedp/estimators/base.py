@@ -1,0 +1,110 @@
+"""What every estimator does around its statistic: check, choose, compute, pay, release.
+
+Everything that can refuse has refused before anything is paid; everything is paid for before anything is drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from sklearn.base import BaseEstimator
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
+from curvedp.mechanisms.choose import Choice
+from curvedp.mechanisms.statistic import Ball
+from curvedp.privacy import GDP, Guarantee
+from curvedp.records.base import Records
+
+__all__ = ["BallEstimator", "Job", "PrivateEstimator"]
+
+
+class Job(NamedTuple):
+    """One release: the mechanism, what it is given, and why it was chosen."""
+
+    mechanism: Mechanism
+    data: Any
+    reason: str
+
+
+class PrivateEstimator(BaseEstimator):
+    """Paying and releasing, for every estimator with `guarantee`, `ledger`, `label` and `source`."""
+
+    _name: ClassVar[str]  # what the ledger's entry is called unless `label` says otherwise
+
+    guarantee: Guarantee
+    ledger: Ledger | None
+    label: str | None
+    source: Source | None
+
+    def _check_common(self) -> None:
+        """Refuse wrong public arguments that have nothing to do with the records."""
+        check_guarantee(self.guarantee)
+        check_source(self.source)
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise ParameterError(
+                f"ledger={_validate.shown(self.ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
+            )
+        if self.label is not None and not (isinstance(self.label, str) and self.label):
+            raise ParameterError(f"label={_validate.shown(self.label)} must be a text that says what is released")
+
+    def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
+        """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
+        for job in jobs:
+            job.mechanism.manifold.name  # noqa: B018 - a space without a name is refused before anything is paid
+        accepted = [job.mechanism.accepted(job.data) for job in jobs]
+        source = check_source(self.source)
+        entry = self._pay([job.mechanism for job in jobs])
+        return [
+            job.mechanism.released(
+                data, source=source, guarantee=self.guarantee, unit=unit, reason=job.reason, entry=entry
+            )
+            for job, data in zip(jobs, accepted, strict=True)
+        ]
+
+    def _pay(self, mechanisms: Sequence[Mechanism]) -> Mapping[str, Any] | None:
+        """Charge the ledger, if there is one, for the dearest of mechanisms on disjoint groups (parallel composition)."""
+        if self.ledger is None:
+            return None
+        bills = [mechanism.bill(self.ledger.budget, self.guarantee) for mechanism in mechanisms]
+        entry = self.ledger.spend(max(bills, key=lambda bill: bill.cost()), self.label or self._name)
+        return {"entry": entry.number, "head": entry.hash}
+
+
+class BallEstimator(PrivateEstimator):
+    """The public parameters of every estimator of records in a ball; `PrivateFrechetMean` says what each means."""
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        radius: float | None = None,
+        center: Any = None,
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+        mechanism: str = "auto",
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.manifold = manifold
+        self.radius = radius
+        self.center = center
+        self.guarantee = guarantee
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.label = label
+        self.source = source
+
+    @staticmethod
+    def _job(choice: Choice, records: Records) -> Job:
+        """The statistic's value, or the records themselves, as the mechanism wants it."""
+        mechanism = choice.mechanism
+        data = mechanism.statistic.of(records) if mechanism.reads == "value" else records.array()
+        return Job(mechanism, data, choice.reason)
+
+
+def ball_of(statistic: Any) -> Ball:
+    """The public ball of a statistic, in the frame of the records."""
+    return Ball(statistic.center, statistic.radius)

@@ -1,0 +1,489 @@
+"""Private geodesic regression: two mechanisms for one statistic, both of which read the records.
+
+Both releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): predictors in [0, 1] are centered at ½, which makes
+p and v nearly independent and halves the lever of v. Moving the released pair to γ(0) is post-processing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, inf, nextafter, sqrt, tanh
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._numerics import up
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.base import Manifold
+from curvedp.laws import TangentBundleBall
+from curvedp.laws.exact import exact_gaussian, exact_laplace
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
+from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
+from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.regression.bounds import (
+    DEVIATION,
+    HALF,
+    Domain,
+    endpoint_clips,
+    endpoint_norm,
+    endpoint_sensitivity,
+    joint_sensitivity,
+    lipschitz_constants,
+    spread,
+)
+from curvedp.regression.gradient import clipped_direction, clipped_gradient
+from curvedp.regression.jacobi import check_symmetric
+
+__all__ = ["BundleDescentMechanism", "GeodesicLine", "KNGRegressionMechanism", "KNormProblem", "public_domain"]
+
+_MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
+_WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
+_MOST_BUNDLE_DIMENSIONS = 4
+_FARTHEST = 100.0  # radii of curvature: distances grow like logarithms of coordinates there
+_WIDEST_BUNDLE = 5.0  # radii of curvature: beyond, the cells of a draw are too many, and most of the volume is far away
+
+Pair = tuple[np.ndarray, np.ndarray]  # (predictors, responses), or (foot point, velocities)
+
+
+def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int, predictors: int = 1) -> Domain:
+    """Where the middle of the geodesic may be, and the ball that holds the responses, all inside the cut locus.
+
+    With one predictor the middle is allowed within radius + speed/2, where the space has room for it, so that every
+    geodesic that starts in the ball is in the domain as well as every one whose middle is. Sensitivities do not depend on
+    the radius; in negative curvature volume does, so the ball grows only while it is small against the curvature.
+    """
+    check_symmetric(manifold)
+    arm = predictors * speed * HALF  # from the middle to the farthest prediction
+    room = _MARGIN * manifold.injectivity_radius - arm
+    if not room >= 2 * radius:
+        arms = "speed/2" if predictors == 1 else f"{predictors}·speed/2"
+        raise ParameterError(
+            f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + {arms} must be at most "
+            f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
+        )
+    low = manifold.curvature_bounds[0]
+    if not sqrt(max(0.0, -low)) * (radius + arm + clip) <= _FARTHEST:
+        raise ParameterError(
+            f"radius={radius!r}, speed={speed!r} and clip={clip!r} reach too far on {manifold!r}: their sum must be at most "
+            f"{_FARTHEST / sqrt(-low):g}"
+        )
+    wide = _WIDE / sqrt(-low) if low < 0 else inf
+    middle = min(max(radius, min(radius + arm, wide)), room / 2) if predictors == 1 else radius
+    return Domain(middle, speed, clip, n, min(middle + arm + clip, room - middle), predictors)
+
+
+@dataclass(frozen=True, eq=False)
+class GeodesicLine(Statistic):
+    """The geodesic x ↦ Exp(p, x·v) that fits n responses, in public terms.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    center, radius : point and float
+        The public ball of the middle of the geodesic.
+    speed, clip : float
+        Public bounds on its length over the range of a predictor, and on what one residual counts for.
+    n : int
+        How many records there are.
+    x_range : list of pairs
+        The public range of each predictor.
+    """
+
+    manifold: Manifold
+    center: Any
+    radius: float
+    speed: float
+    clip: float
+    n: int
+    x_range: Any
+
+    name: ClassVar[str] = "geodesic regression"
+    unit: ClassVar[str] = "one record, predictor and response, replaced by any other"
+    valued: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        ball = public_ball(self.manifold, self.center, self.radius)
+        ends = _validate.array("x_range", self.x_range)
+        if ends.ndim != 2 or ends.shape[1] != 2 or not len(ends):
+            raise ParameterError("x_range must be pairs of numbers (low, high), one for each predictor")
+        low, high = ends.T
+        if not (np.all(np.isfinite(ends)) and np.all(low < high) and np.all(np.isfinite(high - low))):
+            raise ParameterError(f"x_range={ends.tolist()} must be finite with low < high")
+        assign(self, center=ball.center, radius=ball.radius, x_range=ends)
+        assign(self, speed=_validate.length("speed", self.speed), clip=_validate.length("clip", self.clip))
+        assign(self, n=_validate.integer("n", self.n, 1 + len(ends)))
+        _ = self.domain  # refuses what reaches beyond the cut locus
+
+    @property
+    def space(self) -> Manifold:
+        """Where the foot point lives."""
+        return self.manifold
+
+    @cached_property
+    def ball(self) -> Ball:
+        """Of the middle of the geodesic, at home."""
+        return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """All public numbers of the regression."""
+        return public_domain(self.manifold, self.radius, self.speed, self.clip, self.n, len(self.x_range))
+
+    @property
+    def sensitivity(self) -> float:
+        """Of the mean clipped direction."""
+        return _rounded(joint_sensitivity(self.domain), self.n)
+
+    def accepted(self, data: Any) -> Pair:
+        """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home; only shapes and types are refused."""
+        x, Y = (_validate.array(name, part) for name, part in zip(("x", "Y"), data, strict=True))
+        x = x.reshape(len(x), -1) if x.ndim == 1 else x
+        if x.shape != (self.n, len(self.x_range)) or Y.shape != (self.n, *self.manifold.point_shape):
+            raise ParameterError(f"x has shape {x.shape} and Y {Y.shape}; the statistic is of {self.n} records")
+        low, high = self.x_range.T
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            x = np.where(np.isfinite(x), (x - low) / (high - low), HALF)
+            x = np.clip(x, 0.0, 1.0) - HALF
+        carried = carry_records(self.manifold, self.center, Y)
+        return x, np.asarray(project_to_ball(self.manifold, self.ball.center, self.domain.data_radius, carried))
+
+    def placed_pair(self, p: np.ndarray, V: np.ndarray) -> Pair:
+        """A pair at home in the frame of the records: an isometry carries geodesics to geodesics."""
+        M = self.manifold
+        if np.array_equal(self.ball.center, self.center):
+            return p, V
+        foot = np.asarray(M.from_origin(self.center, p))
+        return foot, np.asarray(M.log(foot, M.from_origin(self.center, np.asarray(M.exp(p, V)))))
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class _LineMechanism(Mechanism):
+    """What both have in common: the records they take and the pair they give."""
+
+    scale: float
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Geodesics only."""
+        return isinstance(statistic, GeodesicLine)
+
+    @property
+    def line(self) -> GeodesicLine:
+        """The statistic."""
+        assert isinstance(self.statistic, GeodesicLine)  # `serves` no other
+        return self.statistic
+
+    @property
+    def domain(self) -> Domain:
+        """All public numbers of the regression."""
+        return self.line.domain
+
+    def accepted(self, data: Any) -> Pair:
+        """(predictors, responses), as the statistic takes them."""
+        return self.line.accepted(data)
+
+    def finish(self, value: Pair) -> Pair:
+        """The pair put back into the public domain, in the frame of the records."""
+        return self.line.placed_pair(*_into_domain(self.manifold, self.line.ball, self.domain, *value))
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Projection."""
+        return ["projection onto the public domain"]
+
+    def predicted_error(self) -> float:
+        """Root mean square noise on (∇_p, ∇_v/unit)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class KNGRegressionMechanism(_LineMechanism):
+    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2."""
+
+    asked: Guarantee
+
+    name: ClassVar[str] = "k-norm-gradient-regression"
+    option: ClassVar[str | None] = "kng"
+    path: ClassVar[str] = FLOAT
+
+    def __init__(self, *, statistic: GeodesicLine, guarantee: Guarantee) -> None:
+        assign(self, statistic=statistic, asked=check_guarantee(guarantee))
+        _check_bundle(self.manifold, self.domain)
+        assign(self, scale=nextafter(2 * self.sensitivity / self.epsilon, inf))
+        bundle = TangentBundleBall(self.manifold, self.line.ball.center, self.domain.radius, self.domain.speed)
+        check_width(bundle, self.scale)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The draw that meets the guarantee."""
+        assert isinstance(statistic, GeodesicLine)  # `serves` no other
+        return cls(statistic=statistic, guarantee=guarantee)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From its ε; the scale follows from it."""
+        found = cls.for_statistic(statistic, PureDP(parameters["epsilon"]))
+        if not parameters["scale"] >= found.scale * (1 - 1e-12):
+            raise ParameterError("the scale of the certificate is below 2Δ/ε")
+        return found
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The pure ε."""
+        return pure_epsilon(self.asked)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """Of the gradient in the norm of the endpoints."""
+        return _rounded(endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
+
+    @property
+    def profile(self) -> PureDP:
+        """Pure ε."""
+        return PureDP(self.epsilon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """As asked."""
+        return self.asked
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public numbers as JSON values."""
+        return {"epsilon": self.epsilon, "scale": self.scale, "norm": "endpoint", "unit": DEVIATION}
+
+    def predicted_error(self) -> float:
+        """E r² = D(D+1)s² in D dimensions."""
+        size = 2 * self.manifold.dim
+        return sqrt(size * (size + 1)) * self.scale
+
+    def draw(self, data: Pair, source: Source) -> Draw:
+        """One K-norm draw in the model, carried back to the manifold."""
+        (bundle, scale, norm, constants, _) = self.problem(*data)
+        pair, integers = kng_draw(bundle, scale, norm, constants, source)
+        return Draw(self._from_model(*pair), [integers], None)
+
+    def problem(self, x: np.ndarray, Y: np.ndarray) -> "KNormProblem":
+        """What the draw is made of, in the model of the same curvature: a ball of a space of constant curvature κ is, with
+        lengths times √|κ|, a ball of the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like
+        lengths."""
+        M, c, model, unit = self.manifold, self.line.ball.center, self._model, self._unit
+        o = model.origin
+        mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
+        d, x = self.domain, x[:, 0]
+        scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
+        gradient = clipped_gradient(model, x, np.asarray(mapped), endpoint_clips(scaled.clip, x), scaled.data_radius)
+
+        def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+            return endpoint_norm(*gradient(p, v))
+
+        constants = lipschitz_constants(model, scaled, x, np.asarray(model.dist(o, mapped)))
+        bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
+        return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
+
+    def value_of(self, certificate: Certificate) -> Pair:
+        """The pair of the one draw."""
+        bundle = TangentBundleBall(
+            self._model, self._model.origin, self.domain.radius * self._unit, self.domain.speed * self._unit
+        )
+        drawn = replay(certificate.release["integers"])(np.empty((1, 2, self.manifold.dim)))
+        return self.finish(self._from_model(*(np.asarray(part[0]) for part in bundle.points(drawn))))
+
+    @property
+    def _unit(self) -> float:
+        curvature = self.manifold.constant_curvature
+        return sqrt(abs(curvature)) if curvature else 1.0
+
+    @property
+    def _model(self) -> Manifold:
+        curvature = self.manifold.constant_curvature
+        assert curvature is not None  # or `_check_bundle` refuses it
+        return (Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean)(self.manifold.dim)
+
+    def _from_model(self, p: np.ndarray, v: np.ndarray) -> Pair:
+        M, c, model, unit = self.manifold, self.line.ball.center, self._model, self._unit
+        o = model.origin
+        z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
+        foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))
+        return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))[None]
+
+
+class KNormProblem(NamedTuple):
+    """What one K-norm draw is made of: exp(−norm/scale) on the bundle, norm Lipschitz with these constants."""
+
+    bundle: TangentBundleBall
+    scale: float
+    norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    constants: tuple[float, float]
+    unit: float  # √|κ|
+
+
+def _check_bundle(manifold: Manifold, domain: Domain) -> None:
+    """Refuse, by public numbers, what cannot be drawn by cells."""
+    if domain.predictors > 1:
+        raise UnattainableGuarantee(
+            f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd'"
+        )
+    if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
+        raise UnattainableGuarantee(
+            f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
+            f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
+        )
+    low = manifold.curvature_bounds[0]
+    if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
+        raise UnattainableGuarantee(
+            f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
+            f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most {_WIDEST_BUNDLE / sqrt(-low):g}; "
+            "use a smaller domain, or method='dp-rgd'"
+        )
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class BundleDescentMechanism(_LineMechanism):
+    """DP-RGD on the tangent bundle: T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged.
+
+    Gaussian noise, or Laplace noise for pure ε, whose ε add up.
+    """
+
+    steps: int
+    law: Literal["gaussian", "laplace"]
+
+    name: ClassVar[str] = "tangent-bundle-descent"
+    option: ClassVar[str | None] = "dp-rgd"
+
+    def __init__(self, *, statistic: GeodesicLine, scale: float, steps: int, law: Any) -> None:
+        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
+        assign(
+            self, steps=_validate.integer("steps", steps, 1), law=_validate.choice("law", law, ("gaussian", "laplace"))
+        )
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise of the steps that meets the guarantee."""
+        assert isinstance(statistic, GeodesicLine)  # `serves` no other
+        domain, sensitivity = statistic.domain, statistic.sensitivity
+        k, rate = domain.predictors, _rate(statistic.manifold, domain)
+        warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
+        if isinstance(check_guarantee(guarantee), PureDP):
+            # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
+            scale = up(warm * sensitivity / guarantee.eps, 1e-15)  # type: ignore[attr-defined]  # PureDP has it
+            return cls(statistic=statistic, scale=scale, steps=warm, law="laplace")
+        moved = sqrt(3 * warm) * sensitivity  # T steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
+        sigma = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)
+        return cls(statistic=statistic, scale=nextafter(sigma * (1 + 1e-14), inf), steps=3 * warm, law="gaussian")
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the law, its scale and the number of steps."""
+        assert isinstance(statistic, GeodesicLine)  # `serves` no other
+        check_symmetric(statistic.manifold)
+        given = {name: parameters[name] for name in ("scale", "steps", "law")}
+        return cls(statistic=statistic, **given)
+
+    @property
+    def sensitivity(self) -> float:
+        """Of one direction."""
+        return self.line.sensitivity
+
+    @cached_property
+    def profile(self) -> Guarantee:
+        """All steps together."""
+        if self.law == "laplace":
+            return PureDP(up(self.steps * self.sensitivity / self.scale, 1e-15))
+        return gaussian_profile(0.0, 1, self.scale, sqrt(self.steps) * self.sensitivity)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε."""
+        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public numbers as JSON values."""
+        return {"scale": self.scale, "steps": self.steps, "law": self.law, "norm": "euclidean", "unit": DEVIATION}
+
+    def predicted_error(self) -> float:
+        """E r² = D(D+1)s² for Laplace noise in D dimensions, Dσ² for a Gaussian; steps are averaged."""
+        size = (1 + self.domain.predictors) * self.manifold.dim
+        return sqrt(size * (size + 1 if self.law == "laplace" else 1) / (self.steps * 2 / 3)) * self.scale
+
+    def draw(self, data: Pair, source: Source) -> Draw:
+        """The noisy steps, one after the other."""
+        t, Y = data[0] / DEVIATION, data[1]
+        release, draws = exact_laplace if self.law == "laplace" else exact_gaussian, []
+
+        def noisy(p: np.ndarray, V: np.ndarray) -> np.ndarray:
+            value = clipped_direction(self.manifold, t, DEVIATION, Y, self.domain.clip, p, V)
+            draws.append(release(Euclidean(value.size), self.scale, value.ravel(), source=source, grid=GRID))
+            return np.asarray(draws[-1].value)
+
+        pair = self._descend(noisy)
+        return Draw(pair, [each.integers for each in draws], sum(each.tau for each in draws))
+
+    def value_of(self, certificate: Certificate) -> Pair:
+        """The same descent along the released directions."""
+        size = (1 + self.domain.predictors) * self.manifold.dim
+        drawn = replay(certificate.release["integers"])
+        return self.finish(self._descend(lambda p, V: drawn(np.empty(size))))
+
+    def _descend(self, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pair:
+        """In (p, v·unit), the unit a spread-out predictor's standard deviation, the energy's curvature is about the same in
+        all coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and
+        several predictors share that. A step that leaves the doubles is not taken."""
+        M, domain, rate = self.manifold, self.domain, _rate(self.manifold, self.domain)
+        p, V, path = self.line.ball.center, np.zeros((domain.predictors, *M.point_shape)), []
+        for step in range(self.steps):
+            drawn = noisy(p, V).reshape(1 + domain.predictors, M.dim)
+            with np.errstate(all="ignore"):  # released numbers only, but a warning helps nobody
+                moved = self._step(p, V, rate * drawn[0], rate / (2 * domain.predictors) * drawn[1:] / DEVIATION)
+            p, V = moved if all(np.all(np.isfinite(part)) for part in moved) else (p, V)
+            if step >= self.steps // 3:
+                path.append((p, V))
+        points, velocities = (np.stack(part) for part in zip(*path, strict=True))
+        middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
+        carried = np.asarray(M.transport(points[:, None], middle, velocities))
+        return middle, np.mean(carried, axis=0)
+
+    def _step(self, p: np.ndarray, V: np.ndarray, foot: np.ndarray, shoot: np.ndarray) -> Pair:
+        M, nothing = self.manifold, (np.full_like(p, np.nan), V)
+        V = V + np.asarray(M.from_coordinates(p, shoot))
+        length = float(np.linalg.norm(foot))  # no point of the domain is farther than 2R, and exp may overflow
+        move = foot * min(1.0, 2 * self.domain.radius / length if length > 0 else 1.0)
+        try:
+            q = np.asarray(M.exp(p, M.from_coordinates(p, move)))
+            return _into_domain(M, self.line.ball, self.domain, q, np.asarray(M.transport(p, q, V)))
+        except np.linalg.LinAlgError:  # of released numbers; some decompositions raise where others give NaN
+            return nothing
+
+
+def _rounded(sensitivity: float, n: int) -> float:
+    """Enlarged by round-off: 1e-9 for one record's share, and n units in the last place for each of the two sums."""
+    return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
+
+
+def _rate(manifold: Manifold, domain: Domain) -> float:
+    """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
+    c, _ = spread(manifold, domain.predictors * domain.speed * HALF)
+    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
+    return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
+
+
+def _into_domain(
+    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A released pair put back into the public domain, V stacked by predictor: post-processing."""
+    inside = np.asarray(project_to_ball(M, ball.center, domain.radius, p[None])[0])
+    V = np.asarray(M.transport(p, inside, V)) if np.any(inside != p) else V
+    length = np.asarray(M.norm(inside, V))
+    share = np.minimum(1.0, domain.speed / np.where(length > 0, length, 1.0))
+    return inside, V * share.reshape(-1, *[1] * len(M.point_shape))

@@ -1,0 +1,462 @@
+"""What is released: a statistic of records, as a frozen public value that owns how far it can move.
+
+A statistic says where its value lives, how far the COMPUTED value can move when one record is replaced (theorem, solver
+and rounding: this is the only place), how it is computed, and how it is written into a certificate, from which `verify`
+builds it again. Nothing in it is read off the data.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import inf, nextafter, sqrt
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_to_ball
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
+from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
+from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.records.base import Records
+
+__all__ = [
+    "Ball",
+    "FrechetMean",
+    "FrechetVariance",
+    "SecondMoment",
+    "Stated",
+    "Statistic",
+    "check_point",
+    "clipped_rows",
+    "pack",
+    "public_ball",
+    "unpack",
+]
+
+
+class Ball(NamedTuple):
+    """A public ball."""
+
+    center: np.ndarray
+    radius: float
+
+
+@dataclass(frozen=True, eq=False)  # fields may be arrays
+class Statistic(ABC):
+    """What is released, in public terms. Subclasses are frozen dataclasses, registered by their `name`.
+
+    Attributes
+    ----------
+    name : str
+        What certificates call it.
+    unit : str
+        Whose data may change between two neighbors, in words.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "one record, replaced by any other"
+    units: ClassVar[tuple[str, ...]] = ()  # others that an estimator may state
+    valued: ClassVar[bool] = True  # whether noise can be added to its value
+    registry: ClassVar[dict[str, type["Statistic"]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__:
+            Statistic.registry[cls.name] = cls
+
+    @property
+    @abstractmethod
+    def space(self) -> Manifold:
+        """Where its value lives."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """Largest distance between the computed values at two neighbors."""
+
+    @property
+    def values(self) -> Ball | None:
+        """A public ball of `space` that holds the value whatever the records; None where there is none."""
+        return None
+
+    @property
+    def base(self) -> np.ndarray:
+        """Where the chart is: the center of `values`, or the origin."""
+        return np.asarray(self.space.origin if self.values is None else self.values.center)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether noise in the chart may be shrunk towards the base."""
+        return self.values is not None
+
+    @property
+    def chart_sensitivity(self) -> float:
+        """Largest distance between the coordinates of the computed values in the chart at the center of `values`."""
+        return self.sensitivity
+
+    def of(self, records: Records) -> np.ndarray:
+        """The value. NOT private."""
+        raise ParameterError(f"{self.name} is not computed from records here")
+
+    def inside(self, points: np.ndarray) -> np.ndarray:
+        """Drawn points, along the first axis, moved to where the value can be: post-processing."""
+        return points if self.values is None else np.asarray(project_to_ball(self.space, *self.values, points))
+
+    def placed(self, points: np.ndarray) -> np.ndarray:
+        """Points of the frame in which the value is computed, in the frame of the records: post-processing."""
+        return points
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What `inside` does, in words."""
+        return [] if self.values is None else ["projection onto the ball"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name and the public fields as JSON values, from which `from_dict` builds the same statistic."""
+        return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}
+
+    @staticmethod
+    def from_dict(record: Any) -> "Statistic":
+        """The statistic that a certificate describes, validated anew.
+
+        Raises
+        ------
+        ParameterError
+            If it describes none, or a field is missing, wrong or one too many.
+        """
+        if not isinstance(record, dict) or record.get("name") not in Statistic.registry:
+            raise ParameterError(f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}")
+        kind = Statistic.registry[record["name"]]
+        given = {name: value for name, value in record.items() if name != "name"}
+        expected = [field.name for field in fields(kind)]
+        if sorted(given) != sorted(expected):
+            raise ParameterError(f"the statistic {kind.name!r} has the fields {', '.join(expected)}")
+        if isinstance(given.get("manifold"), str):
+            given["manifold"] = parse_manifold(given["manifold"])
+        return kind(**given)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Manifold):
+        return manifold_name(value)
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
+    """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
+    array = _validate.array(name, point)
+    if array.shape != manifold.point_shape:
+        raise ParameterError(
+            f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"
+        )
+    if not np.all(np.isfinite(array)) or not float(manifold.residual(array)) <= 1e-6:
+        raise ParameterError(f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project")
+    return np.asarray(manifold.project(array))
+
+
+def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
+    """The ball that holds the records; centered at the manifold's origin unless told otherwise."""
+    check_manifold(manifold)
+    if radius is None:
+        raise ParameterError(
+            "radius= is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
+        )
+    radius = _validate.length("radius", radius)
+    return Ball(check_point("center", manifold, manifold.origin if center is None else center), radius)
+
+
+@dataclass(frozen=True, eq=False)
+class Stated(Statistic):
+    """A value whose sensitivity the caller states and vouches for: no certificate can confirm it.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the value lives.
+    moved : float
+        How far it can move between neighbors.
+    center, radius : point and float, optional
+        A public ball that holds the value, for noise in the chart at its center.
+    in_chart : float, optional
+        How far the value's coordinates in that chart can move; by default the sensitivity times the chart's stretch.
+    """
+
+    manifold: Manifold
+    moved: float
+    center: Any = None
+    radius: float | None = None
+    in_chart: float | None = None
+
+    name: ClassVar[str] = "stated by the caller"
+
+    def __post_init__(self) -> None:
+        check_manifold(self.manifold)
+        object.__setattr__(self, "moved", _validate.length("sensitivity", self.moved))
+        if self.center is not None:
+            object.__setattr__(self, "center", check_point("base", self.manifold, self.center))
+        if self.radius is not None:
+            object.__setattr__(self, "radius", _validate.length("radius", self.radius))
+        if self.in_chart is not None:
+            object.__setattr__(self, "in_chart", _validate.length("chart_sensitivity", self.in_chart))
+
+    @property
+    def space(self) -> Manifold:
+        """The manifold."""
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """As stated."""
+        return self.moved
+
+    @property
+    def chart_sensitivity(self) -> float:
+        """As stated, or the sensitivity times the chart's stretch over the ball."""
+        if self.in_chart is not None:
+            return self.in_chart
+        return nextafter(self.moved * chart_stretch(self.manifold, self.radius), inf)
+
+    @property
+    def values(self) -> Ball | None:
+        """The ball, where one is stated."""
+        if self.radius is None:
+            return None
+        return Ball(self.manifold.origin if self.center is None else self.center, self.radius)
+
+    @property
+    def base(self) -> np.ndarray:
+        """The stated center, or the origin."""
+        return np.asarray(self.manifold.origin if self.center is None else self.center)
+
+    @property
+    def shrinks(self) -> bool:
+        """A stated value is released as it is drawn."""
+        return False
+
+    def inside(self, points: np.ndarray) -> np.ndarray:
+        """Drawn points as they are."""
+        return points
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Nothing."""
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class _OfBall(Statistic):
+    """Of n records in a public ball; each is moved into it first, whatever it is.
+
+    Everything is computed after an isometry has carried the ball's center home, where floats are fine (`Manifold.home`): a
+    center that is badly scaled would cost its condition number in digits.
+    """
+
+    manifold: Manifold
+    center: Any
+    radius: float
+    n: int
+
+    def __post_init__(self) -> None:
+        ball = public_ball(self.manifold, self.center, self.radius)
+        object.__setattr__(self, "center", ball.center)
+        object.__setattr__(self, "radius", ball.radius)
+        object.__setattr__(self, "n", _validate.integer("n", self.n, 2))
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The ball that holds the records, at home."""
+        return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+
+    @property
+    def domain(self) -> Domain:
+        """The ball at home and its space."""
+        return Domain(self.manifold, *self.ball)
+
+    def moments(self, records: Records) -> tuple[np.ndarray, float]:
+        """(Fréchet mean at home, mean square distance to it) of the records in the ball. NOT private."""
+        return records.carried(self.manifold, self.center).moments(self.domain)
+
+    def accepted(self, records: Any) -> np.ndarray:
+        """The records as doubles, carried home and moved into the ball; only their shape and type can be refused."""
+        records = _validate.array("records", records)
+        if records.shape != (self.n, *self.manifold.point_shape):
+            raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
+        carried = carry_records(self.manifold, self.center, records)
+        return np.asarray(project_to_ball(self.manifold, *self.ball, carried))
+
+    @cached_property
+    def solver_error(self) -> float:
+        """How far the computed mean may be from the true one."""
+        return solver_error(self.manifold, self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class FrechetMean(_OfBall):
+    """The Fréchet mean of n records in a public ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center, radius : point and float
+        The public ball.
+    n : int
+        How many records there are, a public number.
+    """
+
+    name: ClassVar[str] = "Fréchet mean"
+    units: ClassVar[tuple[str, ...]] = (
+        "one record, replaced by any other of its class; labels and class sizes are public",
+    )
+
+    @property
+    def space(self) -> Manifold:
+        """The records' own."""
+        return self.manifold
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """The theorem's (docs/sensitivity.md), and the solver's error at both ends."""
+        return frechet_mean_sensitivity(self.manifold, self.radius, self.n) + 2 * self.solver_error
+
+    @cached_property
+    def chart_sensitivity(self) -> float:
+        """The theorem's for the chart, which stretches the solver's error too."""
+        stretch = chart_stretch(self.manifold, self.radius)
+        return mean_chart_sensitivity(self.manifold, self.radius, self.n) + 2 * self.solver_error * stretch
+
+    @property
+    def values(self) -> Ball:
+        """The ball of the records, which is convex."""
+        return self.ball
+
+    def placed(self, points: np.ndarray) -> np.ndarray:
+        """Carried back."""
+        return np.asarray(self.manifold.from_origin(self.center, points))
+
+    def of(self, records: Records) -> np.ndarray:
+        """The mean of the records in the ball. NOT private."""
+        return self.moments(records)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FrechetVariance(_OfBall):
+    """min over x of mean d²(x, xᵢ), for n records in a public ball.
+
+    If x̄ and x̄' are the means of adjacent sets, V' <= mean d²(x̄, x'ᵢ) <= V + (2r)²/n, and the same the other way, so the
+    variance moves by at most 4r²/n. It lies in [0, r²].
+    """
+
+    name: ClassVar[str] = "Fréchet variance"
+
+    @property
+    def space(self) -> Manifold:
+        """A number."""
+        return Euclidean(1)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """4r²/n, and the error of the computed mean and of the computed distances at both ends."""
+        r, error = self.radius, self.solver_error
+        frechet_mean_sensitivity(self.manifold, r, self.n)  # refuses a ball in which the mean need not be unique
+        # A mean off by η raises the mean square by at most 2·2r·η + η²; squares of computed distances are off by twice
+        # CHART_ERROR, relative.
+        return 4 * r * r / self.n + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
+
+    @property
+    def values(self) -> Ball:
+        """[0, r²], an interval about its middle."""
+        half = self.radius * self.radius / 2
+        return Ball(np.array([half]), half)
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Clipping."""
+        return ["clipping to [0, r²]"]
+
+    def of(self, records: Records) -> np.ndarray:
+        """The variance of the records in the ball. NOT private."""
+        return np.array([self.moments(records)[1]])
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoment(Statistic):
+    """(1/n)Σ xᵢxᵢᵀ of n records of length at most `radius`, in orthonormal coordinates of the symmetric matrices.
+
+    ‖xxᵀ − x'x'ᵀ‖ <= √2·r², so that the moment moves by at most √2·r²/n.
+
+    Parameters
+    ----------
+    features : int
+        The length of a record.
+    radius : float
+        The public bound; longer records are scaled onto it, and those that are not finite become 0.
+    n : int
+        How many records there are, a public number.
+    """
+
+    features: int
+    radius: float
+    n: int
+
+    name: ClassVar[str] = "second moment"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", _validate.integer("features", self.features, 1))
+        object.__setattr__(self, "radius", _validate.length("radius", self.radius))
+        object.__setattr__(self, "n", _validate.integer("n", self.n, 2))
+
+    @property
+    def space(self) -> Manifold:
+        """The symmetric matrices."""
+        return Euclidean(self.features * (self.features + 1) // 2)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """√2·r²/n with the rounding of the records' entries; the sum is exact, the mean is rounded at both ends."""
+        rounding = 2 * np.finfo(float).eps * self.radius**2 * self.features
+        return sqrt(2) * gram_radius(self.radius, self.features) ** 2 / self.n + rounding
+
+    def of(self, records: Records) -> np.ndarray:
+        """The packed moment of the clipped records. NOT private."""
+        total = records.sums(self._sums).reshape(6, self.features, self.features)
+        return pack(gram_mean(total, self.n, self.radius))
+
+    def _sums(self, rows: np.ndarray) -> np.ndarray:
+        rows = np.asarray(rows, dtype=np.float64)
+        return np.asarray(gram_sums(clipped_rows(rows, self.radius), self.radius).ravel())
+
+
+def clipped_rows(records: np.ndarray, radius: float) -> np.ndarray:
+    """Rows of length at most `radius`: longer ones are scaled onto it, those that are not finite become 0."""
+    records = np.ascontiguousarray(records)  # the float sums of a row's length depend on its layout
+    rows = np.where(np.isfinite(records).all(axis=1, keepdims=True), records, 0.0)
+    # Scale by the largest entry first: the square of a huge row would overflow, and a row is data, not an error.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    unit = rows / np.where(largest > 0, largest, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a length may overflow, and then exceeds any radius
+        length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
+        clipped: np.ndarray = np.where(
+            length <= radius, rows, unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
+        )
+    return clipped
+
+
+def pack(matrix: np.ndarray) -> np.ndarray:
+    """Orthonormal coordinates of a symmetric matrix: the diagonal and √2 times what is above it."""
+    upper = np.triu_indices(len(matrix), 1)
+    return np.concatenate([np.diag(matrix), sqrt(2) * matrix[upper]])
+
+
+def unpack(coordinates: np.ndarray, size: int) -> np.ndarray:
+    """The symmetric matrix of these coordinates."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size, 1)] = coordinates[size:] / sqrt(2)
+    symmetric: np.ndarray = matrix + matrix.T + np.diag(coordinates[:size])
+    return symmetric
