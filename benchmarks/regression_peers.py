@@ -135,7 +135,9 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
         (20, 100, 2.0, 0.5),
     ]
     for factor, neighbours in ((1.0, "one added or removed"), (2.0, "one record replaced")):
-        found[f"Opacus, tutorial settings, {neighbours}"] = [error(opacus(*tutorial, factor, i), Y) for i in range(repeats)]
+        found[f"Opacus, tutorial settings, {neighbours}"] = [
+            error(opacus(*tutorial, factor, i), Y) for i in range(repeats)
+        ]
         tried = [[error(opacus(*setting, factor, i), Y) for i in range(repeats)] for setting in grid]
         found[f"Opacus, best of {len(grid)} settings, {neighbours}"] = min(tried, key=np.mean)
     # one run of each as a line, for the paper's Figure 4: the responses at the ends of the data's range

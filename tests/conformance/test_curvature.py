@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.geometry import Grassmann, KendallShapes, Rotations, SPDAffineInvariant, Simplex, Sphere
+from curvedp.geometry import Grassmann, KendallShapes, Rotations, Simplex, SPDAffineInvariant, Sphere
 from spaces import EDGES, SPACES, reach, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)

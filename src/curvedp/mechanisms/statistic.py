@@ -22,7 +22,7 @@ from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
-from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
 
 __all__ = [
@@ -349,8 +349,7 @@ class FrechetMean(_OfBall):
 class FrechetVariance(_OfBall):
     """min over x of mean d²(x, xᵢ), for n records in a public ball.
 
-    If x̄ and x̄' are the means of adjacent sets, V' <= mean d²(x̄, x'ᵢ) <= V + (2r)²/n, and the same the other way, so the
-    variance moves by at most 4r²/n. It lies in [0, r²].
+    It lies in [0, r²].
     """
 
     name: ClassVar[str] = "Fréchet variance"
@@ -362,12 +361,12 @@ class FrechetVariance(_OfBall):
 
     @cached_property
     def sensitivity(self) -> float:
-        """4r²/n, and the error of the computed mean and of the computed distances at both ends."""
+        """The theorem's, and the error of the computed mean and of the computed distances at both ends."""
         r, error = self.radius, self.solver_error
-        frechet_mean_sensitivity(self.manifold, r, self.n)  # refuses a ball in which the mean need not be unique
         # A mean off by η raises the mean square by at most 2·2r·η + η²; squares of computed distances are off by twice
         # CHART_ERROR, relative.
-        return 4 * r * r / self.n + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
+        exact = dispersion_sensitivity(self.manifold, r, self.n)
+        return exact + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
 
     @property
     def values(self) -> Ball:
