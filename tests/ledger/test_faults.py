@@ -12,6 +12,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, PureDP
 
 
+@pytest.mark.slow
 def test_no_fault_breaks_a_promise():
     """In a process of its own, which may fork: kills, races, full disks, damage, clock jumps."""
     run = subprocess.run(
