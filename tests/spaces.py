@@ -1,7 +1,6 @@
 """The spaces that tests run over, and random points of them. A new space is one more line in SPACES."""
 
-import numpy as np
-
+from curvedp import testing
 from curvedp.geometry import (
     Correlation,
     Euclidean,
@@ -71,46 +70,13 @@ EDGES = [
     Product(Rotations(3)),
     Product(Product(Sphere(1), Euclidean(2)), KendallShapes(4)),
 ]
-# The kernels and what they take: points p, q, tangent vectors u, v at p, coordinates z.
-METHODS = {
-    "exp": "pv",
-    "log": "pq",
-    "dist": "pq",
-    "inner": "puv",
-    "norm": "pv",
-    "transport": "pqv",
-    "project": "p",
-    "to_tangent": "pv",
-    "residual": "p",
-    "from_coordinates": "pz",
-    "to_coordinates": "pv",
-}
 
 
 def reach(M):
     """A length within which exp and log are inverse to each other at the points used here, two steps apart."""
-    if isinstance(M, SPDBuresWasserstein):
-        return 0.25  # no radius holds everywhere (it is not complete): a quarter of the one at the origin
-    if isinstance(M, Simplex):
-        return 0.25  # exp stays inside
-    return min(1.0, 0.4 * M.injectivity_radius)
-
-
-def coordinates(M, rng, n):
-    """n coordinate vectors of length up to `reach`."""
-    z = rng.normal(size=(n, M.dim))
-    return z * (reach(M) * rng.uniform(0.1, 1, size=(n, 1)) / np.linalg.norm(z, axis=-1, keepdims=True))
+    return 0.25 if isinstance(M, Simplex) else testing.default_reach(M)  # there exp stays inside
 
 
 def sample(M, rng, n):
     """Points p, q, tangent vectors u, v at p, coordinates z."""
-    p = M.exp(M.origin, M.from_coordinates(M.origin, coordinates(M, rng, n)))
-    q = M.exp(p, M.from_coordinates(p, coordinates(M, rng, n)))
-    z = coordinates(M, rng, n)
-    u, v = M.from_coordinates(p, coordinates(M, rng, n)), M.from_coordinates(p, z)
-    return {"p": p, "q": q, "u": u, "v": v, "z": z}
-
-
-def length(M, p, v):
-    """Norm through the coordinates, so that a wrong `norm` does not hide a wrong vector."""
-    return np.linalg.norm(M.to_coordinates(p, v), axis=-1)
+    return testing.sample(M, rng, n, reach(M))

@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "privacy": set(),
     "geometry": set(),
     "records": {"geometry"},
+    "testing": {"geometry"},
     "laws": {"entropy", "geometry", "privacy"},
     "regression": {"geometry"},
     "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression"},

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Euclidean, Product, Sphere
-from spaces import EDGES, METHODS, SPACES, sample
+from curvedp.testing import KERNELS
+from spaces import EDGES, SPACES, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 # Compiling is what takes time: a product of spaces that are compiled already tells no more than a small one.
@@ -20,7 +21,7 @@ def rng():
 
 
 def _calls(M, s):
-    return {name: [s[k] for k in kinds] for name, kinds in METHODS.items()}
+    return {name: [s[k] for k in kinds] for name, kinds in KERNELS.items()}
 
 
 def _same(actual, expected, name):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Grassmann, KendallShapes, Rotations, Simplex, SPDAffineInvariant, Sphere
+from curvedp.testing import sectional_curvatures
 from spaces import EDGES, SPACES, reach, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
@@ -51,23 +52,9 @@ def test_slopes_of_the_squared_distance(M, rng):
     assert np.all(error < 1e-11) or slope(t, error) > 2.8
 
 
-def curvature(M, p, u, v, t):
-    """Sectional curvature of orthonormal u, v at p, from d²(exp tu, exp tv) = 2t² - K t⁴/3 + ... .
-
-    Odd terms are taken away by ±t and the next even one by halving t; what is left is O(t⁴).
-    """
-
-    def once(t):
-        square = [M.dist(M.exp(p, x * u), M.exp(p, x * v)) ** 2 for x in (t, -t)]
-        return 3 * (2 * t**2 - (square[0] + square[1]) / 2) / t**4
-
-    return (4 * once(t / 2) - once(t)) / 3
-
-
 def curvature_of(M, p, pair):
     """Sectional curvature of planes given by orthonormal pairs of coordinate vectors, shape (n, dim, 2)."""
-    u, v = (M.from_coordinates(p, pair[..., i]) for i in (0, 1))
-    return curvature(M, p, u, v, 0.04 * reach(M))
+    return sectional_curvatures(M, p, pair, 0.04 * reach(M))
 
 
 def axis_planes(M):
