@@ -198,6 +198,19 @@ def test_a_whole_profile_is_counted_by_its_mu(tmp_path):
     assert ledger.spend(profile, "a release").guarantee == convert(profile, to=GDP)
 
 
+def test_estimators_pay_in_the_definition_that_is_counted_in(tmp_path):
+    from curvedp import PrivateFrechetMean
+    from curvedp.geometry import Sphere
+
+    ledger = Ledger(tmp_path / "x", ApproxDP(3.0, 1e-4))
+    records = np.tile(Sphere(2).origin, (500, 1))
+    for guarantee, kind in ((ApproxDP(0.5, 1e-6), ApproxDP), (GDP(0.2), GDP), (ApproxDP(0.5, 1e-6), GDP)):
+        PrivateFrechetMean(Sphere(2), radius=0.5, guarantee=guarantee, mechanism="gaussian", ledger=ledger).fit(records)
+        assert isinstance(ledger.entries[-1].guarantee, kind)
+    assert isinstance(ledger.account, GDP)
+    assert ledger.entries[-1].guarantee.mu < 0.3  # of a mechanism that is (0.5, 1e-6)-DP
+
+
 def test_what_does_not_fit_opens_nothing(tmp_path):
     ledger = Ledger(tmp_path / "x", ApproxDP(1.0, 1e-5))
     with pytest.raises(BudgetExceeded, match="does not fit"):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.entropy import GeneratorSource
+from curvedp.entropy import GeneratorSource, SecureSource
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -238,3 +238,19 @@ def test_release_and_simulation_follow_the_same_law():
     distance = Sphere(2).dist(centre, exact)
     assert ks_2samp(distance, Sphere(2).dist(centre, loose)).pvalue > 1e-4
     assert ks_2samp(distance, Sphere(2).dist(centre, wrong)).pvalue < 1e-6
+
+
+def test_every_release_takes_fresh_bytes_into_a_source_that_is_kept():
+    """Two clones of a machine wake with the same source; what they release next must not share its noise."""
+
+    class Counted(SecureSource):
+        refreshed = 0
+
+        def refresh(self) -> None:
+            self.refreshed += 1
+            super().refresh()
+
+    source, mechanism = Counted(), GaussianMechanism(Sphere(2), 0.01, 0.1)
+    for count in (1, 2, 3):
+        mechanism.release(Sphere(2).origin, source=source)
+        assert source.refreshed == count

@@ -69,7 +69,7 @@ class PrivateEstimator(BaseEstimator):
         """Charge the ledger, if there is one, for the dearest of mechanisms on disjoint groups (parallel composition)."""
         if self.ledger is None:
             return None
-        bills = [mechanism.bill(self.ledger.budget, self.guarantee) for mechanism in mechanisms]
+        bills = [mechanism.bill(self.ledger.account, self.guarantee) for mechanism in mechanisms]
         entry = self.ledger.spend(max(bills, key=lambda bill: bill.cost()), self.label or self._name)
         return {"entry": entry.number, "head": entry.hash}
 

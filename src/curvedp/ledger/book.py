@@ -72,6 +72,8 @@ class Ledger:
     ----------
     budget : Guarantee
         What may be spent in all.
+    account : Guarantee
+        What is counted in: the budget, or what the rest of an (ε, δ) budget was turned into.
     entries : list of Entry
         What has been charged, oldest first.
     spent, remaining : Guarantee or None
@@ -179,6 +181,11 @@ class Ledger:
         """What may be spent in all."""
         assert self._seen is not None
         return self._seen.budget
+
+    @property
+    def account(self) -> Guarantee:
+        """What is counted in: the budget, or what the rest of an (ε, δ) budget was turned into."""
+        return self._state().account
 
     @property
     def entries(self) -> list[Entry]:

@@ -267,6 +267,7 @@ class Mechanism(ABC):
     ) -> Release:
         """`release` of what `accepted` has given; for whoever pays in between."""
         name = manifold_name(self.manifold)  # a space without a name is refused before anything is drawn
+        source.refresh()  # fresh bytes a release: clones of a machine must not share noise
         draw = self.draw(accepted, source)
         certificate = Certificate(
             mechanism=self.name,
