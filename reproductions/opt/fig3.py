@@ -1,6 +1,6 @@
 """Figure 3 of Utpala et al. (2023): excess risk at (ε, 10⁻⁶) against gradient calls, and one-shot mechanisms beside.
 
-    CURVEDP_DATA=... python -m reproductions.opt.fig3 [poincare] [sphere] [spd] [--runs 5] [--json FILE]
+    CURVEDP_DATA=... python -m reproductions.opt.fig3 [CASE …] [--runs 5] [--tune] [--json FILE]
 
 Every method gets the same tuning, from the data, as in the paper (not private, for comparison only): 9 settings, 3 clipping
 norms × 3 step sizes, at 12 passes over the data for all; the one with the least mean risk over two runs on 512 of the
@@ -42,6 +42,7 @@ PROXY = 512  # records to tune on
 TRAVEL = (2.0, 6.0, 20.0)  # learning rate × number of steps
 INNER = 10  # inner steps of our DP-RSVRG, on batches of n/20: an epoch is two passes
 POINTS = 4  # of a run that are recorded
+RECORD = Path(__file__).with_name("fig3.json")  # of the full form: settings as tuned, curves, risks
 
 
 class Case(NamedTuple):
@@ -67,15 +68,15 @@ def one_shot_mean(M: Manifold, X: np.ndarray, center: np.ndarray, radius: float)
     return lambda guarantee: PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_
 
 
-def spd(folder: Path | None = None) -> Case:
+def spd(folder: Path | None = None, label: int = 0) -> Case:
     """Fréchet mean of covariance descriptors, from a multiple of I between the ridge and a variance of 1/12."""
-    X, M, base = datasets.pathmnist(folder), SPDAffineInvariant(11), 1e-3 * np.eye(11)
+    X, M, base = datasets.pathmnist(folder, label), SPDAffineInvariant(11), 1e-3 * np.eye(11)
     return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 14.0))
 
 
-def sphere(folder: Path | None = None) -> Case:
+def sphere(folder: Path | None = None, digit: int = 0) -> Case:
     """Leading eigenvector of the images of a digit, from the vector of equal entries."""
-    X = datasets.mnist(folder)
+    X = datasets.mnist(folder, digit)
     best = np.linalg.eigh(X.T @ X)[1][:, -1]
 
     def one_shot(guarantee: ApproxDP) -> Any:
@@ -91,7 +92,14 @@ def poincare(folder: Path | None = None) -> Case:
     return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 11.0))
 
 
-CASES: dict[str, Callable[[Path | None], Case]] = {"poincare": poincare, "sphere": sphere, "spd": spd}
+# the paper's rows: the second classes take the settings tuned on the first
+CASES: dict[str, Callable[[Path | None], Case]] = {
+    "poincare": poincare,
+    "sphere": sphere,
+    "sphere, digit 1": partial(sphere, digit=1),
+    "spd": spd,
+    "spd, background": partial(spd, label=1),
+}
 
 
 Curve = tuple[list[float], list[float]]  # gradient calls, excess risks
@@ -204,14 +212,20 @@ BORROWED = {  # whose setting the two mistakes are shown at
 }
 
 
-def compete(case: Case, eps: float, runs: int, tune: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every method on one case at one ε: its setting, its mean curve, and its risk at the end."""
-    arena, proxy, settings = Arena(case, eps), Arena(case, eps, PROXY), {}
+def recorded_settings(name: str, eps: float) -> dict[str, Choice]:
+    """What was tuned when fig3.json was made, for the first row of each panel."""
+    rows = json.loads(RECORD.read_text(encoding="utf-8"))[name.partition(",")[0]][f"ε = {eps}"]
+    return {method: Choice(**row["setting"]) for method, row in rows.items() if row["setting"]}
+
+
+def compete(case: Case, eps: float, runs: int, known: dict[str, Choice] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every method on one case at one ε: its setting, its mean curve, and its risk at the end; tuned where not `known`."""
+    arena, settings = Arena(case, eps), dict(known or {})
+    proxy = None if known else Arena(case, eps, PROXY)
     for method, run in arena.methods.items():
-        if method in BORROWED:
-            choice = settings[BORROWED[method]]
-        else:
-            choice = settings[method] = tuned(proxy, method) if tune else Choice(case.clips[1], TRAVEL[1])
+        if proxy and method not in BORROWED:
+            settings[method] = tuned(proxy, method)
+        choice = settings[BORROWED.get(method, method)]
         curves = [run(choice, seed, True) for seed in range(runs)]
         yield method, _summary(curves[0][0], np.array([risks for _, risks in curves])) | {"setting": choice._asdict()}
     ends = [arena.excess(case.one_shot(arena.guarantee)) for _ in range(runs)]
@@ -219,8 +233,8 @@ def compete(case: Case, eps: float, runs: int, tune: bool) -> Iterator[tuple[str
 
 
 def _summary(calls: list[float], table: np.ndarray) -> dict[str, Any]:
-    return {"gradients": calls, "curve": table.mean(axis=0).tolist(), "excess": float(table[:, -1].mean()),
-            "sd": float(table[:, -1].std())}  # fmt: skip
+    return {"gradients": calls, "curve": table.mean(axis=0).tolist(), "band": table.std(axis=0).tolist(),
+            "excess": float(table[:, -1].mean()), "sd": float(table[:, -1].std())}  # fmt: skip
 
 
 def study(
@@ -228,17 +242,17 @@ def study(
     levels: tuple[float, ...] = LEVELS,
     runs: int = 5,
     folder: Path | None = None,
-    tune: bool = True,
+    tune: bool = False,
     report: Callable[[str, dict[str, Any]], None] = lambda line, figures: None,
 ) -> dict[str, Any]:
-    """All methods on the named cases: {case: {"n", "start", "ε = …": {method: …}}}."""
+    """All methods on the named cases, at the recorded settings or tuned: {case: {"n", "start", "ε = …": {method: …}}}."""
     figures: dict[str, Any] = {}
     for name in names:
         case = CASES[name](folder)
         figures[name] = {"n": len(case.data), "start": Arena(case, 1.0).excess(case.init)}
         for eps in levels:
             rows = figures[name][f"ε = {eps}"] = {}
-            for method, row in compete(case, eps, runs, tune):
+            for method, row in compete(case, eps, runs, None if tune else recorded_settings(name, eps)):
                 rows[method] = row
                 report(f"{name:9} ε={eps:<4} {method:30} excess {row['excess']:9.4g} ± {row['sd']:8.2g}  "
                        f"{row['setting']}  {time.process_time():.0f} s of processor time so far", figures)  # fmt: skip
@@ -249,6 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="case", help="poincare, sphere, spd; all if none is given")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--tune", action="store_true", help="tune anew instead of taking the recorded settings")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
 
@@ -257,7 +272,7 @@ def main() -> None:
         if arguments.json:
             arguments.json.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
 
-    study(arguments.names or list(CASES), runs=arguments.runs, report=report)
+    study(arguments.names or list(CASES), runs=arguments.runs, tune=arguments.tune, report=report)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def _bars(figures: dict[str, Any]) -> Figure:
     axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
     axes.invert_yaxis()
     axes.axvline(1.0, color=INK, ls=":", lw=1, label="the mean alone, not private")
-    axes.set(xlabel="mean squared error, in units of the data's variance", xlim=(0, 10.5))
+    axes.set(xlabel="mean squared error, in units of the data's variance", xlim=(0, 11.5))
     axes.legend(frameon=False, fontsize=9, loc="upper right")
     plain(axes)
     return picture
