@@ -51,6 +51,58 @@ def moments_sigma(n: int, epochs: int, inner_steps: int, clip: tuple[float, floa
     return math.sqrt(moments_rho(n, epochs, inner_steps, clip, 1.0, None) / rho)
 
 
+def curvature_constant(lower: float, diameter: float) -> float:
+    """ζ of §2: √|κ|D/tanh(√|κ|D) for κ < 0, else 1 (Lemma 10 prints it without D: E32).
+
+    >>> curvature_constant(0.0, 3.0), round(curvature_constant(-1.0, 2.0), 6)
+    (1.0, 2.074629)
+    """
+    x = math.sqrt(max(-lower, 0.0)) * diameter
+    return x / math.tanh(x) if x > 0 else 1.0
+
+
+def excess_risk_strongly_convex(
+    n: int,
+    dim: int,
+    eps: float,
+    delta: float,
+    lipschitz: float,
+    smooth: float,
+    convex: float,
+    zeta: float,
+    start: float,
+) -> float:
+    """Theorem 6 up to its constant and logarithms: dζL·L₀²·log(1/δ)·E[d²(w₀, w*)]/(μ²n²ε²); `start` is that mean square.
+
+    >>> excess_risk_strongly_convex(1000, 2, 1.0, 1e-6, 1.0, 1.0, 1.0, 1.0, 1.0) < 1e-4
+    True
+    """
+    noise = dim * lipschitz**2 * math.log(1 / delta) / (n * eps) ** 2
+    return zeta * smooth / convex**2 * noise * start
+
+
+def gradient_norm_nonconvex(
+    n: int, dim: int, eps: float, delta: float, lipschitz: float, smooth: float, gap: float
+) -> float:
+    """Theorem 7 up to its constant c₄ (16): E‖grad F‖² ≤ L₀√(dL·log(1/δ)·(F(w₀) − F(w*)))/(nε); `gap` is the difference.
+
+    >>> a, b = (gradient_norm_nonconvex(n, 2, 1.0, 1e-6, 1.0, 1.0, 1.0) for n in (1000, 2000))
+    >>> a / b
+    2.0
+    """
+    return lipschitz * math.sqrt(dim * smooth * math.log(1 / delta) * gap) / (n * eps)
+
+
+def excess_risk_pl(n: int, dim: int, eps: float, delta: float, lipschitz: float, smooth: float, pl: float) -> float:
+    """Theorem 8 up to its constant and logarithm (18): dLτ²·log(1/δ)·L₀²/(n²ε²), τ = `pl` of the PL condition.
+
+    >>> a, b = (excess_risk_pl(n, 2, 1.0, 1e-6, 1.0, 1.0, 0.5) for n in (1000, 2000))
+    >>> a / b
+    4.0
+    """
+    return dim * smooth * pl**2 * math.log(1 / delta) * lipschitz**2 / (n * eps) ** 2
+
+
 def claim_4_applies(clip: tuple[float, float], sigma: float) -> bool:
     """σ² ≥ 12·C1², the condition under which the subsampling bound is proved."""
     return sigma**2 >= 12 * clip[1] ** 2

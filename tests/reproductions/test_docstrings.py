@@ -9,6 +9,7 @@ MODULES = (
     "examples.data_sets",
     "reproductions.gdp.algorithms",
     "reproductions.gdp.circle",
+    "reproductions.opt.paper",
     "reproductions.rao.discrete",
     "reproductions.rao.mechanisms",
 )
