@@ -14,14 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
+from curvedp._console import (
+    DeltaOption,
+    EpsilonOption,
+    JsonOption,
+    MuOption,
+    asked,
+    console,
+    errors,
+    inert,
+    one_line_errors,
+)
+from curvedp.cli_ledger import ledger_app
+from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger
-    from curvedp.privacy import Guarantee
 
 __all__ = ["app"]
 
@@ -30,48 +40,9 @@ app = typer.Typer(
     help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
     pretty_exceptions_enable=False,
 )
-ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
 app.add_typer(ledger_app, name="ledger")
 
-console = Console()
-errors = Console(stderr=True)
-
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2")]
-MuOption = Annotated[float | None, typer.Option("--mu", help="Gaussian DP")]
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="alone: pure DP; with --delta: approximate DP")]
-DeltaOption = Annotated[float | None, typer.Option("--delta", help="goes with --epsilon")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """A user's mistake is one line and an exit code, never a traceback."""
-    try:
-        yield
-    except VerificationFailed as error:
-        errors.print(f"[bold red]not confirmed[/]: {_escape(error)}", soft_wrap=True)
-        raise typer.Exit(1) from None
-    except (CurvedpError, OSError) as error:
-        kind = "refused" if isinstance(error, BudgetExceeded) else "error"
-        errors.print(f"[bold red]{kind}[/]: {_escape(error)}", soft_wrap=True)
-        raise typer.Exit(2) from None
-
-
-def _escape(error: object) -> str:
-    return str(error).replace("\n", " ").replace("[", r"\[")
-
-
-def _asked(mu: float | None, epsilon: float | None, delta: float | None) -> "Guarantee":
-    from curvedp.privacy import GDP, ApproxDP, PureDP
-
-    if (mu is None) == (epsilon is None):
-        raise ParameterError("give the guarantee as --mu, or as --epsilon (with --delta for approximate DP)")
-    if mu is not None:
-        if delta is not None:
-            raise ParameterError("--delta goes with --epsilon, not with --mu")
-        return GDP(mu)
-    assert epsilon is not None  # exactly one of the two is given
-    return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
 
 
 def _check_targets(**targets: Path | None) -> None:
@@ -134,7 +105,7 @@ def release(
     from curvedp.geometry import parse_manifold
     from curvedp.records import load_point, load_records
 
-    with _one_line_errors():
+    with one_line_errors():
         if manifold is None:
             raise ParameterError(
                 "--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3"
@@ -144,7 +115,7 @@ def release(
                 "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
             )
         space = parse_manifold(manifold)
-        guarantee = _asked(mu, epsilon, delta)
+        guarantee = asked(mu, epsilon, delta)
         _check_targets(out=out, certificate=certificate, report=report)
         if report is not None:
             import curvedp.report  # noqa: F401 - without its extra nothing is paid
@@ -192,9 +163,9 @@ def calibrate(
     from curvedp.geometry import parse_manifold
     from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, frechet_mean_sensitivity
 
-    with _one_line_errors():
+    with one_line_errors():
         space = parse_manifold(manifold)
-        guarantee = _asked(mu, epsilon, delta)
+        guarantee = asked(mu, epsilon, delta)
         if (sensitivity is None) == (radius is None or records is None):
             raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
         if sensitivity is None:
@@ -225,7 +196,7 @@ def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")]
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate
 
-    with _one_line_errors():
+    with one_line_errors():
         with errors.status("recomputing every claim"):
             checks = verify_certificate(Certificate.load(certificate))
         failed = [check.claim for check in checks if check.holds is False]
@@ -244,7 +215,7 @@ def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")]
             raise VerificationFailed(", ".join(failed))
         if unknown:
             errors.print(
-                f"[bold yellow]claims confirmed, sampler not[/]: {_escape(unknown[0].claim)}; {unknown[0].detail}",
+                f"[bold yellow]claims confirmed, sampler not[/]: {inert(unknown[0].claim)}; {unknown[0].detail}",
                 soft_wrap=True,
             )
             raise typer.Exit(3)
@@ -264,7 +235,7 @@ def audit(
     from curvedp import _validate
     from curvedp.audit.table import audit_all, case_names
 
-    with _one_line_errors():
+    with one_line_errors():
         _validate.integer("--samples", samples, 100)
         _validate.integer("--canaries", canaries, 8)
         names = case_names(only)
@@ -306,27 +277,6 @@ def audit(
             raise VerificationFailed(f"the outputs refute the claim of {', '.join(wrong)}")
 
 
-@ledger_app.command("show")
-def ledger_show(path: Path, json: JsonOption = False) -> None:
-    """What has been spent and what remains; the hash chain is verified first."""
-    from curvedp.ledger import Ledger
-
-    with _one_line_errors():
-        book = Ledger(path)
-        entries = book.entries
-        if json:
-            rows = [{**entry._asdict(), "guarantee": entry.guarantee.to_dict()} for entry in entries]
-            left = None if book.remaining is None else book.remaining.to_dict()
-            print(json_module.dumps({"budget": book.budget.to_dict(), "remaining": left, "entries": rows}))
-            return
-        table = Table("#", "when", "what", "guarantee", "group", title=f"{path}: {book.budget}")
-        for entry in entries:
-            group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
-            table.add_row(str(entry.number), entry.time, entry.label, str(entry.guarantee), group)
-        console.print(table)
-        console.print(f"spent {book.spent or 'nothing'}, remaining {book.remaining or 'nothing'}; head {book.head}")
-
-
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path(
@@ -337,7 +287,7 @@ def demo(
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
     from curvedp.demo import run_demo
 
-    with _one_line_errors():
+    with one_line_errors():
         summary = run_demo(output, console=errors if json else console)
         if json:
             print(json_module.dumps(summary))
@@ -353,7 +303,7 @@ def reproduce(
     json: JsonOption = False,
 ) -> None:
     """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
-    with _one_line_errors():
+    with one_line_errors():
         _reproductions().command(names or [], list_names, full, out, data_dir, None if json else console)
 
 

@@ -1,0 +1,72 @@
+"""What all commands share: where they print, how they refuse, and how a guarantee is given (extra: cli)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
+
+if TYPE_CHECKING:
+    from curvedp.privacy import Guarantee
+
+__all__ = [
+    "DeltaOption",
+    "EpsilonOption",
+    "JsonOption",
+    "MuOption",
+    "RhoOption",
+    "asked",
+    "console",
+    "errors",
+    "inert",
+    "one_line_errors",
+]
+
+console = Console()
+errors = Console(stderr=True)
+
+MuOption = Annotated[float | None, typer.Option("--mu", help="Gaussian DP")]
+EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="alone: pure DP; with --delta: approximate DP")]
+DeltaOption = Annotated[float | None, typer.Option("--delta", help="goes with --epsilon")]
+RhoOption = Annotated[float | None, typer.Option("--rho", help="zero-concentrated DP")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """A user's mistake is one line and an exit code, never a traceback."""
+    try:
+        yield
+    except VerificationFailed as error:
+        errors.print(f"[bold red]not confirmed[/]: {inert(error)}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    except (CurvedpError, OSError) as error:
+        kind = "refused" if isinstance(error, BudgetExceeded) else "error"
+        errors.print(f"[bold red]{kind}[/]: {inert(error)}", soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def inert(text: object) -> str:
+    """A text of somebody else's on one line: its markup is shown, its control characters are not obeyed."""
+    line = " ".join(str(text).split("\n"))
+    return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+
+
+def asked(mu: float | None, epsilon: float | None, delta: float | None, rho: float | None = None) -> "Guarantee":
+    """The one guarantee that the options name."""
+    from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
+
+    if sum(value is not None for value in (mu, epsilon, rho)) != 1:
+        raise ParameterError("give the guarantee as --mu, or as --epsilon (with --delta for approximate DP)")
+    if delta is not None and epsilon is None:
+        raise ParameterError("--delta goes with --epsilon, not with --mu")
+    if mu is not None:
+        return GDP(mu)
+    if rho is not None:
+        return ZCDP(rho)
+    assert epsilon is not None  # exactly one of the three is given
+    return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)

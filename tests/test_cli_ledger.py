@@ -1,0 +1,97 @@
+"""`curvedp ledger`: from the shell as from Python, and nothing that a label says is obeyed."""
+
+import json
+import os
+import sqlite3
+
+import pytest
+from typer.testing import CliRunner
+
+from curvedp.cli import app
+from curvedp.ledger import Ledger
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["ledger", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "study.ledger"
+
+
+@pytest.mark.parametrize(
+    ("options", "budget"),
+    [
+        (("--mu", 1.5), GDP(1.5)),
+        (("--epsilon", 1), PureDP(1.0)),
+        (("--epsilon", 1, "--delta", 1e-6), ApproxDP(1.0, 1e-6)),
+        (("--rho", 0.5), ZCDP(0.5)),
+    ],
+)
+def test_create_spend_show_verify(path, options, budget):
+    assert run("create", path, *options).exit_code == 0
+    assert Ledger(path).budget == budget
+    spent = run("spend", path, "a count by other software", "--epsilon", 0.25)
+    assert spent.exit_code == 0, spent.output
+    entry = Ledger(path).entries[0]
+    assert entry.hash in spent.output
+    assert "a count" in run("show", path).output
+    assert json.loads(run("show", path, "--json").output)["entries"][0]["hash"] == entry.hash
+    assert run("verify", path, entry.hash).exit_code == 0
+    gone = run("verify", path, "0" * 64)
+    assert gone.exit_code == 2
+    assert "taken back" in gone.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("create", "P", "--mu", 1), "exists"),
+        (("create", "Q"), "--mu"),
+        (("create", "Q", "--mu", 1, "--rho", 1), "--mu"),
+        (("create", "Q", "--mu", 1, "--delta", 0.1), "--delta"),
+        (("create", "Q", "--mu", "nan"), "mu"),
+        (("create", "Q", "--mu", 1, "--key", "missing"), "key"),
+        (("spend", "P", "x", "--mu", 9), "does not fit"),
+        (("spend", "P", "x\x1b[8m", "--mu", 0.1), "printable"),
+        (("spend", "P", "x", "--mu", 0.1, "--group", "a"), "together"),
+        (("spend", "Q", "x", "--mu", 0.1), "no ledger"),
+        (("show", "Q"), "no ledger"),
+        (("verify", "Q"), "no ledger"),
+    ],
+)
+def test_a_mistake_is_one_line_and_spends_nothing(path, tmp_path, arguments, says):
+    Ledger(path, GDP(1.0))
+    places = {"P": path, "Q": tmp_path / "other.ledger"}
+    result = run(*(places.get(a, a) for a in arguments))
+    assert result.exit_code == 2
+    assert says in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert Ledger(path).spent is None
+    assert not places["Q"].exists()
+
+
+def test_a_key_from_the_shell(path, tmp_path):
+    key = tmp_path / "key"
+    key.write_text(os.urandom(32).hex())
+    assert run("create", path, "--mu", 1, "--key", key).exit_code == 0
+    assert run("spend", path, "x", "--mu", 0.5, "--key", key).exit_code == 0
+    assert run("show", path, "--key", key).exit_code == 0
+    assert "has a key" in run("show", path).output
+
+
+def test_labels_are_shown_and_never_obeyed(path):
+    """Markup, and control characters that only a ledger of version 0.1 or another program can hold."""
+    ledger = Ledger(path, GDP(1.0))
+    ledger.spend(GDP(0.1), "mean [/b] of [red]x[/red]")
+    shown = run("show", path)
+    assert shown.exit_code == 0
+    assert "mean [/b] of [red]x[/red]" in shown.output
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE entries SET body = replace(body, 'mean ', 'mean\\u001b[8m')")
+    connection.close()
+    broken = run("show", path)
+    assert broken.exit_code == 2
+    assert "\x1b" not in broken.output
