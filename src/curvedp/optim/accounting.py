@@ -10,9 +10,8 @@ from curvedp import _validate
 from curvedp._numerics import bracket, private_side, up
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, compose, gaussian_profile, smallest_scale
-from curvedp.privacy.compose import Composition, _curve, _interpolated
 from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.subsampled import _SEARCH_BINS, subsampled_gaussian, subsampled_noise_multiplier
+from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "ACCELERATOR_BLOCK",
@@ -126,10 +125,7 @@ def rsvrg_noise(
 
     def excess(factor: float) -> float:
         found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise(factor), sampling)
-        if isinstance(found, Composition):  # a coarser grid: still an upper bound, several times faster
-            curve = _curve(found.parts, found.counts, _SEARCH_BINS)
-            return log(float(_interpolated(*curve, np.asarray(guarantee.eps)))) - log(guarantee.delta0)
-        return log(float(found.delta(guarantee.eps))) - log(guarantee.delta0)
+        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)
 
     return noise(private_side(excess, *bracket(excess, start), relative=1e-3))
 

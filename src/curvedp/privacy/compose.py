@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import up
+from curvedp._numerics import smallest_float
 from curvedp.errors import ParameterError
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import (
@@ -39,7 +39,7 @@ from curvedp.privacy.guarantees import (
     common_adjacency,
     guarantee_from_dict,
 )
-from curvedp.privacy.pld import LONGEST, LossDistribution, discretise
+from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
 
 __all__ = ["Composition", "compose", "compose_profiles"]
@@ -47,7 +47,6 @@ __all__ = ["Composition", "compose", "compose_profiles"]
 Array = NDArray[np.float64]
 
 _TAIL = 1e-44  # δ below this goes to infinity: no claim smaller than about 1e-43 comes out of a Composition
-_FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,13 +73,19 @@ class Composition(Guarantee):
             raise ParameterError(f"{len(self.parts)} parts and {len(self.counts)} counts: give one count for each part")
         common_adjacency((self, *self.parts))
 
-    @functools.cached_property
-    def _curve(self) -> tuple[float, Array]:
-        """(w, δ at 0, w, 2w, …)."""
-        return _curve(self.parts, self.counts, LONGEST)
-
     def _delta(self, eps: Array) -> Any:
-        return _interpolated(*self._curve, eps)
+        return _composed(self.parts, self.counts, 1.0).delta(eps)
+
+    def _epsilon(self, delta: Array) -> Any:
+        composed = _composed(self.parts, self.counts, 1.0)
+        low, high = np.moveaxis(np.array([composed.bracket(float(d)) for d in delta.ravel()]), -1, 0)
+        low, high = low.reshape(delta.shape), high.reshape(delta.shape)
+        reached = np.isfinite(high)
+        low, high = np.where(reached, low, 0.0), np.where(reached, high, 0.0)
+        return np.where(reached, smallest_float(lambda e: ~reached | (composed.delta(e) <= delta), low, high), np.inf)
+
+    def rough_delta(self, eps: float) -> float:
+        return float(_composed(self.parts, self.counts, 0.1).delta(np.array([eps]))[0])
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "parts": [part.to_dict() for part in self.parts], "counts": list(self.counts)}
@@ -159,30 +164,9 @@ def _factors(parts: Iterable[Guarantee]) -> Iterable[tuple[Guarantee, int]]:
             yield part, 1
 
 
-def _curve(parts: tuple[Guarantee, ...], counts: tuple[int, ...], longest: int) -> tuple[float, Array]:
-    whole: LossDistribution | None = None
-    for part, count in zip(parts, counts, strict=True):
-        factor = _loss(part, longest).power(count, longest)
-        whole = factor if whole is None else whole.compose(factor, longest)
-    assert whole is not None
-    return 2.0**whole.level, whole.profile()
-
-
-def _interpolated(width: float, delta: Array, eps: Array) -> Array:
-    """δ(ε), linear in e^ε between the grid's values: this is the discrete pair's own profile, not an approximation."""
-    position = np.minimum(eps, (len(delta) - 1) * width) / width
-    left = np.minimum(position.astype(np.int64), max(len(delta) - 2, 0))
-    right = np.minimum(left + 1, len(delta) - 1)
-    share = np.clip(np.expm1((position - left) * width) / math.expm1(width), 0.0, 1.0)
-    value: Array = np.minimum(up(delta[left] * (1 - share) + delta[right] * share, 1e-15), 1.0)
-    return value
-
-
-def _loss(part: Guarantee, longest: int) -> LossDistribution:
-    # Follow the loss to where δ is negligible, or as good as at its limit.
-    enough = max(_TAIL, float(part.delta(_FARTHEST)) * (1 + 1e-9))
-    top = float(part.epsilon(enough)) if enough < 1 else 1.0
-    return discretise(part.grid_delta, min(max(top, 1e-12), _FARTHEST), min(part.grid_points, longest))
+@functools.lru_cache(maxsize=64)
+def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float) -> Composed:
+    return Composed(tuple((part.grid_delta, part.loss_reach(_TAIL)) for part in parts), counts, fineness)
 
 
 def _compose_rao(parts: list[RaoDP], adjacency: str) -> RaoDP:

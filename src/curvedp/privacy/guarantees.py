@@ -40,6 +40,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
 ADJACENCIES = ("replace-one", "add-remove")
 
 
@@ -49,7 +50,6 @@ class Guarantee:
 
     adjacency: str = field(default="replace-one", kw_only=True)
 
-    grid_points: ClassVar[int] = 8192  # how finely a composition samples `delta`
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
 
@@ -141,6 +141,20 @@ class Guarantee:
     def grid_delta(self, eps: Array) -> Array:
         """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
         return np.asarray(self.delta(eps))
+
+    def loss_reach(self, delta: float) -> float:
+        """About the loss at which `delta` is reached, or all but the smallest δ there is: how far a composition looks."""
+        low, high = 1e-12, _FARTHEST
+        enough = max(delta, float(self.grid_delta(np.array([high]))[0]) * (1 + 1e-9))
+        for points in (200, 50):  # to a factor 1.2, then to 1.004
+            eps = np.geomspace(low, high, points)
+            first = int(np.argmax(self.grid_delta(eps) <= enough))
+            low, high = eps[max(first - 1, 0)], eps[first]
+        return float(high)
+
+    def rough_delta(self, eps: float) -> float:
+        """An upper bound on `delta`, for searches: cheaper where `delta` is dear."""
+        return float(self.delta(eps))
 
     def _curve_points(self) -> tuple[Array, Array]:
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])

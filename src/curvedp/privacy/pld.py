@@ -1,192 +1,360 @@
-"""Privacy loss distributions in exact integer arithmetic: composition without a round-off floor.
+"""Privacy loss distributions on a grid, composed by tilted Fourier transforms: fast, and without a round-off floor.
 
-A profile δ(ε), known at losses 0, w, 2w, …, is replaced by the piecewise linear function of e^ε through those values
-(connect the dots, Doroshenko et al. 2022). It lies above the convex truth, and it is the profile of a discrete pair of
-distributions on the multiples of w, so mechanisms compose by multiplying polynomials. With r = e^w, δ_i = δ(iw)
-and d_i = δ_{i−1} − δ_i,
+A profile δ(ε), known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of w, is replaced by the piecewise linear function of e^ε
+through those values (connect the dots, Doroshenko et al. 2022), and that by its convex envelope. The truth is convex, so it
+stays below. The envelope is the profile of a discrete pair: with d_i = δ_{i−1} − δ_i and h_i = ε_i − ε_{i−1},
 
-    P(loss = iw) = d_i + (d_i − d_{i+1})/(r − 1),    P(loss = −iw) = r^{−i}·P(loss = iw),
+    P(loss = ε_i) = d_i/(1 − e^{−h_i}) − d_{i+1}/(e^{h_{i+1}} − 1),    P(loss = −ε_i) = e^{−ε_i}·P(loss = ε_i),
 
-the second because adjacency is symmetric. Masses are integers in units of 2^-224, every step is rounded up, and the
-products are exact (fmpz_poly): no Fourier transform, no floor at 1e-12. w is a power of 2, so that distributions
-on different grids meet, and a distribution that has grown long goes to 2w by connecting every second dot.
+the second because adjacency is symmetric, and the loss of a composition has the convolution of such masses.
 
-Guarantees. Values of δ that are too large, because they were rounded up or the bound is not convex, can make a mass
-negative; it is raised to 0. Sound: for measures p⁺ ≥ 0 with Σp⁺_i(1 − e^{ε−L_i})₊ ≥ δ(ε) at all ε, exchanging one
-factor of a product at a time shows that the product bounds the composition. So are all roundings: masses only grow,
-and losses only grow (the low tail goes to the lowest bin kept, the high tail to infinity).
+A Fourier transform errs by about 1e-16 of the largest mass, which would hide small δ. So the masses are tilted first:
+p_i·e^{λL_i − κ(λ)} is a distribution too, convolutions of tilted masses are tilted convolutions, and with the λ of large
+deviations the losses that decide δ(ε) are the likely ones. A few λ serve every ε.
+
+Guarantees. Every number is an upper bound:
+- masses are rounded up; where rounding makes one negative it is raised to 0. For measures p⁺ ≥ 0 with
+  Σp⁺_i(1 − e^{ε−L_i})₊ ≥ δ(ε) at all ε, exchanging one factor of a product at a time shows that the product bounds the
+  composition;
+- a transform of length N = 2^k has an error of 2-norm at most 7k·u times that of its result (Higham 2002, Thm 24.2, for
+  radix 2 and roots of unity with errors below u = 2^-53); 16k·u is charged, for every transform and every factor, and becomes
+  an error of δ by Cauchy and Schwarz;
+- what wraps around the window's ends only adds to masses in it; what lies above the window is bounded by Chernoff's
+  inequality and counted as an infinite loss.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from flint import arb, fmpz_poly
 from numpy.typing import NDArray
+from scipy.fft import irfft, rfft
+from scipy.signal import lfilter
 
-from curvedp._numerics import precision, up
+from curvedp._numerics import up
 
-__all__ = ["LossDistribution", "discretise"]
+__all__ = ["Composed", "Loss", "discretize"]
 
 Array = NDArray[np.float64]
+Masses = NDArray[np.float64]
+Profile = Callable[[Array], Array]
 
-BITS = 224  # the unit of mass is 2^-224, 4e-68
-_WORK = 320  # constants are known to 2^-320
-_TRIM = 1 << (BITS - 150)  # mass 2^-150 = 7e-46 may go to infinity at each trimming
-LONGEST = 16384  # bins of a factor before it is coarsened: the error is about (range/bins)² relative to the variance
+U = 2.0**-53
+_FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window
+_GROWTH = 2.0**-9  # dots may lie this much of their loss apart, which adds 2^-18/6 of its variance at most …
+_FEWEST = 4096  # … but no farther than this part of the whole range
+_RATES = (6.0, 18.0, 36.0, 60.0, 90.0)  # −log δ at which the tilts are best, to e^-101 = 1e-44
+_REACH = 36.0  # a window leaves out e^-36 of a tilted distribution on each side
 
 
 @dataclass(frozen=True)
-class LossDistribution:
-    """P's masses at the losses (low + i)·2^level, and at infinity, in units of 2^-224; their sum may exceed 1."""
+class Loss:
+    """P's masses at the losses index·width, and at infinity, all rounded up; their sum may exceed 1."""
 
-    level: int
-    low: int
-    masses: tuple[int, ...]
-    infinite: int
+    width: float
+    index: NDArray[np.int64]
+    masses: Array
+    infinite: float
 
-    def compose(self, other: "LossDistribution", longest: int = LONGEST) -> "LossDistribution":
-        """The loss distribution of both mechanisms, also if the second one adapts (Zhu, Dong and Wang 2022)."""
-        a, b = self, other
-        while a.level != b.level or len(a.masses) + len(b.masses) > 2 * longest:
-            if a.level <= b.level:
-                a, b = a.coarser(), (b.coarser() if a.level == b.level else b)
-            else:
-                b = b.coarser()
-        product = [_shift_up(int(c)) for c in (fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))).coeffs()]
-        # The loss is infinite if either one is; totals above 1 count in full.
-        infinite = _shift_up(a.infinite * (sum(b.masses) + b.infinite)) + _shift_up(b.infinite * sum(a.masses))
-        return _trimmed(a.level, a.low + b.low, product or [0], infinite)
+    @property
+    def losses(self) -> Array:
+        return np.asarray(self.index * self.width, np.float64)
 
-    def power(self, count: int, longest: int = LONGEST) -> "LossDistribution":
-        """`count` copies together, by repeated squaring."""
-        result, square = None, self
-        while True:
-            if count & 1:
-                result = square if result is None else result.compose(square, longest)
-            count >>= 1
-            if not count:
-                assert result is not None
-                return result
-            square = square.compose(square, longest)
-
-    def coarser(self) -> "LossDistribution":
-        """The same on every second loss: a mass p in between becomes p/(1+r) below and pr/(1+r) above, which keeps
-        the total of P and of Q and raises the profile to its chord."""
-        below, above = _constants(self.level).below, _constants(self.level).above
-        odd = self.low % 2
-        low = (self.low - odd) // 2
-        size = (len(self.masses) + odd) // 2 + 1
-        coarse = [0] * (size + 1)
-        for i, p in enumerate(self.masses, start=odd):
-            if i % 2:
-                coarse[i // 2] += _shift_up(p * below, _WORK)
-                coarse[i // 2 + 1] += _shift_up(p * above, _WORK)
-            else:
-                coarse[i // 2] += p
-        return _trimmed(self.level + 1, low, coarse, self.infinite)
-
-    def profile(self) -> Array:
-        """δ at losses 0, w, 2w, … up to the last mass, where it stays: δ_j = δ_{j+1} + (r−1)·Σ_{i>j} p_i r^{j−i}."""
-        constants = _constants(self.level)
-        last = max(self.low + len(self.masses) - 1, 0)
-        delta, reach = self.infinite, 0
-        values = [delta]
-        for j in range(last - 1, -1, -1):
-            i = j + 1 - self.low
-            reach = _shift_up((reach + (self.masses[i] if 0 <= i < len(self.masses) else 0)) * constants.shrink, _WORK)
-            delta += _shift_up(reach * constants.growth, _WORK)
-            values.append(delta)
-        rounded: Array = np.minimum(up(np.array([float(v) for v in reversed(values)]) * 2.0**-BITS), 1.0)
-        return rounded
+    def log_moment(self, tilt: float) -> tuple[float, float]:
+        """(κ, κ′): log Σ p·e^{tilt·L} over the finite losses, and its derivative."""
+        exponent = tilt * self.losses
+        top = float(exponent.max())
+        weights = self.masses * np.exp(exponent - top)
+        total = float(weights.sum())
+        return math.log(total) + top, float(weights @ self.losses) / total
 
 
-def discretise(delta: Callable[[Array], Array], top: float, points: int) -> LossDistribution:
-    """The pair that `delta`, an upper bound for ε >= 0 in both directions, becomes with about `points` losses to `top`.
+def discretize(delta: Profile, top: float, width: float, growth: float = _GROWTH, fewest: int = _FEWEST) -> Loss:
+    """The pair of distributions on multiples of `width` whose profile is at least `delta`, a bound for ε >= 0.
 
     Beyond `top` the bound is kept constant: that δ goes to infinity.
     """
-    level = math.floor(math.log2(top / points))
-    n = max(2, math.ceil(top * 2.0**-level))
-    values = [_fixed(v) for v in np.asarray(delta(np.arange(n + 1, dtype=np.float64) * 2.0**level))]
-    constants = _constants(level)
+    dots = _dots(max(math.ceil(top / width), 1), growth, fewest)
+    eps = np.asarray(dots * width, np.float64)
+    eps, values = _envelope(eps, np.minimum(np.asarray(delta(eps)), 1.0))
+    near, far = _shares(eps, values)
+    far = np.append(far, 0.0)
+    error = 8 * U * (near + far[1:])  # a difference, expm1, a quotient and a sum of rounded numbers
+    upper = np.maximum(near - far[1:] + error, 0.0)
+    middle = max(1 - values[0] - 2 * far[0] + 16 * U, 0.0)  # at 0 the line to the left is the mirror image
+    lower = up(upper * np.exp(-eps[1:]), 8 * U)
+    index = np.rint(eps / width).astype(np.int64)
+    masses = np.concatenate([lower[::-1], [middle], upper])
+    return Loss(width, np.concatenate([-index[:0:-1], index]), masses, float(values[-1]))
 
-    def mass(first: int, second: int) -> int:
-        turn = first - second  # times 1/(r − 1), rounded up whatever its sign
-        return max(0, first + _shift_up(turn * (constants.inverse_up if turn > 0 else constants.inverse_down), _WORK))
 
-    drops = [values[i - 1] - values[i] for i in range(1, n + 1)] + [0]
-    up_side = [mass(drops[i], drops[i + 1]) for i in range(n)]
-    # At 0 the line to the left is the mirror image; the masses' sum is 1.
-    middle = max(0, (1 << BITS) - values[0] - (2 * drops[0] * constants.inverse_down >> _WORK))
-    down_side, factor = [], 1 << _WORK
-    for p in up_side:
-        factor = _shift_up(factor * constants.shrink, _WORK)
-        down_side.append(_shift_up(p * factor, _WORK))
-    return _trimmed(level, -n, [*reversed(down_side), middle, *up_side], values[n])
+def _dots(last: int, growth: float, fewest: int) -> NDArray[np.int64]:
+    """0 … last: all of them as far as 1/growth, then in growing steps of up to last/fewest."""
+    step = max(last / fewest, 1.0)
+    first, second = min(1 / growth, last), min(step / growth, last)
+    grown = np.exp(np.arange(math.log(first), math.log(second), growth)) if second > first else np.zeros(0)
+    whole = np.concatenate([np.arange(first), grown, np.arange(second, last, step), [last]])
+    return np.unique(np.rint(whole).astype(np.int64))
+
+
+def _shares(eps: Array, delta: Array) -> tuple[Array, Array]:
+    """d/(1 − e^{−h}) and d/(e^h − 1) of each step: what it gives to its right end and takes from its left one."""
+    gap, drop = np.diff(eps), -np.diff(delta)
+    with np.errstate(over="ignore"):
+        return drop / -np.expm1(-gap), drop / np.expm1(gap)
+
+
+def _envelope(eps: Array, delta: Array) -> tuple[Array, Array]:
+    """The dots that are corners of the lower convex envelope in e^ε, with its mirror image about ε = 0.
+
+    A dot above the chord of its neighbours is no corner, so all such dots can go at once. Which dots are left decides how
+    tight the bound is, not whether it holds: chords between any of them lie above the convex truth.
+    """
+    delta = np.minimum.accumulate(delta)
+    for _ in range(200):
+        near, far = _shares(eps, delta)
+        keep = np.concatenate([[True], near[:-1] >= far[1:], [True]])
+        ramp = math.expm1(min(eps[1], 700.0))
+        center = math.nextafter((ramp + 2 * delta[1]) / (ramp + 2) * (1 + 8 * U), 2.0)  # on the chord over 0
+        if keep.all() and delta[0] <= center:
+            break
+        eps, delta = eps[keep], delta[keep]
+        delta[0] = min(delta[0], center)
+    return eps, delta
+
+
+class Composed:
+    """The profile of independent losses together.
+
+    Parameters
+    ----------
+    parts : tuple of (δ(ε), top)
+        A bound on each part's profile, and the loss beyond which it is taken as constant.
+    counts : tuple of int
+        How often each part is used. Rounding is charged in proportion to them: beyond 10⁹ nothing is left to say.
+    fineness : float
+        The grid's, relative to the usual one; less is faster and looser.
+    """
+
+    def __init__(
+        self, parts: tuple[tuple[Profile, float], ...], counts: tuple[int, ...], fineness: float = 1.0
+    ) -> None:
+        self._parts, self._counts = parts, counts
+        fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top in parts]
+        rough = [discretize(delta, top, w, 0.03, 200) for (delta, top), w in zip(parts, fine, strict=True)]
+        self._plan = _Plan(rough, counts, fineness)
+        self._losses: dict[float, list[Loss]] = {}
+        self._curves: dict[int, tuple[float, int, Array]] = {}
+
+    def delta(self, eps: Array) -> Array:
+        """δ(ε), linear in e^ε between the grid's values: this is the discrete pair's own profile."""
+        out = np.ones(eps.shape)
+        region = np.searchsorted(self._plan.ends[:-1], eps)
+        for k in np.unique(region):
+            out[region == k] = self._interpolated(int(k), eps[region == k])
+        return out
+
+    def bracket(self, delta: float) -> tuple[float, float]:
+        """Losses about the smallest ε >= 0 with δ(ε) <= delta, from as few transforms as can be; (inf, inf) if none."""
+        ends, seen = self._plan.ends, set[int]()
+        k = min(int(np.searchsorted(_RATES, -math.log(delta))), len(ends) - 1)
+        while True:
+            begin = math.nextafter(ends[k - 1], math.inf) if k else 0.0
+            at = self.delta(np.array([begin, min(ends[k], 1e300)]))
+            seen.add(k)
+            if at[0] <= delta and k and k - 1 not in seen:
+                k -= 1
+            elif at[1] > delta and k + 1 < len(ends):
+                k += 1
+            elif at[1] > delta:
+                return math.inf, math.inf
+            else:
+                return begin, min(self._first_below(k, delta, begin), ends[k])
+
+    def _first_below(self, k: int, delta: float, begin: float) -> float:
+        width, first, values = self._curve(k)
+        low = max(math.ceil(begin / width) - first, 0)
+        found = np.nonzero(values[low:] <= delta)[0]
+        return float((first + low + found[0] + 1) * width) if len(found) else math.inf
+
+    def _curve(self, k: int) -> tuple[float, int, Array]:
+        if k not in self._curves:
+            self._curves[k] = self._transformed(self._plan.tilt(k))
+        return self._curves[k]
+
+    def _interpolated(self, k: int, eps: Array) -> Array:
+        width, first, values = self._curve(k)
+        position = np.minimum(eps, (first + len(values) - 1) * width) / width * (1 - 4 * U)  # rounded down
+        left = np.clip(np.floor(position).astype(np.int64) - first, 0, len(values) - 1)
+        right = np.minimum(left + 1, len(values) - 1)
+        share = np.clip(np.expm1((position - left - first) * width) / math.expm1(width), 0.0, 1.0)
+        value = np.minimum(up(values[left] * (1 - share) + values[right] * share, 1e-15), 1.0)
+        return np.where(position < first, 1.0, value)
+
+    def _on(self, width: float) -> list[tuple[Loss, int]]:
+        if width not in self._losses:
+            self._losses[width] = [discretize(delta, top, width) for delta, top in self._parts]
+        return list(zip(self._losses[width], self._counts, strict=True))
+
+    def _transformed(self, tilt: "_Tilt") -> tuple[float, int, Array]:
+        """(grid width, index of the first loss >= 0 in the window, δ at it and at the ones that follow)."""
+        factors, width = self._on(tilt.width), tilt.width
+        last = sum(n * int(loss.index[-1]) for loss, n in factors)
+        start = math.floor(tilt.low / width)
+        end = last + 1 if math.isinf(tilt.beyond) else math.ceil(tilt.high / width)
+        size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
+        masses, kappa, error = _convolved(factors, tilt.rate, size)
+        first = max(start, 0)
+        grid = np.arange(first, start + size)
+        values = _discounted(np.roll(masses, -start)[first - start :], tilt.rate, width, error)
+        exponent = kappa - tilt.rate * (grid * width)
+        values *= np.exp(np.minimum(exponent + 8 * U * (abs(kappa) + np.abs(exponent) + 8), 700.0))
+        values[grid >= last] = 0.0
+        rest = _infinite(factors) + math.exp(_log_beyond(factors, tilt.beyond, (start + size - 1) * width))
+        return width, first, np.minimum(up(values + rest, 4 * U), 1.0)
+
+
+def _convolved(factors: list[tuple[Loss, int]], rate: float, size: int) -> tuple[Array, float, float]:
+    """(tilted masses modulo `size`, Σ nκ, a bound on the 2-norm of their error)."""
+    bits = size.bit_length() - 1
+    kappa, log_norm, error, smallest = 0.0, 0.0, 0.0, math.inf
+    product: NDArray[np.complex128] | None = None
+    for loss, count in factors:
+        own, tilted = _tilted(loss, rate)
+        wrapped = np.bincount(loss.index % size, weights=tilted, minlength=size)
+        norm = 1.01 * math.sqrt(float(wrapped @ wrapped))
+        factor = _power(rfft(wrapped), count)
+        product = factor if product is None else product * factor
+        slip = 16 * (bits + 1) * U * norm  # of one transform, relative to √N, and one power's rounding
+        log_norm += count * math.log(float(tilted.sum()) * (1 + len(tilted) * U) + math.sqrt(size) * slip)
+        error, smallest, kappa = error + count * slip, min(smallest, norm), kappa + count * own
+    assert product is not None
+    whole = math.exp(min(log_norm, 700.0))  # no value of the transforms' product is larger
+    return irfft(product, size), kappa, 1.01 * whole * (error + 16 * bits * U * smallest)
+
+
+def _infinite(factors: list[tuple[Loss, int]]) -> float:
+    """The mass at infinity, where the loss is if any one is: Π(m + x)ⁿ − Πmⁿ, totals above 1 in full."""
+    finite = [math.fsum(loss.masses) for loss, _ in factors]
+    whole = math.fsum(n * math.log1p(m - 1 + loss.infinite) for m, (loss, n) in zip(finite, factors, strict=True))
+    some = math.fsum(n * math.log1p(loss.infinite / m) for m, (loss, n) in zip(finite, factors, strict=True))
+    return float(up(math.exp(min(whole, 700.0)) * -math.expm1(-some), 1e-14)) if some else 0.0
+
+
+def _log_beyond(factors: list[tuple[Loss, int]], rate: float, end: float) -> float:
+    """log P(loss > end) by Chernoff's bound; −inf where the rate is infinite, since no loss is larger."""
+    if math.isinf(rate):
+        return -math.inf
+    kappa = math.fsum(n * loss.log_moment(rate)[0] for loss, n in factors)
+    return min(kappa - rate * end + 1e-12 * (abs(kappa) + rate * end + 1), 0.0)
 
 
 @dataclass(frozen=True)
-class _Constants:
-    """Functions of r = e^{2^level} in units of 2^-320, rounded up (`inverse_down`: down)."""
+class _Tilt:
+    """A λ with its grid and window, and the λ of Chernoff's bound above the window."""
 
-    shrink: int  # 1/r
-    growth: int  # r − 1
-    inverse_up: int  # 1/(r − 1)
-    inverse_down: int
-    below: int  # 1/(1 + r)
-    above: int  # r/(1 + r)
-
-
-@functools.lru_cache(maxsize=256)
-def _constants(level: int) -> _Constants:
-    with precision(_WORK + 64 + 2 * abs(level)):
-        w = arb(2) ** level
-        growth = w.expm1()
-        r = 1 + growth
-        return _Constants(
-            shrink=_ceil((-w).exp()),
-            growth=_ceil(growth),
-            inverse_up=_ceil(1 / growth),
-            inverse_down=_floor(1 / growth),
-            below=_ceil(1 / (1 + r)),
-            above=_ceil(r / (1 + r)),
-        )
+    rate: float
+    width: float
+    low: float
+    high: float
+    beyond: float
 
 
-def _ceil(x: arb) -> int:
-    """The ball's upper end times 2^320, rounded up."""
-    return int((x.upper() * arb(2) ** _WORK).ceil().upper().fmpz())
+@dataclass(frozen=True)
+class _Plan:
+    """Where the tilts are, from a rough picture of the losses: it decides how tight the bounds are, not whether they hold."""
+
+    parts: list[Loss]
+    counts: tuple[int, ...]
+    fineness: float
+
+    @cached_property
+    def centers(self) -> list[tuple[float, float]]:
+        """(λ, mean loss) of the tilts, as far as the losses go."""
+        found = [(0.0, self._moments(0.0)[1]), *(self._farther(0.0, rate, 1.0) for rate in _RATES)]
+        return [(rate, loss) for rate, loss in found if math.isfinite(rate)]
+
+    @cached_property
+    def ends(self) -> list[float]:
+        """The ends of the losses that each tilt serves: halfway to the next."""
+        return [(a + b) / 2 for (_, a), (_, b) in zip(self.centers, self.centers[1:], strict=False)] + [math.inf]
+
+    def tilt(self, k: int) -> _Tilt:
+        rate = self.centers[k][0]
+        (beyond, high), (_, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
+        # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
+        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 512, _FEWEST_POINTS), _MOST_POINTS)
+        size = 2.0 ** round(math.log2(points * self.fineness))
+        mantissa, exponent = math.frexp(max((high - low) / (size - 8), self._grain))
+        width = math.ldexp(math.ceil(mantissa * 128), exponent - 7)  # few digits: its multiples are exact
+        return _Tilt(rate, width, low, high, beyond)
+
+    @cached_property
+    def _grain(self) -> float:
+        return max(part.width for part in self.parts)
+
+    def _moments(self, tilt: float) -> tuple[float, float]:
+        found = [(n, part.log_moment(tilt)) for part, n in zip(self.parts, self.counts, strict=True)]
+        return math.fsum(n * k for n, (k, _) in found), math.fsum(n * slope for n, (_, slope) in found)
+
+    def _farther(self, tilt: float, rate: float, sign: float) -> tuple[float, float]:
+        """(λ′, κ′(λ′)) with relative entropy `rate` from λ, on the side of `sign`; the largest loss if there is none."""
+        base, _ = self._moments(tilt)
+
+        def entropy(step: float) -> tuple[float, float]:
+            k, slope = self._moments(tilt + sign * step)
+            return sign * step * slope - k + base, slope
+
+        low, high = 0.0, 1.0 / self._grain
+        if entropy(high)[0] < rate:
+            return sign * math.inf, sign * sum(n * p.losses[-1] for n, p in zip(self.counts, self.parts, strict=True))
+        while high > low * 1.02 + 1e-12 / self._grain:
+            middle = math.sqrt(low * high) if low else high / 1024
+            low, high = (middle, high) if entropy(middle)[0] < rate else (low, middle)
+        return tilt + sign * high, entropy(high)[1]
+
+    def _deviation(self, rate: float) -> float:
+        """√(Var/Σn) of the tilted losses."""
+        total = 0.0
+        for part, count in zip(self.parts, self.counts, strict=True):
+            _, tilted = _tilted(part, rate)
+            total += count * float(tilted @ (part.losses - tilted @ part.losses) ** 2)
+        return math.sqrt(total / sum(self.counts))
 
 
-def _floor(x: arb) -> int:
-    """The ball's lower end times 2^320, rounded down."""
-    return int((x.lower() * arb(2) ** _WORK).floor().lower().fmpz())
+def _tilted(loss: Loss, rate: float) -> tuple[float, Array]:
+    """(κ, p·e^{rate·L − κ}), the masses rounded up; κ is any number close to the moment's logarithm."""
+    kappa, _ = loss.log_moment(rate)
+    exponent = rate * loss.losses
+    with np.errstate(under="ignore"):
+        return kappa, loss.masses * np.exp(exponent - kappa + 4 * U * (np.abs(exponent) + abs(kappa) + 16))
 
 
-def _trimmed(level: int, low: int, masses: list[int], infinite: int) -> LossDistribution:
-    """Small tails cut: the upper one to infinity, the lower one into the lowest bin kept. Both make losses larger."""
-    tail, end = 0, len(masses)
-    while end > 1 and tail + masses[end - 1] <= _TRIM:
-        end -= 1
-        tail += masses[end]
-    infinite += tail
-    tail, start = 0, 0
-    while start < end - 1 and tail + masses[start] <= _TRIM:
-        tail += masses[start]
-        start += 1
-    kept = masses[start:end]
-    kept[0] += tail
-    return LossDistribution(level, low + start, tuple(kept), infinite)
+def _power(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
+    """By repeated squaring: the relative error is at most 3·count·u, which one more `bits` in the slip pays for."""
+    result = values.copy()
+    for bit in bin(count)[3:]:
+        np.multiply(result, result, out=result)
+        if bit == "1":
+            np.multiply(result, values, out=result)
+    return result
 
 
-def _fixed(value: float) -> int:
-    """value·2^BITS, rounded up."""
-    numerator, denominator = float(value).as_integer_ratio()
-    return -(-(numerator << BITS) // denominator)
+def _discounted(masses: Array, rate: float, width: float, error: float) -> Array:
+    """Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j}) + its error, t = e^{−rate·w}, s = e^{−w}: δ_j in units of e^{κ − rate·ε_j}.
+
+    `error` bounds the 2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step.
+    """
+    size = len(masses)
+    spread = math.sqrt(min(size, 1 / -math.expm1(-2 * rate * width)) if rate else size)  # at least ‖t^k‖₂
+    whole = _sums(masses, math.exp(-rate * width))
+    part = _sums(masses, math.exp(-(rate + 1) * width))
+    rounding = 8 * U * (size + 4) * (1 + (rate + 1) * width)
+    return np.asarray(whole - part + rounding * np.abs(whole) + (1 + 2 * rounding) * error * spread)
 
 
-def _shift_up(value: int, bits: int = BITS) -> int:
-    return -(-value >> bits)
+def _sums(masses: Array, ratio: float) -> Array:
+    """Σ_{i>j} m_i·ratio^{i−j} for every j."""
+    return np.asarray(lfilter([0.0, ratio], [1.0, -ratio], masses[::-1])[::-1])

@@ -18,7 +18,7 @@ record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) 
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp._numerics import bracket, private_side, up
 from curvedp.errors import ParameterError
-from curvedp.privacy.compose import Composition, _curve, _interpolated
+from curvedp.privacy.compose import Composition
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee
 
@@ -39,15 +39,12 @@ _LEAST_MULTIPLIER = 1e-6
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-15  # relative error of the ε's below; they are moved down by it
-_SEARCH_BINS = 4096
 
 
 @dataclass(frozen=True, repr=False)
 class _Step(Guarantee):
     noise_multiplier: float
     sampling_rate: float
-
-    grid_points: ClassVar[int] = 16384  # a step's loss is narrow and its tail is long
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,15 +158,10 @@ def subsampled_noise_multiplier(
         raise ParameterError(f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target")
     if target.adjacency != "replace-one":
         raise ParameterError(f"adjacency={target.adjacency!r}: subsampled steps are for replace-one")
-    eps = np.asarray(target.eps)
 
     def excess(sigma: float) -> float:
-        guarantee = subsampled_gaussian(sigma, sampling_rate, steps, sampling=sampling)
-        if isinstance(guarantee, Composition):  # a coarser grid: still an upper bound, five times faster
-            delta = float(_interpolated(*_curve(guarantee.parts, guarantee.counts, _SEARCH_BINS), eps))
-        else:
-            delta = float(guarantee.delta(target.eps))
-        return math.log(delta) - math.log(target.delta0)
+        found = subsampled_gaussian(sigma, sampling_rate, steps, sampling=sampling).rough_delta(target.eps)
+        return math.log(found) - math.log(target.delta0)
 
     low, high = bracket(excess, 1.0)
     return private_side(excess, low, high, relative=1e-4)
