@@ -17,13 +17,10 @@ from curvedp.privacy import (
     RaoDP,
     RenyiDP,
     compose,
-    compose_profiles,
     convert,
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.compose import _interpolated
-from curvedp.privacy.pld import BITS, LossDistribution, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import _log_h_at_one, pure_renyi, renyi_epsilon
 
@@ -105,16 +102,6 @@ def test_compositions_take_each_part_as_often_as_it_is_used():
         compose([ApproxDP(0.1, 0.5), ApproxDP(0.1, 0.5)])
 
 
-def test_profiles_are_linear_in_exp_between_grid_points():
-    delta, width = np.array([0.5, 0.2, 0.1]), 0.5
-    for eps, left in ((0.2, 0), (0.9, 1), (0.5, 1), (1.0, 1)):
-        share = math.expm1(eps - left * width) / math.expm1(width)
-        expected = delta[left] * (1 - share) + delta[left + 1] * share
-        assert _interpolated(width, delta, np.array(eps)) == pytest.approx(expected, rel=1e-13)
-    assert _interpolated(width, delta, np.array(7.0)) == pytest.approx(0.1, rel=1e-13)
-    assert _interpolated(width, np.array([0.3]), np.array(2.0)) == pytest.approx(0.3, rel=1e-13)
-
-
 @pytest.mark.parametrize("theta", [1e-7, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 0.7, 6.0])
 def test_rao_curves(theta, eps):
@@ -179,62 +166,6 @@ def test_corner_of_a_divergence():
     assert renyi_epsilon(4.0, 2.0, 0.25) == pytest.approx(2.0 + math.log(0.75), abs=1e-9)
     assert renyi_epsilon(4.0, 2.0, 0.4) <= 2.0 + math.log(0.6) + 1e-12
     assert renyi_epsilon(4.0, 0.1, 0.5) == 0.0
-
-
-def test_loss_distributions_by_hand():
-    """A pair on losses −w, 0, w: squares, cubes and chords by exact fractions."""
-    one, w = 1 << BITS, 0.5
-    part = LossDistribution(-1, -1, (one // 4, one // 4, one // 4), one // 4)
-    square = part.compose(part)
-    assert (square.level, square.low) == (-1, -2)
-    assert square.masses == tuple(one * k // 16 for k in (1, 2, 3, 2, 1))
-    assert square.infinite == one * 7 // 16
-    assert part.power(3) == square.compose(part)
-    assert part.power(1) is part
-    curve = part.profile()
-    assert curve[-1] == pytest.approx(0.25, rel=1e-12)
-    assert curve[0] == pytest.approx(0.25 + 0.25 * -math.expm1(-w), rel=1e-12)
-    coarse = part.coarser()
-    r = math.exp(w)
-    assert (coarse.level, coarse.low) == (0, -1)
-    expected = (0.25 / (1 + r), 0.25 + 0.25 * r / (1 + r) + 0.25 / (1 + r), 0.25 * r / (1 + r))
-    assert [m / one for m in coarse.masses] == pytest.approx(expected, rel=1e-12)
-    assert coarse.infinite == part.infinite
-    uneven = LossDistribution(0, -1, (one // 2, one // 2), 0).compose(part)
-    assert uneven.level == 0
-
-
-def test_discretised_randomised_response_is_itself():
-    """ε₀ on the grid: masses e^ε₀/(1 + e^ε₀) and 1/(1 + e^ε₀), none at infinity."""
-    pair = discretise(PureDP(1.0).delta, 1.0, 4)
-    masses = {
-        (pair.low + i) * 2.0**pair.level: m / 2.0**BITS for i, m in enumerate(pair.masses) if m / 2.0**BITS > 1e-12
-    }
-    assert masses == pytest.approx({-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-9)
-    assert pair.infinite < 2 ** (BITS - 140)
-    assert above(pair.profile()[0], math.tanh(0.5), 1e-9)
-
-
-def test_compositions_of_tiny_guarantees_keep_their_scale():
-    """Two randomised responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
-    tiny, p = 1e-6, 1 / (1 + math.exp(-1e-6))
-    found = compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny)
-    assert above(found, p * p * -math.expm1(-0.5 * tiny), 1e-3)
-
-
-def test_a_gaussian_is_discretised_closely():
-    """Its profile through 2,000 grid points: never below, less than 1e-5 above at grid points and composed with itself."""
-    part = discretise(GDP(0.5).delta, 8.0, 2000)
-    width = 2.0**part.level
-    eps = np.arange(0, 400) * width
-    truth = GDP(0.5).delta(eps)
-    found = part.profile()[:400]
-    assert np.all(found >= truth * (1 - 1e-12))
-    assert np.all(found <= truth * (1 + 1e-9))
-    both = part.compose(part).profile()[:400]
-    truth = GDP(math.sqrt(0.5)).delta(eps)
-    assert np.all(both >= truth * (1 - 1e-12))
-    assert np.all(both <= truth * (1 + 1e-4))
 
 
 def test_a_profile_without_any_divergence_implies_no_zcdp(monkeypatch):

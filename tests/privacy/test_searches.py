@@ -40,7 +40,6 @@ from curvedp.privacy.calibrate import (
 from curvedp.privacy.certify import _Certifier, _float, _outward
 from curvedp.privacy.compose import _root_sum_squares, _sum
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.pld import _TRIM, BITS, LossDistribution, _constants, _fixed, _shift_up, _trimmed, discretise
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.spd_confidence import ConfidenceProfile, positive_parts, spd_confidence_profile, weyl_net
@@ -587,61 +586,6 @@ def test_gaussian_profiles_at_negative_epsilon():
 
 
 # ---- exact arithmetic
-
-
-def test_small_tails_are_cut_and_nothing_is_lost():
-    big, small = 1 << (BITS - 3), _TRIM // 4
-    cut = _trimmed(2, -5, [small, small, small, small, small, big, big, small, small], 7)
-    assert cut == LossDistribution(2, -1, (big.__class__(small + 4 * small), big, big), 7 + 2 * small)
-    assert _trimmed(0, 0, [_TRIM, big, _TRIM], 0) == LossDistribution(0, 1, (big + _TRIM,), _TRIM)
-    assert _trimmed(0, 0, [_TRIM + 1, big, _TRIM + 1], 0) == LossDistribution(0, 0, (_TRIM + 1, big, _TRIM + 1), 0)
-    assert _trimmed(0, 3, [0], 5) == LossDistribution(0, 3, (0,), 5)
-    assert _trimmed(0, 3, [0, 0], 5).masses == (0,)
-    assert [_shift_up(x, 4) for x in (0, 1, 15, 16, 17, -1, -17)] == [0, 1, 1, 1, 2, 0, -1]
-    for x in (0.1, 1.0, 1e-60, 5e-324):
-        assert Fraction(_fixed(x) - 1, 1 << BITS) < Fraction(x) <= Fraction(_fixed(x), 1 << BITS)
-
-
-@pytest.mark.parametrize("level", [-40, -3, 0, 4])
-def test_constants_are_next_above(level):
-    found, unit = _constants(level), 1 << 320
-    with mp.workdps(140):
-        w = mp.mpf(2) ** level
-        r = mp.exp(w)
-        truth = {
-            "shrink": 1 / r,
-            "growth": r - 1,
-            "inverse_up": 1 / (r - 1),
-            "below": 1 / (1 + r),
-            "above": r / (1 + r),
-        }
-        for name, value in truth.items():
-            assert 0 <= getattr(found, name) - value * unit < 2, name
-        assert 0 < unit / (r - 1) - found.inverse_down < 3
-
-
-def test_grids_of_discretised_profiles():
-    part = discretise(GDP(1.0).delta, 3.0, 100)
-    assert 2.0**part.level <= 3.0 / 100 < 2.0 ** (part.level + 1)
-    total = sum(part.masses) + part.infinite
-    assert 0 <= total - (1 << BITS) < 1 << (BITS - 40)
-    assert part.infinite >= _fixed(GDP(1.0).delta(math.ceil(3.0 * 2.0**-part.level) * 2.0**part.level))
-    fine = discretise(GDP(1.0).delta, 3.0, 400)
-    both = part.compose(fine)
-    assert both.level == part.level
-    short = part.compose(part, longest=150)
-    assert short.level > part.level
-    eps = np.arange(20) * 2.0**short.level
-    assert np.all(short.profile()[:20] >= GDP(math.sqrt(2)).delta(eps) * (1 - 1e-12))
-    tiny = discretise(PureDP(1e-3).delta, 1e-3, 1)
-    assert len(tiny.masses) <= 5
-    for count in (1, 2, 5, 6):
-        direct = part
-        for _ in range(count - 1):
-            direct = direct.compose(part)
-        power = part.power(count).profile()
-        size = min(len(power), 60)
-        assert power[:size] == pytest.approx(direct.profile()[:size], rel=1e-9)
 
 
 def test_sums_are_rounded_up_once():

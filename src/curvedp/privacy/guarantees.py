@@ -8,6 +8,7 @@ A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and 
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -249,7 +250,7 @@ class ZCDP(Guarantee):
         return zcdp_epsilon(self.rho, delta)
 
     def grid_delta(self, eps: Array) -> Array:
-        return _chords(self._epsilon, eps)
+        return _chords(self, eps)
 
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
@@ -284,7 +285,7 @@ class RenyiDP(Guarantee):
         return renyi_epsilon(self.order, self.eps, delta)
 
     def grid_delta(self, eps: Array) -> Array:
-        return _chords(self._epsilon, eps)
+        return _chords(self, eps)
 
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
@@ -396,12 +397,18 @@ def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
     return np.append(eps[keep], 0.0), np.append(delta[keep], 1.0)
 
 
-def _chords(epsilon: Callable[[Array], Any], eps: Array) -> Array:
-    """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
-    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 1500), np.linspace(1e-3, 1 - 1e-6, 1500)[1:], [1.0]])
-    known = np.append(epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
+@functools.lru_cache(maxsize=32)
+def _chord_points(guarantee: Guarantee) -> tuple[Array, Array]:
+    """Points (ε(δ), δ), ε increasing from 0."""
+    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 500)[1:], [1.0]])
+    known = np.append(guarantee._epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
     first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
-    known, delta = known[: first + 1][::-1], delta[: first + 1][::-1]  # ε increasing from 0, δ falling
+    return known[: first + 1][::-1], delta[: first + 1][::-1]
+
+
+def _chords(guarantee: Guarantee, eps: Array) -> Array:
+    """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
+    known, delta = _chord_points(guarantee)
     right = np.clip(np.searchsorted(known, eps, side="left"), 1, len(known) - 1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # known values may coincide
         share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])

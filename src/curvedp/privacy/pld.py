@@ -86,8 +86,9 @@ def discretize(delta: Profile, top: float, width: float, growth: float = _GROWTH
     middle = max(1 - values[0] - 2 * far[0] + 16 * U, 0.0)  # at 0 the line to the left is the mirror image
     lower = up(upper * np.exp(-eps[1:]), 8 * U)
     index = np.rint(eps / width).astype(np.int64)
-    masses = np.concatenate([lower[::-1], [middle], upper])
-    return Loss(width, np.concatenate([-index[:0:-1], index]), masses, float(values[-1]))
+    last = 1 + int(np.max(np.nonzero(upper)[0], initial=0))
+    masses = np.concatenate([lower[:last][::-1], [middle], upper[:last]])
+    return Loss(width, np.concatenate([-index[last:0:-1], index[: last + 1]]), masses, float(values[-1]))
 
 
 def _dots(last: int, growth: float, fewest: int) -> NDArray[np.int64]:
@@ -202,7 +203,7 @@ class Composed:
         """(grid width, index of the first loss >= 0 in the window, δ at it and at the ones that follow)."""
         factors, width = self._on(tilt.width), tilt.width
         last = sum(n * int(loss.index[-1]) for loss, n in factors)
-        start = math.floor(tilt.low / width)
+        start = -last if math.isinf(tilt.below) else math.floor(tilt.low / width)
         end = last + 1 if math.isinf(tilt.beyond) else math.ceil(tilt.high / width)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
         masses, kappa, error = _convolved(factors, tilt.rate, size)
@@ -253,12 +254,13 @@ def _log_beyond(factors: list[tuple[Loss, int]], rate: float, end: float) -> flo
 
 @dataclass(frozen=True)
 class _Tilt:
-    """A λ with its grid and window, and the λ of Chernoff's bound above the window."""
+    """A λ with its grid and window, and the λ's of Chernoff's bounds beyond its ends: infinite where all is inside."""
 
     rate: float
     width: float
     low: float
     high: float
+    below: float
     beyond: float
 
 
@@ -283,13 +285,13 @@ class _Plan:
 
     def tilt(self, k: int) -> _Tilt:
         rate = self.centers[k][0]
-        (beyond, high), (_, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
+        (beyond, high), (below, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
         # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
         points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 512, _FEWEST_POINTS), _MOST_POINTS)
         size = 2.0 ** round(math.log2(points * self.fineness))
         mantissa, exponent = math.frexp(max((high - low) / (size - 8), self._grain))
         width = math.ldexp(math.ceil(mantissa * 128), exponent - 7)  # few digits: its multiples are exact
-        return _Tilt(rate, width, low, high, beyond)
+        return _Tilt(rate, width, low, high, below, beyond)
 
     @cached_property
     def _grain(self) -> float:

@@ -1,0 +1,204 @@
+"""Loss distributions against exact integer arithmetic: never below, close above, without a floor."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import fmpz_poly
+
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose_profiles, laplace_profile
+from curvedp.privacy.pld import Composed, Loss, _convolved, _envelope, discretize  # the error bounds are not public
+from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
+
+UNIT = 1 << 220  # masses are rounded down to multiples of 2^-220
+
+
+def exact_convolution(factors):
+    """(lowest index, the masses as integers over UNIT^Σn) of the losses together, without any rounding."""
+    low, product = 0, fmpz_poly([1])
+    for loss, count in factors:
+        masses = [0] * int(loss.index[-1] - loss.index[0] + 1)
+        for i, mass in zip(loss.index, loss.masses, strict=True):
+            masses[int(i - loss.index[0])] = int(Fraction(float(mass)) * UNIT)
+        product *= fmpz_poly(masses) ** count
+        low += count * int(loss.index[0])
+    return low, [int(c) for c in product.coeffs()]
+
+
+PARTS = {
+    "two points": ([PureDP(0.7)], (5,)),
+    "four points": ([ApproxDP(0.5, 1e-12)], (3,)),
+    "Gaussian": ([GDP(0.6)], (4,)),
+    "Gaussian and points": ([GDP(1.1), PureDP(0.4)], (1, 6)),
+    "Poisson": ([PoissonGaussianStep(0.8, 0.05)], (12,)),
+    "fixed size": ([FixedSizeGaussianStep(1.5, 0.2), ApproxDP(0.1, 1e-9)], (3, 2)),
+    "zCDP": ([ZCDP(0.1), GDP(0.3)], (1, 2)),
+    "Rao": ([RaoDP(0.2), PureDP(0.3)], (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_tilt_lies_just_above_the_exact_composition(name):
+    parts, counts = PARTS[name]
+    whole = Composed(tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts), counts, fineness=2.0**-7)
+    for k in range(len(whole._plan.centers)):
+        width, first, values = whole._curve(k)
+        factors = whole._on(width)
+        low, masses = exact_convolution(factors)
+        scale = UNIT ** sum(counts)
+        share = np.array([float(Fraction(m, scale)) for m in masses])
+        losses = (low + np.arange(len(masses))) * width
+        finite = Fraction(1)
+        for loss, count in factors:
+            finite *= (1 - Fraction(loss.infinite)) ** count
+        infinite = float(1 - finite)
+        begin = whole._plan.ends[k - 1] if k else 0.0
+        for j in range(0, len(values), max(len(values) // 20, 1)):
+            eps = (first + j) * width
+            truth = float(np.sum(share * np.maximum(-np.expm1(eps - losses), 0.0)))
+            assert values[j] >= (truth + infinite) * (1 - 1e-11)
+            if begin <= eps < min(whole._plan.ends[k], 1e300) and truth > 1e-42:
+                assert values[j] <= (truth + infinite) * (1 + 1e-6) + 1e-44
+
+
+@pytest.mark.parametrize("bits", [4, 8, 10])
+@pytest.mark.parametrize("count", [1, 7, 20])
+@pytest.mark.parametrize("kind", ["spread", "atoms", "one"])
+def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, kind):
+    rng = np.random.default_rng(bits * count)
+    size = 1 << bits
+    index = np.arange(-(size // 4), size // 4 + 1)
+    masses = {
+        "spread": rng.random(len(index)),
+        "atoms": np.where(np.isin(index, [-3, 1, 2]), rng.random(len(index)), 1e-30),
+        "one": np.where(index == 1, 1.0, 1e-17),
+    }[kind]
+    loss = Loss(2.0**-6, index, masses / masses.sum(), 0.0)
+    for rate in (0.0, 3.0):
+        found, kappa, error = _convolved([(loss, count)], rate, size)
+        weights = loss.masses * np.exp(rate * loss.losses - loss.log_moment(rate)[0])
+        truth = exact_wrapped(index, weights, count, size)
+        made = np.linalg.norm(found - truth)
+        rounding = count * 64 * 2.0**-53 * np.linalg.norm(truth)  # the masses themselves are rounded up in between
+        assert made <= error + rounding
+        assert error < 1e-9
+        assert kappa == pytest.approx(count * loss.log_moment(rate)[0], rel=1e-12, abs=1e-12)
+
+
+def exact_wrapped(index, weights, count, size):
+    low, masses = exact_convolution([(Loss(1.0, index, weights, 0.0), count)])
+    out = [0] * size
+    for i, mass in enumerate(masses):
+        out[(low + i) % size] += mass
+    scale = UNIT**count
+    return np.array([float(Fraction(m, scale)) for m in out])
+
+
+def test_randomised_response_on_the_grid_is_itself():
+    pair = discretize(PureDP(1.0).delta, 1.0, 0.25)
+    masses = {loss: mass for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True) if mass > 1e-12}
+    assert masses == pytest.approx({-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-12)
+    assert pair.infinite == 0.0
+
+
+def profile_of(loss, eps):
+    return loss.infinite + np.sum(loss.masses * np.maximum(-np.expm1(eps[:, None] - loss.losses), 0.0), axis=1)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        GDP(0.5),
+        GDP(5.0),
+        PureDP(0.3),
+        ApproxDP(2.0, 1e-5),
+        RaoDP(1.0),
+        laplace_profile(1.0, 2, 1.0, 0.5),
+        PoissonGaussianStep(1.0, 0.01),
+    ],
+)
+def test_discretised_profiles_are_bounds_of_total_mass_one(guarantee):
+    top = guarantee.loss_reach(1e-44)
+    loss = discretize(guarantee.grid_delta, top, top / 2**14)
+    assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
+    eps = np.linspace(0, 0.9 * top, 57)
+    truth = guarantee.delta(eps)
+    found = profile_of(loss, eps)
+    assert np.all(found >= truth * (1 - 1e-9))
+    seen = truth > 1e-10
+    assert np.all(found[seen] <= truth[seen] * (1 + 2e-3))
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [ZCDP(1e-4), ZCDP(0.1), ZCDP(10.0), RenyiDP(2.0, 0.1), RenyiDP(8.0, 1.0)],
+    ids=repr,
+)
+def test_bounds_that_are_not_convex_lose_what_is_above_their_envelope(guarantee):
+    """Once their negative masses were raised to 0 and the rest counted in full: totals from 1.2 to 9."""
+    top = guarantee.loss_reach(1e-44)
+    loss = discretize(guarantee.grid_delta, top, top / 2**12)
+    assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
+    eps = np.linspace(0, top, 101)
+    assert np.all(profile_of(loss, eps)[1:] <= guarantee.grid_delta(eps)[1:] * (1 + 1e-2) + 1e-44)
+
+
+def test_the_envelope_lies_below_every_dot_and_is_convex():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        eps = np.cumsum(np.concatenate([[0.0], rng.uniform(0.01, 0.3, 40)]))
+        dots = np.minimum(GDP(1.0).delta(eps) * rng.uniform(1.0, 1.4, 41), 1.0)
+        corner, value = _envelope(eps, dots)
+        x, at = np.exp(corner), np.interp(np.exp(eps), np.exp(corner), value)
+        assert np.all(at <= dots * (1 + 1e-9))
+        assert np.all(at >= GDP(1.0).delta(eps) * (1 - 1e-12))
+        slopes = np.diff(value) / np.diff(x)
+        assert np.all(np.diff(slopes) >= -1e-12)
+        assert 1 - value[0] >= -2 * slopes[0] - 1e-12  # convex with its mirror image as well
+
+
+def test_ten_thousand_compositions_have_no_floor():
+    whole = Composition((GDP(0.02),), (10_000,))
+    eps = np.linspace(0.0, 24.0, 97)
+    truth, found = GDP(2.0).delta(eps), whole.delta(eps)
+    assert truth[-1] < 1e-27
+    assert np.all(found >= truth)
+    assert np.all(found <= truth * (1 + 1e-3))
+    for delta in (1e-3, 1e-9, 1e-30):
+        assert GDP(2.0).epsilon(delta) <= whole.epsilon(delta) <= GDP(2.0).epsilon(delta) * (1 + 1e-4)
+        assert whole.delta(whole.epsilon(delta)) <= delta
+
+
+def test_tiny_guarantees_keep_their_scale():
+    """Two randomised responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
+    tiny, p = 1e-6, 1 / (1 + math.exp(-1e-6))
+    truth = p * p * -math.expm1(-0.5 * tiny)
+    assert truth <= compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny) <= truth * 1.001
+
+
+def test_beyond_the_largest_loss_nothing_is_left():
+    whole = compose_profiles([PureDP(0.5)] * 3)
+    assert whole.delta(1.6) < 1e-300
+    assert whole.epsilon(1e-200) <= 1.5005
+    mixed = compose_profiles([PureDP(0.5), ApproxDP(0.5, 1e-30)])
+    assert 1e-30 <= mixed.delta(1.1) <= 1.001e-30
+    assert mixed.epsilon(1e-31) == math.inf
+
+
+def test_a_rough_grid_is_a_bound_too():
+    for name in ("Gaussian and points", "Poisson", "fixed size"):
+        parts, counts = PARTS[name]
+        whole = Composition(tuple(parts), counts)
+        for eps in (0.1, 1.0, 3.0):
+            assert whole.delta(eps) * (1 - 1e-9) <= whole.rough_delta(eps) <= whole.delta(eps) * 1.2
+
+
+def test_threads_get_the_same_numbers():
+    whole = [Composition((GDP(0.1 + 0.01 * i), PureDP(0.2)), (1, 3)) for i in range(8)]
+    alone = [w.delta(1.0) for w in whole]
+    fresh = [Composed(tuple((p.grid_delta, p.loss_reach(1e-44)) for p in w.parts), w.counts) for w in whole]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda w: float(w.delta(np.array([1.0]))[0]), fresh))
+    assert together == alone
