@@ -8,13 +8,14 @@ less noise. The search itself looks at what is cheap (`_least_cost`), which neve
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP
+from curvedp.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 __all__ = ["calibrate", "meets", "smallest_scale"]
@@ -23,7 +24,6 @@ _BITS = 40
 _BITS_OF: dict[type, int] = {ZCDP: 30}  # ρ is a supremum over orders, found to 1e-10
 _BITS_OF_PRODUCTS = 22  # a supremum over splits, found to 1e-7
 _ORDERS = (1.0, 2.0, 8.0, 64.0)  # the largest ρ is mostly at order 1
-_POWERS: dict[type, float] = {GDP: 1.0, RaoDP: 1.0, PureDP: 1.0, ApproxDP: 1.0, ZCDP: 2.0, RenyiDP: 2.0}
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
@@ -76,7 +76,7 @@ def _smallest_scale(
 
         return excess
 
-    excess, power = memory(_cost), _POWERS.get(type(target), 1.0)
+    excess, power = memory(_cost), target.scale_power
     rough = memory(_least_cost) if bits < _BITS else excess
 
     def met(scale: float) -> bool:
@@ -112,14 +112,19 @@ def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target:
     """
     if not isinstance(target, Guarantee):
         raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
-    if type(target) not in _POWERS:
-        raise ParameterError(f"{target!r} is not a target a scale can be calibrated to")
+    target.measure(target)  # refuses what is no target
+    plain = all(isinstance(x, str | int | float) for x in (kind, curvature, dim, sensitivity))
+    # what cannot be a key is refused below, in words
+    return (_calibrated if plain else _calibrated.__wrapped__)(kind, curvature, dim, sensitivity, target)
 
+
+@lru_cache(maxsize=1024, typed=True)  # by public parameters alone
+def _calibrated(kind: Any, curvature: float, dim: int, sensitivity: float, target: Guarantee) -> float:
     def profile_at(scale: float) -> ConstantCurvatureProfile:
-        return ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency)
+        return constant_curvature_profile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency)
 
     length = _validate.length("sensitivity", sensitivity)
-    valid = profile_at(length) if kind != "laplace" else ConstantCurvatureProfile(kind, 0.0, dim, length, length)
+    valid = profile_at(length) if kind != "laplace" else constant_curvature_profile(kind, 0.0, dim, length, length)
     cap = math.inf
     if kind == "laplace" and curvature < 0 and valid.dim > 1:
         cap = 1 / (math.sqrt(-curvature) * (valid.dim - 1))
@@ -147,34 +152,14 @@ def _first_guess(profile: ConstantCurvatureProfile, curvature: float, target: Gu
 
 def _equal_mu(target: Guarantee) -> float:
     """The μ of GDP that costs about as much in the target's definition."""
-    if isinstance(target, ApproxDP):
-        mu = float(gdp_mu(target.eps, target.delta0))
-    elif isinstance(target, ZCDP):
-        mu = math.sqrt(2 * target.rho)
-    elif isinstance(target, RenyiDP):
-        mu = math.sqrt(2 * target.eps / target.order)
-    else:
-        mu = _numbers(target)[0]
-    return min(max(mu, 1e-100), 1e100)
+    return min(max(target.equal_mu(), 1e-100), 1e100)
 
 
 def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
     """(what the profile spends, what the target allows), in the target's own definition."""
     if profile.label != "exact":
         raise ParameterError(f"nothing is calibrated to a {profile.label}; use LogGaussianMechanism")
-    if isinstance(target, GDP):
-        return profile.mu, target.mu
-    if isinstance(target, PureDP):
-        return profile.pure_epsilon, target.eps
-    if isinstance(target, ApproxDP):
-        return profile.delta(target.eps), target.delta0
-    if isinstance(target, ZCDP):
-        return profile.rho, target.rho
-    if isinstance(target, RenyiDP):
-        return profile.renyi(target.order), target.eps
-    if isinstance(target, RaoDP):
-        return profile.rao, target.theta
-    raise ParameterError(f"{target!r} is not a target a scale can be calibrated to")
+    return target.measure(profile), target.measure(target)
 
 
 def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
@@ -288,19 +273,16 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     kind = getattr(profile, "kind", "gaussian")
     law = f"the Riemannian {kind.capitalize()} on {profile.space}"
     sensitivity = getattr(profile, "sensitivity", math.nan)
-    name = f"{type(target).__name__}({', '.join(f'{v:g}' for v in _numbers(target))})"
+    numbers = (f"{v:g}" for v in target.to_dict().values() if isinstance(v, float))
+    name = f"{type(target).__name__}({', '.join(numbers)})"
     floor = profile.floor
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(f"{name} is not met by {law}: its loss is unbounded; use LogLaplaceMechanism")
     if floor is not None:
-        symbol = {GDP: "μ", PureDP: "ε", ApproxDP: "δ", ZCDP: "ρ", RenyiDP: "ε", RaoDP: "θ"}[type(target)]
+        symbol = target.symbol
         value = _cost(floor, target)[0]
         return UnattainableGuarantee(
             f"{name} is below the floor {symbol}={value:.4g} of {law} at sensitivity {sensitivity!r};"
             f" use {'LogLaplaceMechanism' if isinstance(target, PureDP) else 'LogGaussianMechanism'}"
         )
     return UnattainableGuarantee(f"{name} is not met by {law} at any scale")
-
-
-def _numbers(target: Guarantee) -> list[float]:
-    return [v for v in target.to_dict().values() if isinstance(v, float)]

@@ -24,7 +24,7 @@ from curvedp._numerics import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._ball_functions import ct, gdp_ball, lifted_tail, mu_lower, phi, sine_integral, sn
 from curvedp.privacy._space_form import SpaceFormLaw
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_log_delta
 
 __all__ = ["certified_delta", "certified_mu"]
@@ -50,7 +50,7 @@ def certified_delta(
     >>> lower <= 0.04225571 <= upper
     True
     """
-    profile = ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity)
+    profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
     lower, upper = _outward(_Certifier(profile).delta(_validate.nonnegative("eps", eps)))
     return lower, min(upper, 1.0)
 
@@ -66,8 +66,8 @@ def certified_mu(kind: Any, curvature: float, dim: int, scale: float, sensitivit
     >>> lower <= 0.5 <= upper
     True
     """
-    profile = ConstantCurvatureProfile(kind, curvature, dim, scale, sensitivity)
-    if profile._flat_gaussian:
+    profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
+    if profile.closed:
         exact = arb(sensitivity) / arb(scale)
         return _outward(exact)
     return _Certifier(profile).mu()
@@ -101,7 +101,7 @@ class _Certifier:
         if self._beyond_cap(eps):
             return arb(0)
         guess = self._log_guess(eps)
-        closed = self.profile._flat_gaussian or self.d == 1
+        closed = self.profile.closed or self.d == 1
         if not closed and guess <= self.least_log and eps > _FAR * (near := self._last_resolved(eps)):
             return arb(0).union(self.delta(near).upper())
         bits = 96
@@ -130,7 +130,7 @@ class _Certifier:
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
         with np.errstate(all="ignore"):  # at an ε beyond all bounds it may be no number: then δ is taken for tiny
-            if self.profile._flat_gaussian:
+            if self.profile.closed:
                 guess = float(gdp_log_delta(self.profile.mu, _column(eps))[0])
             else:
                 guess = float(self.profile._table.log_delta(_column(eps))[0])
@@ -154,7 +154,7 @@ class _Certifier:
 
     def _delta(self, eps: arb, log_guess: float, tolerance: float) -> arb:
         s, D = self._units()
-        if self.profile._flat_gaussian:
+        if self.profile.closed:
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
             return phi(mu / 2 - eps / mu) - lifted_tail(eps, mu / 2 + eps / mu)
         if self.d == 1:

@@ -16,6 +16,7 @@ divergence. Every other mixture: a `Composition`, which multiplies privacy loss 
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,20 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import smallest_float
+from curvedp._numerics import float_of, root_of, smallest_float
 from curvedp.errors import ParameterError
+from curvedp.privacy.base import Guarantee, common_adjacency, guarantee_from_dict, vouched
 from curvedp.privacy.convert import convert
-from curvedp.privacy.guarantees import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Guarantee,
-    PureDP,
-    RaoDP,
-    RenyiDP,
-    common_adjacency,
-    guarantee_from_dict,
-)
+from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
 
@@ -87,6 +79,29 @@ class Composition(Guarantee):
     def rough_delta(self, eps: float) -> float:
         return float(_composed(self.parts, self.counts, 0.1).delta(np.array([eps]))[0])
 
+    def pure_bound(self) -> float:
+        return self._together(PureDP, [part.pure_bound() for part in self.parts])
+
+    def gdp_bound(self) -> float:
+        return self._together(GDP, [part.gdp_bound() for part in self.parts])
+
+    def zcdp_bound(self) -> float:
+        return self._together(ZCDP, [part.zcdp_bound() for part in self.parts])
+
+    def renyi_bound(self, order: float) -> float:
+        return self._together(PureDP, [part.renyi_bound(order) for part in self.parts])  # they add up as ε does
+
+    def angle_bound(self) -> float:
+        return hellinger_compose([part.angle_bound() for part in self.parts], self.counts)
+
+    def _together(self, kind: type[Guarantee], bounds: list[float]) -> float:
+        """The parts' bounds, of one definition, composed in it."""
+        if math.inf in bounds:
+            return math.inf
+        power = next(iter(kind.additive.values()))
+        total = sum((count * Fraction(b) ** power for b, count in zip(bounds, self.counts, strict=True)), Fraction(0))
+        return float_of(total, up=True) if power == 1 else root_of(total, up=True)
+
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "parts": [part.to_dict() for part in self.parts], "counts": list(self.counts)}
 
@@ -109,24 +124,33 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
     if len(parts) == 1:
         return parts[0]
     kinds = {type(part) for part in parts}
-    if kinds == {PureDP}:
-        return PureDP(_sum([p.eps for p in parts if isinstance(p, PureDP)]), adjacency=adjacency)
-    if kinds == {ApproxDP}:
-        approx = [p for p in parts if isinstance(p, ApproxDP)]
-        total = _sum([p.delta0 for p in approx])
-        if total >= 1:
-            raise ParameterError(f"the sum of delta0 is {total:g}: together these promise nothing")
-        return ApproxDP(_sum([p.eps for p in approx]), total, adjacency=adjacency)
-    if kinds == {GDP}:
-        return GDP(_root_sum_squares([p.mu for p in parts if isinstance(p, GDP)]), adjacency=adjacency)
-    if kinds == {RaoDP}:
-        return _compose_rao([p for p in parts if isinstance(p, RaoDP)], adjacency)
-    if RenyiDP in kinds and kinds <= {PureDP, GDP, ZCDP, RenyiDP}:
-        order = min(p.order for p in parts if isinstance(p, RenyiDP))
-        return RenyiDP(order, _sum([convert(p, to=RenyiDP, order=order).eps for p in parts]), adjacency=adjacency)
-    if ZCDP in kinds and kinds <= {PureDP, GDP, ZCDP}:
-        return ZCDP(_sum([convert(p, to=ZCDP).rho for p in parts]), adjacency=adjacency)
+    if kinds <= {PureDP, GDP, ZCDP, RenyiDP} and not kinds.isdisjoint({ZCDP, RenyiDP}):
+        parts, kinds = _in_one_divergence(parts)
+    if kinds == {RaoDP} and any(not part.additive or part.rao_bound() == math.inf for part in parts):
+        return RaoDP(hellinger_compose([p.angle_bound() for p in parts]), angle="hellinger", adjacency=adjacency)
+    if len(kinds) == 1 and parts[0].additive:
+        return _added(parts)
     return compose_profiles(parts)
+
+
+def _in_one_divergence(parts: tuple[Guarantee, ...]) -> tuple[tuple[Guarantee, ...], set[type[Guarantee]]]:
+    """All in the Rényi divergence of the smallest order there is, or in zCDP: what the others have of it is exact."""
+    orders = [part.order for part in parts if isinstance(part, RenyiDP)]
+    if orders:
+        return tuple(convert(part, to=RenyiDP, order=min(orders)) for part in parts), {RenyiDP}
+    return tuple(convert(part, to=ZCDP) for part in parts), {ZCDP}
+
+
+def _added(parts: tuple[Guarantee, ...]) -> Guarantee:
+    """The guarantee of the summed cost, rounded up once."""
+    costs = [tuple(count * c for c in part.cost()) for part, count in _counted(parts).items()]
+    cost = tuple(sum(column, Fraction(0)) for column in zip(*costs, strict=True))
+    try:
+        total = type(parts[0]).from_cost(cost, up=True, like=parts[0])
+    except ParameterError as error:
+        raise ParameterError(f"together these promise nothing: {error}") from None
+    assert total is not None
+    return total
 
 
 def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -141,38 +165,32 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
     """
     parts = _flat((guarantees,))
     adjacency = common_adjacency(parts)
-    counted: dict[Guarantee, int] = {}
-    for part, count in _factors(parts):
-        counted[part] = counted.get(part, 0) + count
-    merged: list[tuple[Guarantee, int]] = []
+    counted = _counted(parts)
+    merged: Counter[Guarantee] = Counter()
     for kinds in ((GDP,), (ZCDP, RenyiDP), (RaoDP,)):
         group = [part for part, count in counted.items() if isinstance(part, kinds) for _ in range(count)]
-        if group:
-            merged.append((compose(group), 1))
-    rest = [(p, count) for p, count in counted.items() if not isinstance(p, GDP | ZCDP | RenyiDP | RaoDP)]
-    merged += rest
-    if len(merged) == 1 and merged[0][1] == 1:
-        return merged[0][0]
-    return Composition(tuple(p for p, _ in merged), tuple(c for _, c in merged), adjacency=adjacency)
+        merged.update([compose(group)] if group else [])
+    merged.update({p: count for p, count in counted.items() if not isinstance(p, GDP | ZCDP | RenyiDP | RaoDP)})
+    if merged.total() == 1:
+        return next(iter(merged))
+    return Composition(tuple(merged), tuple(merged.values()), adjacency=adjacency)
 
 
-def _factors(parts: Iterable[Guarantee]) -> Iterable[tuple[Guarantee, int]]:
-    for part in parts:
-        if isinstance(part, Composition):
-            yield from zip(part.parts, part.counts, strict=True)
+def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
+    """How often each is there; a composition counts as its parts."""
+    same, counted = {id(part): part for part in parts}, Counter[Guarantee]()
+    for key, count in Counter(map(id, parts)).items():
+        whole = same[key]
+        if isinstance(whole, Composition):
+            counted.update({part: n * count for part, n in zip(whole.parts, whole.counts, strict=True)})
         else:
-            yield part, 1
+            counted[whole] += count
+    return counted
 
 
 @functools.lru_cache(maxsize=64)
 def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float) -> Composed:
     return Composed(tuple((part.grid_delta, part.loss_reach(_TAIL)) for part in parts), counts, fineness)
-
-
-def _compose_rao(parts: list[RaoDP], adjacency: str) -> RaoDP:
-    if all(p.angle == "parametric" for p in parts):
-        return RaoDP(_root_sum_squares([p.theta for p in parts]), adjacency=adjacency)
-    return RaoDP(hellinger_compose([p.theta for p in parts]), angle="hellinger", adjacency=adjacency)
 
 
 def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:
@@ -183,22 +201,8 @@ def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guar
             raise ParameterError(f"{_validate.shown(guarantees[0])} must be guarantees, such as GDP(1.0)") from None
     if not guarantees:
         raise ParameterError("nothing to compose: give at least one guarantee")
-    for item in guarantees:
+    for item in {id(item): item for item in guarantees}.values():  # the same object may be there a thousand times
         if not isinstance(item, Guarantee):
             raise ParameterError(f"{item!r} is not a guarantee")
+        vouched(item)
     return guarantees  # type: ignore[return-value]
-
-
-def _sum(values: list[float]) -> float:
-    """Σ, exact before one rounding; rounded up unless it is exact."""
-    total = math.fsum(values)
-    return total if math.fsum([*values, -total]) <= 0 else math.nextafter(total, math.inf)
-
-
-def _root_sum_squares(values: list[float]) -> float:
-    """√Σx², never below: hypot is rounded up unless its square is exactly the sum."""
-    root = math.hypot(*values)
-    exact = sum(Fraction(v) ** 2 for v in values)
-    while Fraction(root) ** 2 < exact:
-        root = math.nextafter(root, math.inf)
-    return root

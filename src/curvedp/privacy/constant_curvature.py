@@ -6,12 +6,16 @@ proof, by the first variation over caps about η₂, is in docs/exact-profiles.m
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from threading import get_ident
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
+from curvedp._numerics import float_of
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_table import LossTable, LossTails
@@ -20,7 +24,16 @@ from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
-__all__ = ["ConstantCurvatureProfile", "FloorProfile", "gaussian_floor", "gaussian_profile", "laplace_profile"]
+__all__ = [
+    "ConstantCurvatureProfile",
+    "FloorProfile",
+    "GaussianProfile",
+    "LineLaplaceProfile",
+    "constant_curvature_profile",
+    "gaussian_floor",
+    "gaussian_profile",
+    "laplace_profile",
+]
 
 Array = NDArray[np.float64]
 
@@ -43,6 +56,8 @@ class ConstantCurvatureProfile(PrivacyProfile):
     scale: float
     sensitivity: float
 
+    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
@@ -56,7 +71,7 @@ class ConstantCurvatureProfile(PrivacyProfile):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         root = math.sqrt(abs(self.curvature))
-        if self.dim > 1 and not self._flat_gaussian:
+        if self.dim > 1 and not self.closed:
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
             _validate.within("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
             _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
@@ -76,10 +91,6 @@ class ConstantCurvatureProfile(PrivacyProfile):
                 f"scale={self.scale!r} must be below {1 / (root * (self.dim - 1)):g} on the space of dimension {self.dim}"
                 f" and curvature {self.curvature:g}: above it the Laplace density has infinite mass"
             )
-
-    @property
-    def _flat_gaussian(self) -> bool:
-        return self.kind == "gaussian" and (self.curvature == 0 or (self.dim == 1 and self.curvature < 0))
 
     @cached_property
     def tails(self) -> LossTails:
@@ -109,52 +120,13 @@ class ConstantCurvatureProfile(PrivacyProfile):
 
     @cached_property
     def rao(self) -> float:
-        if self._flat_gaussian:
-            return up(self.sensitivity / self.scale, 2.0**-52)
         return up(self.tails.loss_scale, RELATIVE_ERROR)
 
-    def _delta(self, eps: Array) -> Array:
-        if self._flat_gaussian:
-            return np.asarray(gdp_delta(self.mu, eps))
-        return super()._delta(eps)
-
-    def _tradeoff(self, alpha: Array) -> Array:
-        if self._flat_gaussian:
-            return np.asarray(gdp_tradeoff(self.mu, alpha))
-        return super()._tradeoff(alpha)
-
-    def mu_of_tradeoff(self, alpha: Array) -> Array:
-        return np.full_like(alpha, self.mu) if self._flat_gaussian else super().mu_of_tradeoff(alpha)
-
-    def _renyi(self, order: float) -> float:
-        if self._flat_gaussian:
-            return up(order * self.mu * self.mu / 2, 2.0**-51)
-        return super()._renyi(order)
-
-    @cached_property
-    def mu(self) -> float:
-        if self._flat_gaussian:
-            return up(self.sensitivity / self.scale, 2.0**-52)
-        return PrivacyProfile.mu.func(self)  # type: ignore[attr-defined,no-any-return]
-
-    def mu_at(self, eps: Array) -> Array:
-        return np.full_like(eps, self.mu) if self._flat_gaussian else super().mu_at(eps)
-
-    @cached_property
-    def hellinger_angle(self) -> float:
-        if self._flat_gaussian:  # ∫√(p₁p₂) = e^{−μ²/8}
-            return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)), 1e-15), math.pi)
-        return PrivacyProfile.hellinger_angle.func(self)  # type: ignore[attr-defined,no-any-return]
-
-    @cached_property
-    def rho(self) -> float:
-        if self._flat_gaussian:
-            return up(self.mu * self.mu / 2, 2.0**-51)
-        return PrivacyProfile.rho.func(self)  # type: ignore[attr-defined,no-any-return]
-
     @property
-    def pure_epsilon(self) -> float:
-        return math.inf if self._flat_gaussian else super().pure_epsilon
+    def _cap(self) -> float:
+        if self.kind == "gaussian":
+            return self.pure_epsilon
+        return float_of(Fraction(self.sensitivity) / Fraction(self.scale), up=True)  # whatever the curvature
 
     @property
     def floor(self) -> PrivacyProfile | None:
@@ -211,6 +183,62 @@ class ConstantCurvatureProfile(PrivacyProfile):
 
 
 @dataclass(frozen=True)
+class GaussianProfile(ConstantCurvatureProfile):
+    """A flat Gaussian: its loss is normal, and everything is in closed form (Dong, Roth and Su 2022)."""
+
+    closed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _is_flat(self.kind, self.curvature, self.dim):
+            raise ParameterError(f"{self.kind!r} on curvature {self.curvature:g} is not a flat Gaussian")
+
+    @cached_property
+    def mu(self) -> float:
+        return up(self.sensitivity / self.scale, 2.0**-52)
+
+    @cached_property
+    def rao(self) -> float:
+        return self.mu
+
+    @cached_property
+    def rho(self) -> float:
+        return up(self.mu * self.mu / 2, 2.0**-51)
+
+    @cached_property
+    def hellinger_angle(self) -> float:  # ∫√(p₁p₂) = e^{−μ²/8}
+        return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)), 1e-15), math.pi)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf
+
+    def _delta(self, eps: Array) -> Array:
+        return np.asarray(gdp_delta(self.mu, eps))
+
+    def _tradeoff(self, alpha: Array) -> Array:
+        return np.asarray(gdp_tradeoff(self.mu, alpha))
+
+    def _renyi(self, order: float) -> float:
+        return up(order * self.mu * self.mu / 2, 2.0**-51)
+
+    def mu_at(self, eps: Array) -> Array:
+        return np.full_like(eps, self.mu)
+
+    def mu_of_tradeoff(self, alpha: Array) -> Array:
+        return np.full_like(alpha, self.mu)
+
+
+@dataclass(frozen=True)
+class LineLaplaceProfile(ConstantCurvatureProfile):
+    """The Laplace law on the line: δ(ε) = 1 − e^{(ε − Δ/s)/2}."""
+
+    def grid_delta(self, eps: Array) -> Array:
+        delta = -np.expm1(np.minimum(eps - self._cap, 0.0) / 2) * (1 + 1e-15)
+        return np.asarray(np.where(eps < self._cap, np.minimum(np.nextafter(delta, 1.0), 1.0), 0.0))
+
+
+@dataclass(frozen=True)
 class FloorProfile(PrivacyProfile):
     """The limit of the Gaussian's profile on a hyperbolic space as its scale grows: no isotropic law does better.
 
@@ -240,13 +268,43 @@ class FloorProfile(PrivacyProfile):
         return up(self.tails.loss_scale, 1e-15)
 
 
+def _is_flat(kind: str, curvature: float, dim: int) -> bool:
+    return kind == "gaussian" and (curvature == 0 or (dim == 1 and curvature < 0))
+
+
+def constant_curvature_profile(
+    kind: Kind, curvature: float, dim: int, scale: float, sensitivity: float, *, adjacency: str = "replace-one"
+) -> ConstantCurvatureProfile:
+    """The profile of an isotropic law on constant curvature, by a closed form where there is one.
+
+    The same public parameters give the same object, which keeps what it has worked out.
+    """
+    fields = (kind, curvature, dim, scale, sensitivity)
+    if not all(isinstance(x, str | int | float) for x in fields):  # what is not hashed is refused by its own words
+        return ConstantCurvatureProfile(*fields, adjacency=adjacency)
+    return _kept(get_ident(), *fields, adjacency)
+
+
+@lru_cache(maxsize=512, typed=True)
+def _kept(
+    thread: int, kind: Kind, curvature: float, dim: int, scale: float, sensitivity: float, adjacency: str
+) -> ConstantCurvatureProfile:
+    """One for each thread: a table of the loss grows as it is asked."""
+    chosen = ConstantCurvatureProfile
+    if _is_flat(kind, curvature, dim):
+        chosen = GaussianProfile
+    elif kind == "laplace" and dim == 1 and curvature <= 0:
+        chosen = LineLaplaceProfile
+    return chosen(kind, curvature, dim, scale, sensitivity, adjacency=adjacency)
+
+
 def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: float) -> ConstantCurvatureProfile:
     """The exact profile of the Riemannian Gaussian, density ∝ exp(−d²/2σ²), on constant curvature.
 
     >>> round(gaussian_profile(1.0, 2, 1.0, 1.0).mu, 5)
     0.82248
     """
-    return ConstantCurvatureProfile("gaussian", curvature, dim, sigma, sensitivity)
+    return constant_curvature_profile("gaussian", curvature, dim, sigma, sensitivity)
 
 
 def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float) -> ConstantCurvatureProfile:
@@ -255,7 +313,7 @@ def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float
     >>> laplace_profile(1.0, 2, 1.0, 0.5).delta(0.5)
     0.0
     """
-    return ConstantCurvatureProfile("laplace", curvature, dim, scale, sensitivity)
+    return constant_curvature_profile("laplace", curvature, dim, scale, sensitivity)
 
 
 def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:

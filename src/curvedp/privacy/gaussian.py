@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr, ndtri
 
-from curvedp._numerics import smallest_float, two_prod, two_sum, up
+from curvedp._numerics import down, smallest_float, two_prod, two_sum, up
 
 __all__ = ["gdp_delta", "gdp_log_delta", "gdp_mu", "gdp_tradeoff"]
 
@@ -92,8 +92,15 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error at type I error α (Dong, Roth and Su 2022, Def. 2.6)."""
-    return ndtr(-ndtri(alpha) - mu)
+    """G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error at type I error α (Dong, Roth and Su 2022, Def. 2.6).
+
+    Rounded down: Φ⁻¹ and Φ err by a few units in the last place, of which the argument's are multiplied by its size.
+    """
+    z = ndtri(alpha)
+    with np.errstate(invalid="ignore"):
+        lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
+    beta = np.where(np.asarray(alpha) > 0, np.maximum(down(ndtr(lowered), 4e-15), 0.0), 1.0)
+    return beta if np.ndim(beta) else float(beta)
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:

@@ -7,24 +7,24 @@ a lower bound on the type II error of the best test at type I error α. Every nu
 A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is a typing mistake.
 """
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import erfinv, expit, ndtri_exp
 
 from curvedp import _validate
-from curvedp._numerics import float_of, root_of, smallest_float, up
-from curvedp.errors import ParameterError
-from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.rao import rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp._numerics import float_of, up
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy.base import Guarantee, additive_kinds, common_adjacency, guarantee_from_dict, impossible
+from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_tradeoff
+from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
+from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 
 __all__ = [
     "GDP",
@@ -37,129 +37,12 @@ __all__ = [
     "additive_kinds",
     "common_adjacency",
     "guarantee_from_dict",
+    "half_square",
+    "log_cosh",
+    "pure_to_gdp_mu",
 ]
 
 Array = NDArray[np.float64]
-
-_FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
-ADJACENCIES = ("replace-one", "add-remove")
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """A bound on what one record can change, with the adjacency it is meant for. Subclasses give `_delta`."""
-
-    adjacency: str = field(default="replace-one", kw_only=True)
-
-    additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
-    _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Guarantee._registry[cls.__name__] = cls
-
-    def __post_init__(self) -> None:
-        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
-
-    def __repr__(self) -> str:
-        """As one would write it: parameters in order, options only where they differ from the default."""
-        shown = [repr(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init and not f.kw_only]
-        options = [f for f in dataclasses.fields(self) if f.init and f.kw_only]
-        shown += [f"{f.name}={getattr(self, f.name)!r}" for f in options if getattr(self, f.name) != f.default]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def delta(self, eps: Any) -> Any:
-        """An upper bound on δ at ε >= 0; a number for a number, an array for an array. ε = inf gives the limit."""
-        values = _array("eps", eps)
-        if not np.all(values >= 0):
-            raise ParameterError(f"eps={eps!r} must be >= 0")
-        return _like(values, self._delta(values)) if values.size else values
-
-    def epsilon(self, delta: Any) -> Any:
-        """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
-        values = _array("delta", delta)
-        if not np.all((values > 0) & (values < 1)):
-            raise ParameterError(f"delta={delta!r} must lie in (0, 1)")
-        return _like(values, self._epsilon(values)) if values.size else values
-
-    def tradeoff(self, alpha: Any) -> Any:
-        """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
-        values = _array("alpha", alpha)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ParameterError(f"alpha={alpha!r} must lie in [0, 1]")
-        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0 - values)) if values.size else values
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        return {"type": type(self).__name__, **fields}
-
-    def cost(self) -> tuple[Fraction, ...]:
-        """What adds up over releases, exactly, each chosen after the ones before it were seen; see `compose`.
-
-        Raises
-        ------
-        ParameterError
-            Where the definition has no such cost: a profile, a composition, a Hellinger angle.
-        """
-        if not self.additive:
-            raise ParameterError(f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has")
-        return tuple(Fraction(getattr(self, name)) ** power for name, power in self.additive.items())
-
-    @classmethod
-    def from_cost(cls, cost: tuple[Fraction, ...], *, up: bool, like: Self) -> Self | None:
-        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down.
-
-        None where a component is 0 or rounds to 0: then nothing is spent, or nothing left.
-        """
-        rounded = {1: float_of, 2: root_of}
-        parts = zip(cls.additive.items(), cost, strict=True)
-        fields: dict[str, Any] = {
-            name: rounded[power](value, up=up) if value > 0 else 0.0 for (name, power), value in parts
-        }
-        return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "Guarantee":
-        """The inverse of `to_dict`, given the fields without the class name."""
-        return cls(**fields)
-
-    def _delta(self, eps: Array) -> Any:
-        raise NotImplementedError
-
-    def _epsilon(self, delta: Array) -> Any:
-        top = np.full(delta.shape, np.finfo(np.float64).max)
-        reachable = self._delta(top) <= delta
-        eps = smallest_float(lambda e: ~reachable | (self._delta(e) <= delta), np.zeros(delta.shape), top)
-        return np.where(reachable, eps, np.inf)
-
-    def _tradeoff(self, alpha: Array) -> Any:
-        # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
-        eps, delta = self._curve_points()
-        alpha = alpha[..., None]
-        return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
-
-    def grid_delta(self, eps: Array) -> Array:
-        """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
-        return np.asarray(self.delta(eps))
-
-    def loss_reach(self, delta: float) -> float:
-        """About the loss at which `delta` is reached, or all but the smallest δ there is: how far a composition looks."""
-        low, high = 1e-12, _FARTHEST
-        enough = max(delta, float(self.grid_delta(np.array([high]))[0]) * (1 + 1e-9))
-        for points in (200, 50):  # to a factor 1.2, then to 1.004
-            eps = np.geomspace(low, high, points)
-            first = int(np.argmax(self.grid_delta(eps) <= enough))
-            low, high = eps[max(first - 1, 0)], eps[first]
-        return float(high)
-
-    def rough_delta(self, eps: float) -> float:
-        """An upper bound on `delta`, for searches: cheaper where `delta` is dear."""
-        return float(self.delta(eps))
-
-    def _curve_points(self) -> tuple[Array, Array]:
-        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
-        return eps, np.asarray(self._delta(eps))
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +57,7 @@ class PureDP(Guarantee):
 
     eps: float
 
+    symbol: ClassVar[str] = "ε"
     additive: ClassVar[dict[str, int]] = {"eps": 1}
 
     def __post_init__(self) -> None:
@@ -188,6 +72,31 @@ class PureDP(Guarantee):
 
     def _tradeoff(self, alpha: Array) -> Any:
         return np.maximum(1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
+
+    def pure_bound(self) -> float:
+        return self.eps
+
+    def gdp_bound(self) -> float:
+        return pure_to_gdp_mu(self.eps)
+
+    def zcdp_bound(self) -> float:
+        return float(up(self.eps * math.tanh(self.eps / 2), 1e-15))
+
+    def renyi_bound(self, order: float) -> float:
+        return float(pure_renyi(self.eps, order))
+
+    def angle_bound(self) -> float:
+        return _angle(log_cosh(self.eps / 2))
+
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "PureDP":
+        value = other.pure_bound()
+        if not value < math.inf:
+            raise impossible(other, cls, "its loss is not bounded")
+        return cls(value, adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return other.pure_bound()
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,6 +133,29 @@ class ApproxDP(Guarantee):
         left = 1 - self.delta0 - _inflated(self.eps, alpha)
         return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
+    def angle_bound(self) -> float:
+        return _angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
+
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ApproxDP":
+        if (eps is None) == (delta is None):
+            raise ParameterError(f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}")
+        if eps is not None:
+            return cls(eps, max(other.delta(eps), 5e-324), adjacency=other.adjacency)
+        assert delta is not None
+        found = other.epsilon(delta)
+        if not found < math.inf:
+            least = other.delta(math.inf)
+            raise UnattainableGuarantee(f"{other!r} implies no (ε, {delta:g}): its δ stays at {least:g} or above")
+        # (0, δ) implies (ε, δ) for every ε > 0, and 0 is not a parameter: take the smallest that is.
+        return cls(max(found, 5e-324), delta, adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return float(other.delta(self.eps))
+
+    def equal_mu(self) -> float:
+        return float(gdp_mu(self.eps, self.delta0))
+
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(Guarantee):
@@ -237,6 +169,8 @@ class ZCDP(Guarantee):
 
     rho: float
 
+    symbol: ClassVar[str] = "ρ"
+    scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"rho": 1}
 
     def __post_init__(self) -> None:
@@ -255,6 +189,28 @@ class ZCDP(Guarantee):
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
 
+    def zcdp_bound(self) -> float:
+        return self.rho
+
+    def renyi_bound(self, order: float) -> float:
+        return float(up(order * self.rho))
+
+    def angle_bound(self) -> float:
+        return _angle(self.rho / 2)
+
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ZCDP":
+        value = other.zcdp_bound()
+        if not value < math.inf:
+            raise impossible(other, cls, "a Rényi divergence of it can be infinite")
+        return cls(value, adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return other.zcdp_bound()
+
+    def equal_mu(self) -> float:
+        return math.sqrt(2 * self.rho)
+
 
 @dataclass(frozen=True, repr=False)
 class RenyiDP(Guarantee):
@@ -269,6 +225,8 @@ class RenyiDP(Guarantee):
     order: float
     eps: float
 
+    symbol: ClassVar[str] = "ε"
+    scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"eps": 1}
 
     def __post_init__(self) -> None:
@@ -290,6 +248,27 @@ class RenyiDP(Guarantee):
     def _curve_points(self) -> tuple[Array, Array]:
         return _points_by_delta(self._epsilon)
 
+    def renyi_bound(self, order: float) -> float:
+        return self.eps if order <= self.order else math.inf
+
+    def angle_bound(self) -> float:
+        return _angle(self.eps / 2)
+
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RenyiDP":
+        if order is None:
+            raise ParameterError("converting to RenyiDP needs order=…")
+        order = RenyiDP(order, 1.0).order  # validated as a field of it
+        if not (value := other.renyi_bound(order)) < math.inf:
+            raise impossible(other, cls, "that Rényi divergence of it can be infinite")
+        return cls(order, value, adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return other.renyi_bound(self.order)
+
+    def equal_mu(self) -> float:
+        return math.sqrt(2 * self.eps / self.order)
+
 
 @dataclass(frozen=True, repr=False)
 class GDP(Guarantee):
@@ -303,6 +282,7 @@ class GDP(Guarantee):
 
     mu: float
 
+    symbol: ClassVar[str] = "μ"
     additive: ClassVar[dict[str, int]] = {"mu": 2}
 
     def __post_init__(self) -> None:
@@ -314,6 +294,28 @@ class GDP(Guarantee):
 
     def _tradeoff(self, alpha: Array) -> Any:
         return gdp_tradeoff(self.mu, alpha)
+
+    def gdp_bound(self) -> float:
+        return self.mu
+
+    def zcdp_bound(self) -> float:
+        return half_square(self.mu)
+
+    def renyi_bound(self, order: float) -> float:
+        return float(up(order * half_square(self.mu)))
+
+    def angle_bound(self) -> float:
+        return _angle(self.mu * self.mu / 8)
+
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "GDP":
+        value = other.gdp_bound()
+        if not value < math.inf:
+            raise impossible(other, cls, "its tail can be heavier than every Gaussian's")
+        return cls(value, adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return other.gdp_bound()
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,6 +335,7 @@ class RaoDP(Guarantee):
     theta: float
     angle: str = field(default="parametric", kw_only=True)
 
+    symbol: ClassVar[str] = "θ"
     additive: ClassVar[dict[str, int]] = {"theta": 2}
 
     def __post_init__(self) -> None:
@@ -356,37 +359,47 @@ class RaoDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         return rao_tradeoff(self.theta, alpha)
 
+    def angle_bound(self) -> float:
+        return min(self.theta, math.pi)
 
-def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise.
+    def rao_bound(self) -> float:
+        return self.theta if self.angle == "parametric" else math.inf
 
-    >>> guarantee_from_dict(GDP(0.1).to_dict()) == GDP(0.1)
-    True
+    @classmethod
+    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RaoDP":
+        if not (value := other.angle_bound()) < math.inf:
+            raise impossible(other, cls, "its profile alone bounds the Hellinger angle only loosely; convert its parts")
+        return cls(value, angle="hellinger", adjacency=other.adjacency)
+
+    def measure(self, other: Guarantee) -> float:
+        return other.rao_bound()
+
+
+def pure_to_gdp_mu(eps: float) -> float:
+    """μ = −2Φ⁻¹(1/(1+e^ε)), rounded up, to full precision for tiny and for huge ε.
+
+    >>> round(pure_to_gdp_mu(1.0), 6)
+    1.232035
     """
-    if not isinstance(d, Mapping):
-        raise ParameterError(f"{_validate.shown(d)} is not a guarantee's fields with their type")
-    fields = dict(d)
-    name = fields.pop("type", None)
-    cls = Guarantee._registry.get(name) if isinstance(name, str) else None
-    if cls is None:
-        raise ParameterError(f"type={name!r} is not a known guarantee; known: {', '.join(sorted(Guarantee._registry))}")
-    try:
-        return cls.from_fields(fields)
-    except TypeError as error:
-        raise ParameterError(f"{name} cannot be read from {fields!r}: {error}") from None
+    if eps < 1:
+        return float(up(2 * math.sqrt(2) * erfinv(math.tanh(eps / 2)), 4e-15))
+    return float(up(-2 * ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
 
 
-def additive_kinds() -> list[str]:
-    """The names of the definitions that a budget can be in."""
-    return sorted(name for name, kind in Guarantee._registry.items() if kind.additive)
+def half_square(mu: float) -> float:
+    """μ²/2, rounded up unless it is exact."""
+    return float_of(Fraction(mu) ** 2 / 2, up=True)
 
 
-def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
-    """The adjacency that all share; mixing them raises, because their bounds are about different pairs of datasets."""
-    found = sorted({g.adjacency for g in guarantees})
-    if len(found) != 1:
-        raise ParameterError(f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined")
-    return found[0]
+def log_cosh(x: float) -> float:
+    """log cosh x for x >= 0; 2 sinh²(x/2) = cosh x − 1 keeps the digits near 0."""
+    if x < 1:
+        return math.log1p(2 * math.sinh(x / 2) ** 2)
+    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
+
+
+def _angle(minus_log_affinity: float) -> float:
+    return float(hellinger_from_affinity(up(minus_log_affinity, 1e-14)))
 
 
 def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
@@ -400,7 +413,7 @@ def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
 @functools.lru_cache(maxsize=32)
 def _chord_points(guarantee: Guarantee) -> tuple[Array, Array]:
     """Points (ε(δ), δ), ε increasing from 0."""
-    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 500)[1:], [1.0]])
+    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]])
     known = np.append(guarantee._epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
     first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
     return known[: first + 1][::-1], delta[: first + 1][::-1]
@@ -423,33 +436,14 @@ def _two_point(eps0: float, eps: Array) -> Any:
 
 
 def _two_point_epsilon(eps0: float, delta: Array) -> Any:
-    """The ε at which `_two_point` falls to delta: log(e^ε₀ − δ(1 + e^ε₀)), rounded up, at most ε₀."""
+    """The ε at which `_two_point` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
+    # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
     with np.errstate(divide="ignore", invalid="ignore"):
-        eps = eps0 + np.log1p(-delta / expit(eps0))
-    eps = np.where(delta >= math.tanh(eps0 / 2), 0.0, np.maximum(eps, 0.0))
-    return np.minimum(np.where(eps > 0, up(eps, 1e-15) + 4e-16 * (1 + eps0), eps), eps0)
+        eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
+    raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+    return np.where(delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0))
 
 
 def _inflated(eps: float, alpha: Array) -> Any:
     """e^ε·α, at least 1 where e^ε overflows and α > 0."""
     return np.exp(eps) * alpha if eps < 700 else np.where(alpha > 0, 1.0, 0.0)
-
-
-def _array(name: str, value: Any) -> Array:
-    if isinstance(value, str | bytes | bool):
-        raise ParameterError(f"{name}={value!r} must be a number or an array of numbers")
-    try:
-        values = np.asarray(value)
-        if values.dtype.kind not in "iuf":
-            raise TypeError
-        values = values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}={_validate.shown(value)} must be a number or an array of numbers") from None
-    if np.any(np.isnan(values)):
-        raise ParameterError(f"{name}={value!r} must not be NaN")
-    return values
-
-
-def _like(values: Array, result: Any) -> Any:
-    result = np.asarray(result, np.float64)
-    return result if values.ndim else float(result)

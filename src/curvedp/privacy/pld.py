@@ -44,7 +44,7 @@ Profile = Callable[[Array], Array]
 U = 2.0**-53
 _FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window
 _GROWTH = 2.0**-9  # dots may lie this much of their loss apart, which adds 2^-18/6 of its variance at most …
-_FEWEST = 4096  # … but no farther than this part of the whole range
+_FEWEST = 8192  # … but no farther than this part of the whole range
 _RATES = (6.0, 18.0, 36.0, 60.0, 90.0)  # −log δ at which the tilts are best, to e^-101 = 1e-44
 _REACH = 36.0  # a window leaves out e^-36 of a tilted distribution on each side
 
@@ -287,7 +287,7 @@ class _Plan:
         rate = self.centers[k][0]
         (beyond, high), (below, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
         # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
-        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 512, _FEWEST_POINTS), _MOST_POINTS)
+        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 300, _FEWEST_POINTS), _MOST_POINTS)
         size = 2.0 ** round(math.log2(points * self.fineness))
         mantissa, exponent = math.frexp(max((high - low) / (size - 8), self._grain))
         width = math.ldexp(math.ceil(mantissa * 128), exponent - 7)  # few digits: its multiples are exact
@@ -318,12 +318,12 @@ class _Plan:
         return tilt + sign * high, entropy(high)[1]
 
     def _deviation(self, rate: float) -> float:
-        """√(Var/Σn) of the tilted losses."""
+        """The tilted losses' mean absolute deviation, times √(π/2): a normal law's deviation, and less if jumps are rare."""
         total = 0.0
         for part, count in zip(self.parts, self.counts, strict=True):
             _, tilted = _tilted(part, rate)
-            total += count * float(tilted @ (part.losses - tilted @ part.losses) ** 2)
-        return math.sqrt(total / sum(self.counts))
+            total += count * float(tilted @ np.abs(part.losses - tilted @ part.losses)) ** 2
+        return math.sqrt(math.pi / 2 * total / sum(self.counts))
 
 
 def _tilted(loss: Loss, rate: float) -> tuple[float, Array]:

@@ -22,7 +22,7 @@ from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_sum import MARGIN, LossSum, NormalLoss
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy._split_search import largest_over_splits
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
@@ -53,7 +53,7 @@ class _Split(PrivacyProfile):
     @cached_property
     def parts(self) -> tuple[ConstantCurvatureProfile, ...]:
         pairs = zip(self.factors, self.distances, strict=True)
-        return tuple(ConstantCurvatureProfile("gaussian", k, d, self.scale, x) for (k, d), x in pairs if x > 0)
+        return tuple(constant_curvature_profile("gaussian", k, d, self.scale, x) for (k, d), x in pairs if x > 0)
 
     @cached_property
     def tails(self) -> LossTails:
@@ -126,10 +126,10 @@ def _split(
     """The profile at a split; where all of it falls on one factor, that factor's own."""
     moved = [(k, d, x) for (k, d), x in zip(factors, distances, strict=True) if x > 0]
     if not moved:
-        return ConstantCurvatureProfile("gaussian", 0.0, 2, scale, flat)
+        return constant_curvature_profile("gaussian", 0.0, 2, scale, flat)
     if flat == 0 and len(moved) == 1:
         k, d, x = moved[0]
-        return ConstantCurvatureProfile("gaussian", k, d, scale, x)
+        return constant_curvature_profile("gaussian", k, d, scale, x)
     return _Split(factors, scale, flat, distances)
 
 
@@ -277,7 +277,7 @@ class ProductProfile(PrivacyProfile):
         per_length = [1 / self.scale] if self._has_flat else []
         for k, d in self._curved:
             reach = min(self.sensitivity, math.pi / math.sqrt(k)) if k > 0 else self.sensitivity
-            per_length.append(ConstantCurvatureProfile("gaussian", k, d, self.scale, reach).rao / reach)
+            per_length.append(constant_curvature_profile("gaussian", k, d, self.scale, reach).rao / reach)
         return up(self.sensitivity * max(per_length), RELATIVE_ERROR)
 
     @property

@@ -19,8 +19,8 @@ from curvedp import _validate
 from curvedp._numerics import up as _up
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta
-from curvedp.privacy.guarantees import Guarantee
 
 __all__ = ["PrivacyProfile"]
 
@@ -53,8 +53,13 @@ class PrivacyProfile(Guarantee):
 
     @property
     def pure_epsilon(self) -> float:
-        """sup L: the smallest ε with δ(ε) = 0; infinite if there is none."""
-        return up(self.tails.max_loss) if math.isfinite(self.tails.max_loss) else math.inf
+        """sup L, rounded up: the smallest ε with δ(ε) = 0; infinite if there is none."""
+        return up(self.tails.max_loss, 2e-15) if math.isfinite(self.tails.max_loss) else math.inf
+
+    @property
+    def _cap(self) -> float:
+        """From where on δ is 0, if the loss is bounded."""
+        return self.pure_epsilon
 
     @cached_property
     def _table(self) -> LossTable:
@@ -62,7 +67,8 @@ class PrivacyProfile(Guarantee):
 
     def _delta(self, eps: Array) -> Array:
         table = self._table
-        last = table.T if math.isfinite(table.T) else table.end  # beyond the end of an unbounded loss δ underflows
+        # beyond the end of an unbounded loss δ underflows; next to a largest loss δ is held at its value just below
+        last = math.nextafter(table.T, 0.0) if math.isfinite(table.T) else table.end
         inside = np.minimum(eps, last)
         with np.errstate(under="ignore"):
             delta = np.asarray(np.exp(table.log_delta(inside)))
@@ -71,7 +77,8 @@ class PrivacyProfile(Guarantee):
         if np.any(near_one):
             rest = np.exp(table.log_one_minus_delta(np.asarray(inside)[near_one]))
             delta[near_one] = np.minimum(np.nextafter(1 - rest * (1 - RELATIVE_ERROR), 2.0), 1.0)
-        return np.where((eps >= table.T) | (eps > last), 0.0, np.asarray(delta))
+        beyond = eps >= self._cap if math.isfinite(table.T) else eps > last
+        return np.where(beyond, 0.0, np.asarray(delta))
 
     @cached_property
     def mu(self) -> float:
@@ -242,6 +249,24 @@ class PrivacyProfile(Guarantee):
         """Whether no larger order can exceed ρ: the divergence never exceeds the largest loss."""
         return self.pure_epsilon <= rho * order
 
+    def pure_bound(self) -> float:
+        return self.pure_epsilon
+
+    def gdp_bound(self) -> float:
+        return self.mu
+
+    def zcdp_bound(self) -> float:
+        return self.rho
+
+    def renyi_bound(self, order: float) -> float:
+        return self._renyi(order)
+
+    def angle_bound(self) -> float:
+        return self.hellinger_angle
+
+    def rao_bound(self) -> float:
+        return self.rao
+
     @property
     def floor(self) -> "PrivacyProfile | None":
         """The profile that no scale of this law goes below, if there is one above perfect privacy."""
@@ -251,11 +276,6 @@ class PrivacyProfile(Guarantee):
     def corners(self) -> "list[PrivacyProfile]":
         """Profiles of pairs of neighbours among which the worst one often is: where a calibration starts its search."""
         return [self]
-
-    @property
-    def label(self) -> str:
-        """How the profile was come by: "exact", or what it is instead."""
-        return "exact"
 
     @property
     def space(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curvedp._numerics import up
+from curvedp._numerics import down, up
 
 __all__ = [
     "hellinger_angle",
@@ -55,8 +55,8 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     return theta if theta.ndim else float(theta)
 
 
-def hellinger_compose(thetas: Any) -> float:
-    """The angle of a product, adaptive or not: cos(θ/2) = ∏ cos(θᵢ/2). Angles beyond π count as π.
+def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
+    """The angle of a product, adaptive or not: cos(θ/2) = ∏ cos(θᵢ/2)^counts. Angles beyond π count as π.
 
     Guarantees: with any adaptive second mechanism, ∫√(p₁p₂) of the pair is the mean of the second affinity under the
     measure √(pq) of the first, hence at least the product of the smallest affinities.
@@ -67,7 +67,7 @@ def hellinger_compose(thetas: Any) -> float:
     half = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     # −log cos x = −½ log1p(−sin² x): keeps the digits of small angles. At π the sine is 1 and the sum infinite.
     with np.errstate(divide="ignore"):
-        total = float(np.sum(-0.5 * np.log1p(-(np.minimum(np.sin(half), 1.0) ** 2))))
+        total = float(np.sum(-0.5 * np.asarray(counts) * np.log1p(-(np.minimum(np.sin(half), 1.0) ** 2))))
     if np.any(half >= np.pi / 2):
         return float(np.pi)
     return float(hellinger_from_affinity(up(total, 1e-14)))
@@ -115,11 +115,13 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
-    """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2.
+    """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2. Rounded down.
 
     >>> round(rao_tradeoff(1.0, 0.0), 6)
     0.770151
     """
     theta, alpha = np.asarray(theta, np.float64), np.asarray(alpha, np.float64)
-    beta = np.cos(np.minimum(np.arcsin(np.sqrt(alpha)) + theta / 2, np.pi / 2)) ** 2
+    turned = np.arctan2(np.sqrt(alpha), np.sqrt(1 - alpha))  # arcsin√α would lose half the digits near α = 1
+    angle = (turned + theta / 2) * (1 + 2.0**-50)
+    beta = np.where(angle < np.pi / 2, np.maximum(down(np.cos(np.minimum(angle, np.pi / 2)) ** 2, 1e-15), 0.0), 0.0)
     return beta if np.ndim(beta) else float(beta)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from curvedp._numerics import smallest_float, up
 
@@ -20,10 +21,8 @@ __all__ = ["pure_renyi", "renyi_delta", "renyi_epsilon", "zcdp_delta", "zcdp_eps
 
 Array = NDArray[np.float64]
 
-_ROUNDS, _POINTS = (
-    8,
-    17,
-)  # each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge
+# each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge
+_ROUNDS, _POINTS = 8, 17
 
 
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
@@ -72,7 +71,8 @@ def _delta(epsilon: Callable[[Array], Any], eps: Any) -> Any:
 def _corner(divergence: Any, delta: Array) -> Array:
     """ε = ε_R + log(1 − δ), for δ ≥ 1/α: there the touching point u is pressed against x = 0, and the best function of
     the form dx + λx^α has d = (αδ − 1)/(α − 1) ≥ 0, which gives this in closed form."""
-    eps: Array = np.maximum(up(divergence + np.log1p(-delta), 1e-15) + 1e-15, 0.0)
+    log_rest = np.log1p(-delta)
+    eps: Array = np.maximum(up(divergence + log_rest, 1e-15) + 2.0**-51 * (divergence - log_rest + 1), 0.0)
     return eps
 
 
@@ -147,16 +147,16 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
 def pure_renyi(eps: Any, order: Any) -> Any:
     """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
 
-    (1/(α−1))·log(cosh((α−½)ε)/cosh(ε/2)); near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), which
-    keeps the digits.
+    log(cosh A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and
+    else as x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too.
 
     >>> round(pure_renyi(1.0, 2.0), 6)
     0.735326
     """
     eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
-    a, b = (order - 0.5) * eps, 0.5 * eps
+    x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
     with np.errstate(over="ignore", invalid="ignore"):
-        far = (a - b) + np.log1p(np.exp(-2 * a)) - np.log1p(np.exp(-2 * b))
-        near = np.log1p(2 * np.sinh((a + b) / 2) * np.sinh((a - b) / 2) / np.cosh(b))
-    value = up(np.where(a > 1, far, near) / (order - 1), 1e-14)
+        far = x + np.log1p(np.expm1(-2 * x) * expit(-eps))
+        near = np.log1p(2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2))
+    value = up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
     return value if np.ndim(value) else float(value)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import LossTails
-from curvedp.privacy.guarantees import Guarantee
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.profile import PrivacyProfile, up
 
 __all__ = ["ConfidenceProfile", "spd_confidence_profile", "weyl_net"]

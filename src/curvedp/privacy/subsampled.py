@@ -18,13 +18,14 @@ record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) 
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import bracket, private_side, up
+from curvedp._numerics import bracket, float_of, private_side, root_of, up
 from curvedp.errors import ParameterError
 from curvedp.privacy.compose import Composition
 from curvedp.privacy.gaussian import gdp_delta
@@ -61,6 +62,10 @@ class _Step(Guarantee):
             return np.full_like(eps, self.sampling_rate)
         return self._noisy_delta(eps)
 
+    def contrast(self, clips: int) -> float:
+        """The μ of means that many clipping norms apart, rounded up: every δ below grows with it."""
+        return float_of(clips / Fraction(self.noise_multiplier), up=True)
+
     def _noisy_delta(self, eps: Array) -> Any:
         raise NotImplementedError
 
@@ -76,7 +81,7 @@ class PoissonGaussianStep(_Step):
     """
 
     def _noisy_delta(self, eps: Array) -> Any:
-        q, mu = self.sampling_rate, 1 / self.noise_multiplier
+        q, mu = self.sampling_rate, self.contrast(1)
         half = mu * mu / 2
         odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,12 +112,12 @@ class FixedSizeGaussianStep(_Step):
     def _noisy_delta(self, eps: Array) -> Any:
         q = self.sampling_rate
         if q == 1:
-            return gdp_delta(2 / self.noise_multiplier, eps)
+            return gdp_delta(self.contrast(2), eps)
         with np.errstate(over="ignore"):
             inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30.0)) / q), eps - math.log(q))
         inner = np.where(eps >= 30, inner + math.log1p(-math.exp(-30)), inner)  # (e^ε − 1 + q)/q ≥ e^ε(1 − e^−30)/q
         inner = np.where(eps == np.inf, np.inf, inner - _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0))
-        return np.minimum(up(q * gdp_delta(2 / self.noise_multiplier, np.maximum(inner, 0.0)), 1e-15), 1.0)
+        return np.minimum(up(q * gdp_delta(self.contrast(2), np.maximum(inner, 0.0)), 1e-15), 1.0)
 
 
 def subsampled_gaussian(
@@ -137,9 +142,7 @@ def subsampled_gaussian(
         raise ParameterError(f"sampling={sampling!r} must be 'poisson' or 'fixed-size'")
     step = kinds[sampling](noise_multiplier, sampling_rate)
     if step.sampling_rate == 1:
-        mu = 2 / step.noise_multiplier
-        exact = steps in (1, 4, 16, 64) and mu * step.noise_multiplier == 2
-        return GDP(mu * math.sqrt(steps) if exact else up(mu * math.sqrt(steps), 1e-15))
+        return GDP(root_of(steps * (2 / Fraction(step.noise_multiplier)) ** 2, up=True))
     return Composition((step,), (steps,))
 
 

@@ -1,0 +1,260 @@
+"""What every definition of privacy can be asked, and the register of definitions.
+
+A new definition is one class: `_delta`, the fields that add up (`additive`), the bounds it implies in other definitions, and,
+where something can be converted or calibrated to it, `implied_by` and `measure`. Conversions, compositions, calibration and
+ledgers ask these; none of them keeps a list.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp import _validate
+from curvedp._numerics import float_of, root_of, smallest_float
+from curvedp.errors import ParameterError, UnattainableGuarantee
+
+__all__ = ["Guarantee", "additive_kinds", "common_adjacency", "guarantee_from_dict", "impossible", "vouched"]
+
+Array = NDArray[np.float64]
+
+_FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
+ADJACENCIES = ("replace-one", "add-remove")
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A bound on what one record can change, with the adjacency it is meant for. Subclasses give `_delta`."""
+
+    adjacency: str = field(default="replace-one", kw_only=True)
+
+    additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
+    symbol: ClassVar[str] = "δ"  # of what `measure` gives
+    scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
+    _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Guarantee._registry[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
+
+    def __repr__(self) -> str:
+        """As one would write it: parameters in order, options only where they differ from the default."""
+        shown = [repr(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init and not f.kw_only]
+        options = [f for f in dataclasses.fields(self) if f.init and f.kw_only]
+        shown += [f"{f.name}={getattr(self, f.name)!r}" for f in options if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def delta(self, eps: Any) -> Any:
+        """An upper bound on δ at ε >= 0; a number for a number, an array for an array. ε = inf gives the limit."""
+        values = _array("eps", eps)
+        if not np.all(values >= 0):
+            raise ParameterError(f"eps={eps!r} must be >= 0")
+        return _like(values, self._delta(values)) if values.size else values
+
+    def epsilon(self, delta: Any) -> Any:
+        """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
+        values = _array("delta", delta)
+        if not np.all((values > 0) & (values < 1)):
+            raise ParameterError(f"delta={delta!r} must lie in (0, 1)")
+        return _like(values, self._epsilon(values)) if values.size else values
+
+    def tradeoff(self, alpha: Any) -> Any:
+        """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
+        values = _array("alpha", alpha)
+        if not np.all((values >= 0) & (values <= 1)):
+            raise ParameterError(f"alpha={alpha!r} must lie in [0, 1]")
+        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0 - values)) if values.size else values
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        return {"type": type(self).__name__, **fields}
+
+    def cost(self) -> tuple[Fraction, ...]:
+        """What adds up over releases, exactly, each chosen after the ones before it were seen; see `compose`.
+
+        Raises
+        ------
+        ParameterError
+            Where the definition has no such cost: a profile, a composition, a Hellinger angle.
+        """
+        if not self.additive:
+            raise ParameterError(f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has")
+        return tuple(Fraction(getattr(self, name)) ** power for name, power in self.additive.items())
+
+    @classmethod
+    def from_cost(cls, cost: tuple[Fraction, ...], *, up: bool, like: Self) -> Self | None:
+        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down.
+
+        None where a component is 0 or rounds to 0: then nothing is spent, or nothing left.
+        """
+        rounded = {1: float_of, 2: root_of}
+        parts = zip(cls.additive.items(), cost, strict=True)
+        fields: dict[str, Any] = {
+            name: rounded[power](value, up=up) if value > 0 else 0.0 for (name, power), value in parts
+        }
+        return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Guarantee":
+        """The inverse of `to_dict`, given the fields without the class name."""
+        return cls(**fields)
+
+    def _delta(self, eps: Array) -> Any:
+        raise NotImplementedError
+
+    def _epsilon(self, delta: Array) -> Any:
+        top = np.full(delta.shape, np.finfo(np.float64).max)
+        reachable = self._delta(top) <= delta
+        eps = smallest_float(lambda e: ~reachable | (self._delta(e) <= delta), np.zeros(delta.shape), top)
+        return np.where(reachable, eps, np.inf)
+
+    def _tradeoff(self, alpha: Array) -> Any:
+        # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
+        eps, delta = self._curve_points()
+        alpha = alpha[..., None]
+        return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
+
+    def grid_delta(self, eps: Array) -> Array:
+        """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
+        return np.asarray(self.delta(eps))
+
+    def loss_reach(self, delta: float) -> float:
+        """About the loss at which `delta` is reached, or all but the smallest δ there is: how far a composition looks."""
+        low, high = 1e-12, _FARTHEST
+        enough = max(delta, float(self.grid_delta(np.array([high]))[0]) * (1 + 1e-9))
+        for points in (200, 50):  # to a factor 1.2, then to 1.004
+            eps = np.geomspace(low, high, points)
+            first = int(np.argmax(self.grid_delta(eps) <= enough))
+            low, high = eps[max(first - 1, 0)], eps[first]
+        return float(high)
+
+    def rough_delta(self, eps: float) -> float:
+        """An upper bound on `delta`, for searches: cheaper where `delta` is dear."""
+        return float(self.delta(eps))
+
+    def _curve_points(self) -> tuple[Array, Array]:
+        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
+        return eps, np.asarray(self._delta(eps))
+
+    # ---- what it implies in other definitions: the smallest parameter, infinite where there is none
+
+    def pure_bound(self) -> float:
+        """The ε of pure DP that it implies."""
+        return math.inf
+
+    def gdp_bound(self) -> float:
+        """The μ of Gaussian DP."""
+        return math.inf
+
+    def zcdp_bound(self) -> float:
+        """The ρ of zero-concentrated DP."""
+        return math.inf
+
+    def renyi_bound(self, order: float) -> float:
+        """The Rényi divergence of an order > 1."""
+        return math.inf
+
+    def angle_bound(self) -> float:
+        """The Hellinger angle."""
+        return math.inf
+
+    def rao_bound(self) -> float:
+        """The parametric Rao distance."""
+        return math.inf
+
+    # ---- what it is as a target
+
+    @classmethod
+    def implied_by(cls, other: "Guarantee", eps: float | None, delta: float | None, order: float | None) -> Self:
+        """The guarantee of this definition that `other` implies; see `convert`."""
+        raise impossible(other, cls, "no rule is known")
+
+    def measure(self, other: "Guarantee") -> float:
+        """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""
+        raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
+
+    def equal_mu(self) -> float:
+        """The μ of GDP that costs about as much: where a calibration starts."""
+        return self.measure(self)
+
+    @property
+    def label(self) -> str:
+        """How it is known: "exact", or with what chance it holds."""
+        return "exact"
+
+
+def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
+    """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise.
+
+    >>> from curvedp.privacy import GDP
+    >>> guarantee_from_dict(GDP(0.1).to_dict()) == GDP(0.1)
+    True
+    """
+    if not isinstance(d, Mapping):
+        raise ParameterError(f"{_validate.shown(d)} is not a guarantee's fields with their type")
+    fields = dict(d)
+    name = fields.pop("type", None)
+    cls = Guarantee._registry.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise ParameterError(f"type={name!r} is not a known guarantee; known: {', '.join(sorted(Guarantee._registry))}")
+    try:
+        return cls.from_fields(fields)
+    except TypeError as error:
+        raise ParameterError(f"{name} cannot be read from {fields!r}: {error}") from None
+
+
+def additive_kinds() -> list[str]:
+    """The names of the definitions that a budget can be in."""
+    return sorted(name for name, kind in Guarantee._registry.items() if kind.additive)
+
+
+def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
+    """The adjacency that all share; mixing them raises, because their bounds are about different pairs of datasets."""
+    found = sorted({g.adjacency for g in guarantees})
+    if len(found) != 1:
+        raise ParameterError(f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined")
+    return found[0]
+
+
+def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
+    """There are mechanisms with the first guarantee and, for no parameter, the second."""
+    name = getattr(to, "__name__", to)
+    return UnattainableGuarantee(f"{type(source).__name__} implies no {name}: {why}. Use its delta(eps) instead")
+
+
+def vouched(guarantee: Guarantee) -> Guarantee:
+    """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
+    if guarantee.label != "exact":
+        raise ParameterError(
+            f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps) as it is"
+        )
+    return guarantee
+
+
+def _array(name: str, value: Any) -> Array:
+    if isinstance(value, str | bytes | bool):
+        raise ParameterError(f"{name}={value!r} must be a number or an array of numbers")
+    try:
+        values = np.asarray(value)
+        if values.dtype.kind not in "iuf":
+            raise TypeError
+        values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name}={_validate.shown(value)} must be a number or an array of numbers") from None
+    if np.any(np.isnan(values)):
+        raise ParameterError(f"{name}={value!r} must not be NaN")
+    return values
+
+
+def _like(values: Array, result: Any) -> Any:
+    result = np.asarray(result, np.float64)
+    return result if values.ndim else float(result)
