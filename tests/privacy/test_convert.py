@@ -20,8 +20,8 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.convert import pure_to_gdp_mu
 from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.guarantees import pure_to_gdp_mu
 
 EPS = np.linspace(0, 15, 301)
 

@@ -15,11 +15,14 @@ from curvedp.privacy import (
     ZCDP,
     ApproxDP,
     Composition,
+    ConfidenceProfile,
     Guarantee,
     PureDP,
     RaoDP,
     RenyiDP,
     compose,
+    compose_profiles,
+    convert,
     guarantee_from_dict,
 )
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
@@ -267,3 +270,73 @@ def test_what_does_not_add_up_has_no_cost():
     for guarantee in (RaoDP(0.3, angle="hellinger"), compose(GDP(0.5), ApproxDP(0.5, 1e-6))):
         with pytest.raises(ParameterError, match="no cost that adds up"):
             guarantee.cost()
+
+
+# ---- every "rounded up" near every edge, against 60 digits
+
+
+def test_epsilon_of_randomised_response_is_never_below():
+    """The true δ at the ε returned is at most the δ asked for, next to 0, to tanh(ε₀/2) and at large ε₀ too."""
+    rng = np.random.default_rng(4)
+    for _ in range(800):
+        eps0 = float(10 ** rng.uniform(-9, 2.5))
+        edge = math.tanh(eps0 / 2)
+        delta = float(
+            rng.choice([edge * rng.uniform(0, 1), edge * (1 - 10 ** rng.uniform(-16, -1)), 10 ** rng.uniform(-300, 0)])
+        )
+        delta = min(max(delta, 5e-324), math.nextafter(1.0, 0.0))
+        with mp.workdps(500):
+            e0, d = mp.mpf(eps0), mp.mpf(delta)
+            found = mp.mpf(float(PureDP(eps0).epsilon(delta)))
+            assert (mp.exp(e0) - mp.exp(found)) / (1 + mp.exp(e0)) <= d
+            inside = mp.exp(e0) * (1 - d) - d
+            truth = mp.log(inside) if inside > 1 else mp.mpf(0)
+            assert found <= truth + mp.mpf(2) ** -47 * (1 + e0)
+            approx = ApproxDP(eps0, 0.25 * delta)
+            rest = mp.mpf(float(approx.epsilon(delta)))
+            d0 = mp.mpf(approx.delta0)
+            assert d0 + (1 - d0) * max(mp.exp(e0) - mp.exp(rest), 0) / (1 + mp.exp(e0)) <= d
+
+
+def test_tradeoffs_of_gaussians_and_angles_are_rounded_down():
+    rng = np.random.default_rng(5)
+    for _ in range(1500):
+        mu, theta = float(10 ** rng.uniform(-8, 1.3)), float(10 ** rng.uniform(-8, 0.49))
+        alpha = float(rng.choice([rng.uniform(), 10 ** rng.uniform(-300, 0), 1 - 10 ** rng.uniform(-16, 0)]))
+        with mp.workdps(400):
+            a = mp.mpf(alpha)
+            turned = mp.asin(mp.sqrt(a)) + mp.mpf(theta) / 2
+            truth = mp.cos(turned) ** 2 if turned < mp.pi / 2 else mp.mpf(0)
+            found = mp.mpf(RaoDP(theta).tradeoff(alpha))
+            assert found <= truth
+            assert found >= truth * (1 - mp.mpf(10) ** -13) - mp.mpf(10) ** -14 * mp.sqrt(truth)
+        if alpha > 1e-100 and 0 < alpha < 1:
+            with mp.workdps(120):
+                z = -mp.sqrt(2) * mp.erfinv(1 - 2 * mp.mpf(alpha)) if alpha > 1e-40 else None
+                if z is not None:
+                    truth = mp.erfc((z + mp.mpf(mu)) / mp.sqrt(2)) / 2
+                    found = mp.mpf(GDP(mu).tradeoff(alpha))
+                    assert found <= truth
+                    assert found >= truth * (1 - mp.mpf(10) ** -11) - mp.mpf(10) ** -300
+    assert GDP(1.0).tradeoff(0.0) == 1.0
+    assert RaoDP(1.0).tradeoff(0.0) <= math.cos(0.5) ** 2
+
+
+def test_pi_stands_for_every_angle_that_large():
+    for guarantee in (RaoDP(math.pi, angle="hellinger"), RaoDP(math.pi), RaoDP(4.0)):
+        assert guarantee.delta(3.0) == 1.0
+        assert guarantee.tradeoff(0.3) == 0.0
+
+
+def test_what_holds_with_some_chance_is_not_passed_on():
+    """The chance of failure was once lost on the way to (ε, δ), and a ledger took it."""
+    bound = ConfidenceProfile((0.0, 3.0), (0.4, 0.005), 0.05, 1000)
+    assert bound.delta(3.0) == 0.005
+    for kind in Guarantee._registry.values():
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            convert(bound, to=kind, eps=3.0, order=2.0)
+    for others in ((GDP(0.1),), (bound,), (ApproxDP(1.0, 1e-6), PureDP(0.1))):
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            compose(bound, *others)
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            compose_profiles([*others, bound])

@@ -12,7 +12,7 @@ from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy import gaussian_floor, gaussian_profile, laplace_profile
 from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_sum import LossSum, NormalLoss
-from curvedp.privacy._loss_table import LossTable, log_sum
+from curvedp.privacy._loss_table import LossTable, SmoothTails, log_sum
 from curvedp.privacy._space_form import SpaceFormLaw, log_beta
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace, _log_normal_between
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
@@ -195,7 +195,7 @@ def test_the_floor_by_its_angle(d, D):
 # ---- tables
 
 
-class Normal:
+class Normal(SmoothTails):
     """Losses N(μ²/2, μ²), unbounded."""
 
     max_loss = math.inf

@@ -19,6 +19,7 @@ from curvedp.privacy import (
     RaoDP,
     RenyiDP,
     calibrate,
+    compose,
     gaussian_profile,
     laplace_profile,
     product_profile,
@@ -38,7 +39,6 @@ from curvedp.privacy.calibrate import (
     smallest_scale,
 )
 from curvedp.privacy.certify import _Certifier, _float, _outward
-from curvedp.privacy.compose import _root_sum_squares, _sum
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
@@ -592,13 +592,14 @@ def test_sums_are_rounded_up_once():
     rng = np.random.default_rng(0)
     for _ in range(50):
         values = rng.random(7).tolist()
+        total = compose([PureDP(v) for v in values]).eps
         exact = sum(map(Fraction, values))
-        assert Fraction(math.nextafter(_sum(values), 0)) < exact <= Fraction(_sum(values))
+        assert Fraction(math.nextafter(total, 0)) < exact <= Fraction(total)
         exact = sum(Fraction(v) ** 2 for v in values)
-        root = _root_sum_squares(values)
-        assert Fraction(math.nextafter(math.nextafter(root, 0), 0)) ** 2 < exact <= Fraction(root) ** 2
-    assert _sum([0.5, 0.25]) == 0.75
-    assert _root_sum_squares([3.0, 4.0]) == 5.0
+        root = compose([GDP(v) for v in values]).mu
+        assert Fraction(math.nextafter(root, 0)) ** 2 < exact <= Fraction(root) ** 2
+    assert compose(PureDP(0.5), PureDP(0.25)).eps == 0.75
+    assert compose(GDP(3.0), GDP(4.0)).mu == 5.0
 
 
 def test_log_delta_beyond_floats():

@@ -1,7 +1,7 @@
 """What the optimisers cost, and the noise that meets a guarantee. Sensitivities are for replace-one: 2C, not C."""
 
 from collections.abc import Callable
-from math import inf, log, nextafter, sqrt
+from math import expm1, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ def rsvrg_noise(
     (`rsgd_noise`) have batch_size for n in the second term, and there the central limit is exact.
     """
     move = clip[0] / n, clip[1] / (n if isinstance(guarantee, ApproxDP) else batch_size)
-    a, b = error_weights(inner_steps, rate)
+    a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, rate))  # only their ratio matters
     first, second = sqrt(move[0] / sqrt(a)), sqrt(move[1] * sqrt(inner_steps / b))
     limit = sqrt(epochs) * sqrt((move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2)
 
@@ -133,8 +133,9 @@ def rsvrg_noise(
 def error_weights(inner_steps: int, rate: float) -> tuple[float, float]:
     """(a, b): aσ₁² + bσ₂² is the variance that the two noises of an epoch leave, for curvature 1."""
     rate = min(rate, 1.0)  # beyond it an error changes its sign at every step, and no step size of use is there
-    kept = (1 - rate) ** inner_steps
-    return (1 - kept) ** 2, rate * (1 - kept**2) / (2 - rate)
+    lost = -expm1(inner_steps * log1p(-rate)) if rate < 1 else 1.0  # 1 − (1 − rate)^m, with its digits
+    square = -expm1(2 * inner_steps * log1p(-rate)) if rate < 1 else 1.0
+    return lost**2, rate * square / (2 - rate)
 
 
 def check_request(guarantee: Guarantee | None, noise: object) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
+from curvedp.privacy._loss_table import SmoothTails
 from curvedp.privacy._space_form import log_beta
 
 __all__ = ["FloorTails"]
@@ -17,7 +18,7 @@ _TINY = -600.0  # log y from which the next term, of relative size a·y, is noth
 
 
 @dataclass(frozen=True)
-class FloorTails:
+class FloorTails(SmoothTails):
     """cos²(φ/2) ~ Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2)."""
 
     d: int

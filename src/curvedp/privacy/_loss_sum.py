@@ -59,6 +59,8 @@ class NormalLoss:
 class LossSum:
     """Tails of A + B, independent, given as tables or `NormalLoss` with their scales."""
 
+    closest: float | None = None
+
     def __init__(self, a: Any, b: Any, a_scale: float, b_scale: float) -> None:
         self.a, self.b, self.b_scale = a, b, b_scale
         self.loss_scale = math.hypot(a_scale, b_scale)

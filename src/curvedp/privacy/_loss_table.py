@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
 
-__all__ = ["LossTable", "LossTails", "log_sum"]
+__all__ = ["LossTable", "LossTails", "SmoothTails", "log_sum"]
 
 Array = NDArray[np.float64]
 
@@ -59,8 +59,28 @@ class LossTails(Protocol):
     def loss_scale(self) -> float:
         """A length on which the tails vary, such as the standard deviation of L."""
 
+    @property
+    def resolution(self) -> float:
+        """The relative error of the tails, which their series need not go below."""
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Losses at which the tails are not analytic: a panel ends at each."""
+
+    @property
+    def closest(self) -> float | None:
+        """With an atom at the largest loss, how close to it a table must go, as −log(1 − t/T); None without one."""
+
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """(log P₁(L > t), log P₁(L <= t)) for an array of 0 <= t < max_loss."""
+
+
+class SmoothTails:
+    """A loss without atoms or kinks, its tails known to all digits: what most laws have."""
+
+    resolution: float = _RESOLVED
+    kinks: tuple[float, ...] = ()
+    closest: float | None = None
 
 
 class LossTable:
@@ -68,9 +88,7 @@ class LossTable:
 
     def __init__(self, tails: LossTails) -> None:
         self._tails, self.T = tails, tails.max_loss
-        self._resolution = float(getattr(tails, "resolution", _RESOLVED))
-        self.kinks: tuple[float, ...] = tuple(getattr(tails, "kinks", ()))  # a panel ends at each
-        self._atom = hasattr(tails, "closest")
+        self._resolution, self.kinks, self._atom = tails.resolution, tails.kinks, tails.closest is not None
         self._bends: dict[int, tuple[float, float]] = {}
         self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of log P
         scale = tails.loss_scale
@@ -85,7 +103,7 @@ class LossTable:
             edges = np.concatenate([edges, [x for x in far if x < 0.45 * self.T]])
             cuts = np.array(self.kinks)
             # how close to T rounding lets one look; closer where an atom at T leaves P with a scale of its own
-            last = getattr(tails, "closest", 16.0) if self._resolution == _RESOLVED else 12.0
+            last = (tails.closest or 16.0) if self._resolution == _RESOLVED else 12.0
             w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
             self._edges, self._coefficients = self._build(np.unique(w[w <= last]))
         else:

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaln
 
 from curvedp.errors import NotResolved
-from curvedp.privacy._loss_table import log_sum
+from curvedp.privacy._loss_table import SmoothTails, log_sum
 
 __all__ = ["Kind", "SpaceFormLaw", "log_beta"]
 
@@ -36,7 +36,7 @@ _LADDER = 4.0 ** np.arange(-5.0, 7.0)
 
 
 @dataclass(frozen=True)
-class SpaceFormLaw:
+class SpaceFormLaw(SmoothTails):
     """The isotropic law of scale s on the d-dimensional space form of curvature k (d >= 2), at two centres D apart."""
 
     kind: Kind

@@ -271,8 +271,11 @@ class _Certifier:
         return (low, high, True) if low > 0 else (abs(low), high, False)
 
     def _between(self, f: Any, a: arb, b: arb, window: tuple[arb, arb], tolerance: arb) -> arb:
-        a, b = (a if a > window[0] else window[0]), (b if b < window[1] else window[1])
-        return self._integral(f, a, b, tolerance) if a < b else arb(0)
+        """∫f from a to b within the window; what two ends that overlap as balls leave open is enclosed."""
+        low, high = (a if a > window[0] else window[0]), (b if b < window[1] else window[1])
+        open_ends = [pair for pair in ((a, window[0]), (b, window[1]), (low, high)) if pair[0].overlaps(pair[1])]
+        slack = sum((((x - y).abs_upper() * f(acb(x.union(y)), False).abs_upper()) for x, y in open_ends), arb(0))
+        return (self._integral(f, low, high, tolerance) if low < high else arb(0)) + arb(0, slack.abs_upper())
 
     def _integral(self, f: Any, a: arb, b: arb, tolerance: arb) -> arb:
         return acb.integral(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from curvedp.privacy._loss_table import log_sum
+from curvedp.privacy._loss_table import SmoothTails, log_sum
 
 __all__ = ["CircleGaussian", "CircleLaplace", "LineLaplace"]
 
@@ -22,7 +22,7 @@ _Z, _W = np.polynomial.legendre.leggauss(32)
 
 
 @dataclass(frozen=True)
-class CircleGaussian:
+class CircleGaussian(SmoothTails):
     """Tails of the loss of the density ∝ exp(−d²/2s²) on the circle, centres D apart.
 
     With y the signed angle from η₁, η₂ at y = D, the loss exceeds t exactly on −r_b < y < y_a, where
@@ -62,7 +62,7 @@ class CircleGaussian:
 
 
 @dataclass(frozen=True)
-class _Laplace:
+class _Laplace(SmoothTails):
     """A loss with atoms at ±D/s; |d/dη log p| = 1/s almost everywhere."""
 
     s: float
@@ -81,7 +81,7 @@ class _Laplace:
         return self.distance / self.s
 
     @property
-    def closest(self) -> float:
+    def closest(self) -> float:  # type: ignore[override]
         """How far the table of tails goes: to T − t < 1e-4, since they vary with T − t itself next to the atom."""
         return max(16.0, math.log(self.max_loss) + 9.5)
 

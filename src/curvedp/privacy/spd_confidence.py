@@ -131,13 +131,17 @@ def spd_confidence_profile(
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
     h = _validate.nonnegative("covering_radius", covering_radius)
     own, net = np.asarray(own_distances, np.float64), np.asarray(net_distances, np.float64)
-    if own.ndim != 1 or net.ndim != 2 or net.shape[1] != own.shape[0] or own.shape[0] < 2:
-        raise ParameterError(f"shapes {own.shape} and {net.shape} must be (n,) and (points, n), n >= 2")
+    if own.ndim != 1 or net.ndim != 2 or net.shape[1] != own.shape[0] or own.shape[0] < 3:
+        raise ParameterError(f"shapes {own.shape} and {net.shape} must be (n,) and (points, n), n >= 3")
     if not (np.all(np.isfinite(own)) and np.all(np.isfinite(net))):
         raise ParameterError("distances must be finite")
-    losses = np.sort(((net + h * sensitivity) ** 2 - own**2) / (2 * sigma**2), axis=1)
+    losses = ((net + h * sensitivity) ** 2 - own**2) / (2 * sigma**2)
+    # A tenth of the samples says where the grid ends, the others bound δ on it: a grid chosen from the samples that are
+    # averaged on it would not be one that a union bound is about.
+    scouts = max(own.shape[0] // 10, 1)
+    eps = np.linspace(0.0, max(float(losses[:, :scouts].max()), 1e-9), _GRID)
+    losses = np.sort(losses[:, scouts:], axis=1)
     count, n = losses.shape
-    eps = np.concatenate([[0.0], np.linspace(0.0, max(float(losses.max()), 1e-9), _GRID)[1:]])
     massart = math.sqrt(math.log(2 * count / beta) / (2 * n))
     share = math.log(4 * count * len(eps) / beta)
     worst = np.zeros_like(eps)
@@ -146,7 +150,7 @@ def spd_confidence_profile(
         bernstein = np.sqrt(2 * np.maximum(square - mean**2, 0.0) * share / (n - 1)) + 7 * share / (3 * (n - 1))
         worst = np.maximum(worst, mean + np.minimum(bernstein, massart))
     bounds = np.minimum.accumulate(np.minimum(worst, 1.0))
-    return ConfidenceProfile(tuple(eps.tolist()), tuple(bounds.tolist()), beta, n)
+    return ConfidenceProfile(tuple(eps.tolist()), tuple(bounds.tolist()), beta, own.shape[0])
 
 
 def positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
