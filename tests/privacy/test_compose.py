@@ -185,3 +185,64 @@ def test_compositions_are_values():
     more = compose(both, PureDP(0.5), GDP(1.2))
     assert more.parts == (GDP(1.3), PureDP(0.5))
     assert more.counts == (1, 2)
+
+
+# ---- filters: guarantees chosen after seeing outputs
+
+
+def test_composition_is_not_a_filter():
+    """Two steps that a rule "go on while δ(ε) of what was spent stays within the budget" lets through, and their true δ.
+
+    First randomised response with losses ±a. After +a, a pure release whose loss ends below ε + a, so all its δ counts in
+    this branch; after −a, one that fails altogether with probability δ. Each pair is within (ε, δ); the interaction is not.
+    """
+    eps, delta, a = 1.0, 1e-3, 0.2
+    p = expit(a)
+    first, failing = PureDP(a), ApproxDP(1e-6, delta * (1 - 1e-3))
+    bold = PureDP(float(np.log((delta * 0.999 / p + np.exp(eps - a)) / (1 - delta * 0.999 / p))))
+    for second in (bold, failing):
+        assert compose_profiles([first, second]).delta(eps) <= delta  # a rule of this kind would let it through
+    pairs = [  # (P, Q) of every outcome of the interaction
+        *(
+            ((p * x), (1 - p) * y)
+            for x, y in ((expit(bold.eps), expit(-bold.eps)), (expit(-bold.eps), expit(bold.eps)))
+        ),
+        ((1 - p) * failing.delta0, 0.0),
+        ((1 - p) * (1 - failing.delta0), p),
+    ]
+    assert sum(x for x, _ in pairs) == pytest.approx(1.0)
+    true = sum(max(x - math.exp(eps) * y, 0.0) for x, y in pairs)
+    assert true > 1.4 * delta
+
+
+def _game(budget, eps, price, steps=6):
+    """The largest E_P(1 − e^{ε−L})₊ of an adversary who sees each loss and then decides: stop, a Gaussian or randomised
+    response of one, two or more of `steps` equal parts of μ². Backward induction over the loss; `price` is what μ² costs."""
+    h = 0.005
+    loss = np.arange(-14.0, 16.0, h)
+    payoff = np.maximum(-np.expm1(np.minimum(eps - loss, 0.0)), 0.0)
+    value = [payoff]
+    for left in range(1, steps + 1):
+        best = payoff
+        for parts in range(1, left + 1):
+            square = parts * budget**2 / steps / price
+            mu = math.sqrt(square)
+            after = value[left - parts]
+            reach = math.ceil((9 * mu + square) / h)
+            step = np.exp(-((np.arange(-reach, reach + 1) * h - square / 2) ** 2) / (2 * square))
+            gauss = np.convolve(np.pad(after, reach, mode="edge"), step[::-1] / step.sum(), mode="valid")
+            e = 2 * math.atanh(math.erf(mu / math.sqrt(8)))  # randomised response that is exactly μ-GDP
+            both = expit(e) * np.interp(loss + e, loss, after) + expit(-e) * np.interp(loss - e, loss, after)
+            best = np.maximum(best, np.maximum(gauss, both))
+        value.append(best)
+    return float(np.interp(0.0, loss, value[-1]))
+
+
+@pytest.mark.parametrize("budget", [0.5, 1.5])
+@pytest.mark.parametrize("eps", [0.0, 0.7, 3.0])
+def test_the_gaussian_filter_withstands_an_adaptive_adversary(budget, eps):
+    """Smith and Thakurta 2022: Σμ² ≤ B² stays B-GDP. The best strategy reaches δ_B(ε) and not more; at a price of 0.9 per μ²
+    the same adversary would pass it."""
+    truth = float(gdp_delta(budget, eps))
+    assert truth * (1 - 1e-3) <= _game(budget, eps, 1.0) <= truth * (1 + 2e-3) + 1e-9
+    assert _game(budget, eps, 0.9) > truth * 1.02

@@ -42,7 +42,7 @@ def test_least_counts_are_let_in_and_one_less_is_not():
     assert mean_square_radius(-1.0, 1, 2.0) == pytest.approx(4.0, rel=1e-9)
     assert generalised_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
     assert len(weyl_net(2, 1.0)[0]) > 1
-    assert spd_confidence_profile(1.0, 1.0, np.ones(2), np.ones((1, 2)), 0.0, 0.5).samples == 2
+    assert spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples == 3
     assert subsampled_gaussian(1.0, 0.5, 1).counts == (1,)
     for call in (
         lambda: algorithm1_estimate(2.0, 1.0, 0),

@@ -110,7 +110,7 @@ def test_rao_curves(theta, eps):
         truth = (1 - g + mp.sqrt((g - 1) ** 2 + 4 * g * s2)) / 2
         found = rao_delta(theta, eps)
         assert above(found, float(truth))
-        assert above(rao_tradeoff(theta, 0.0), float(1 - s2), 1e-12)
+        assert float(1 - s2) * (1 - 1e-12) <= rao_tradeoff(theta, 0.0) <= float(1 - s2)
         turned = mp.asin(mp.sqrt(mp.mpf(0.25))) + mp.mpf(theta) / 2
         expected = float(mp.cos(turned) ** 2) if turned < mp.pi / 2 else 0.0
         assert rao_tradeoff(theta, 0.25) == pytest.approx(expected, rel=1e-12, abs=1e-30)

@@ -14,6 +14,7 @@ from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
 from curvedp.privacy.products import ProductProfile, product_profile, spd2_gaussian_profile
 from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.selection import NegativeBinomialRuns, PoissonRuns
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
@@ -26,6 +27,8 @@ __all__ = [
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
+    "NegativeBinomialRuns",
+    "PoissonRuns",
     "PrivacyProfile",
     "ProductProfile",
     "PureDP",

@@ -12,6 +12,21 @@ divergence. Every other mixture: a `Composition`, which multiplies privacy loss 
 | GDP | √Σμ² |
 | RaoDP | √Σθ² (parametric); cos(θ/2) = ∏cos(θᵢ/2) (Hellinger angle; parametric angles bound it) |
 | mixed, profiles | product of privacy loss distributions |
+
+**Filters.** Later releases may depend on earlier ones in two ways. The *mechanisms* may adapt freely below guarantees that were
+fixed beforehand: every form above allows it. Or the *guarantees themselves* are chosen after seeing earlier outputs, and one
+stops before a budget would be passed: then only sums of exact costs are safe. `Guarantee.cost` is such a sum,
+- pure and (ε, δ): Rogers, Roth, Ullman and Vadhan 2016; Rényi at one order, zCDP: Feldman and Zrnic 2021;
+- GDP: Smith and Thakurta 2022 (below); parametric Rao: Fisher information obeys the chain rule, E Σ I_t ≤ budget²;
+and a ledger adds them up. A `Composition` is NOT a filter: to look at the loss distribution of what was spent and go on while
+δ(ε) stays below a budget lets an adversary exceed it (Honkela et al. 2026; a counterexample of two steps is in
+tests/privacy/test_compose.py). Compose what was planned, not what was decided on the way.
+
+**GDP filter** (Smith and Thakurta 2022, Thm 1). If μ₁, μ₂, … are chosen adaptively and always Σμ_t² ≤ μ², the whole
+interaction is μ-GDP. Proof. A μ_t-GDP step is a post-processing of N(0, 1) against N(μ_t, 1) (Blackwell), so let the
+steps show these normal draws. The log-likelihood ratio after them is W(s) + s/2 under P at the time s = Σμ_t², W a Brownian
+motion: each step only decides how far to follow it next. Follow it to the end, s = μ²: what is seen becomes more, and
+the loss is exactly N(μ²/2, μ²), whatever was decided on the way. ∎
 """
 
 import functools
@@ -45,9 +60,10 @@ _TAIL = 1e-44  # δ below this goes to infinity: no claim smaller than about 1e-
 class Composition(Guarantee):
     """parts[i] used counts[i] times, accounted through the product of their privacy loss distributions.
 
-    Guarantees: `delta` is an upper bound whatever the parts are, adaptively chosen included; it exceeds the exact
-    composition of the parts' profiles by a relative amount that falls with the square of the grid (below 1e-3 down to
-    δ = 1e-30 for parts of similar size); there is no round-off floor, only the δ = 1e-44 cut of each part's tail.
+    Guarantees: `delta` is an upper bound for parts fixed beforehand, mechanisms that adapt included (Zhu, Dong and Wang
+    2022). It is not a filter: parts chosen after seeing outputs need `compose` within one definition, or a ledger. It
+    exceeds the exact composition of the parts' profiles by a relative amount that falls with the square of the grid (below
+    1e-3 down to δ = 1e-30); there is no round-off floor, only the δ = 1e-44 cut of each part's tail.
 
     >>> both = compose(GDP(0.5), ApproxDP(0.5, 1e-6))
     >>> 1e-6 < both.delta(3.0) < 2e-5

@@ -128,7 +128,8 @@ def subsampled_gaussian(
     `sampling` is "poisson" (every record with chance sampling_rate) or "fixed-size" (without replacement). At rate 1
     the answer is GDP in closed form, with the replace-one sensitivity 2C.
 
-    Guarantees: `delta` is an upper bound at every ε, adaptive steps included, without a floor (see `Composition`).
+    Guarantees: `delta` is an upper bound at every ε, for steps that adapt to earlier ones while noise, rate and number are
+    fixed beforehand (see `Composition`), without a floor.
     NaN, infinite, zero and negative noise raise.
 
     >>> subsampled_gaussian(1.0, 1.0, 4)

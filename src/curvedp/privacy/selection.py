@@ -1,0 +1,144 @@
+"""The price of choosing: a private release is repeated a random number of times, and only the best run is published.
+
+A fixed number k of runs would cost k-fold composition. If the number K of runs is random and never told, the best of them
+costs about two or three runs, however many there are (Liu and Talwar 2019; Papernot and Steinke 2022). "Best" is by a score
+that is part of each run's private output, ties by order of the outputs; each run may begin by drawing one of several
+candidates (radii, models) with public probabilities, so this is private selection among them.
+
+K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1: geometric for η = 1, logarithmic for η = 0;
+or Poisson, where no run at all, K = 0, is a possible outcome and is published as such.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._numerics import down, float_of, up
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy.base import Guarantee, vouched
+from curvedp.privacy.guarantees import PureDP, RenyiDP
+
+__all__ = ["NegativeBinomialRuns", "PoissonRuns"]
+
+_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])  # every one gives a bound; the best is taken
+
+
+@dataclass(frozen=True)
+class NegativeBinomialRuns:
+    """The number of runs: truncated negative binomial.
+
+    Parameters
+    ----------
+    stop : float
+        γ in (0, 1): smaller, more runs.
+    shape : float
+        η > −1; 0 is logarithmic, 1 geometric. Smaller, cheaper and of wider spread.
+
+    Raises
+    ------
+    ParameterError
+        For a γ or η out of range.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import PureDP
+    >>> runs = NegativeBinomialRuns(stop=0.1, shape=1.0)
+    >>> round(runs.mean, 6), runs.best(PureDP(0.5))
+    (10.0, PureDP(1.5))
+    """
+
+    stop: float
+    shape: float = 0.0
+
+    def __post_init__(self) -> None:
+        _validate.within("stop", self.stop, 0, 1, open_low=True, open_high=True)
+        _validate.within("shape", self.shape, -1, 1e6, open_low=True)
+
+    @property
+    def mean(self) -> float:
+        """E[K], rounded up."""
+        log_stop = math.log(self.stop)
+        if self.shape == 0:
+            return float(up((1 - self.stop) / self.stop / -log_stop, 1e-14))
+        return float(up(self.shape * (1 - self.stop) / (self.stop * -math.expm1(self.shape * log_stop)), 1e-13))
+
+    def generating(self, x: float) -> float:
+        """E[x^K] for x in [0, 1]."""
+        log_rest, log_stop = math.log1p(-(1 - self.stop) * x), math.log(self.stop)
+        if self.shape == 0:
+            return log_rest / log_stop
+        return math.expm1(-self.shape * log_rest) / math.expm1(-self.shape * log_stop)
+
+    def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
+        """The guarantee of the best run, each of them private by `run`.
+
+        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at any order λ and any λ̂ ≥ 1,
+        ε(λ) + (1+η)(1 − 1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2).
+
+        Parameters
+        ----------
+        run : Guarantee
+            Of one run, its score included.
+        order : float, optional
+            λ of the Rényi divergence wanted; without it `run` must be pure.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            Where one run has no Rényi divergence of that order.
+        """
+        vouched(run)
+        if order is None:
+            if not isinstance(run, PureDP):
+                raise ParameterError(f"{run!r} is not pure: give order=… for a bound in Rényi divergence")
+            total = (2 + Fraction(self.shape)) * Fraction(run.eps)
+            return PureDP(float_of(total, up=True), adjacency=run.adjacency)
+        own = RenyiDP.implied_by(run, None, None, order)
+        other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
+        with np.errstate(invalid="ignore"):
+            extra = (1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0) - math.log(self.stop) / _ORDERS
+        price = (1 + self.shape) * float(np.nanmin(extra))
+        return _renyi(own, price + math.log(self.mean) / (own.order - 1))
+
+
+@dataclass(frozen=True)
+class PoissonRuns:
+    """The number of runs: Poisson, 0 included.
+
+    Parameters
+    ----------
+    mean : float
+        μ > 0.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP
+    >>> PoissonRuns(10.0).best(GDP(0.2), order=8.0).eps < 0.6
+    True
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _validate.within("mean", self.mean, 0, 1e15, open_low=True)
+
+    def generating(self, x: float) -> float:
+        """E[x^K] for x in [0, 1]."""
+        return math.exp(self.mean * (x - 1))
+
+    def best(self, run: Guarantee, order: float) -> RenyiDP:
+        """ε(λ) + μ·δ̂ + log(μ)/(λ − 1), δ̂ the run's δ at ε̂ = log(1 + 1/(λ − 1)) (Papernot and Steinke 2022, Thm 6)."""
+        own = RenyiDP.implied_by(vouched(run), None, None, order)
+        allowed = max(down(math.log1p(1 / (own.order - 1)), 1e-15), 0.0)
+        return _renyi(own, self.mean * float(run.delta(allowed)) + math.log(self.mean) / (own.order - 1))
+
+
+def _renyi(own: RenyiDP, price: float) -> RenyiDP:
+    """One run's divergence with the price on top, rounded up; never below one run's."""
+    total = float(up(own.eps + max(price, 0.0), 1e-13))
+    if not total < math.inf:
+        raise UnattainableGuarantee(f"{own!r} of one run leaves no bound on the best of many")
+    return RenyiDP(own.order, total, adjacency=own.adjacency)
