@@ -13,8 +13,8 @@ divergence. Every other mixture: a `Composition`, which multiplies privacy loss 
 | RaoDP | √Σθ² (parametric); cos(θ/2) = ∏cos(θᵢ/2) (Hellinger angle; parametric angles bound it) |
 | mixed, profiles | product of privacy loss distributions |
 
-**Filters.** Later releases may depend on earlier ones in two ways. The *mechanisms* may adapt freely below guarantees that were
-fixed beforehand: every form above allows it. Or the *guarantees themselves* are chosen after seeing earlier outputs, and one
+**Filters.** Later releases may depend on earlier ones in two ways. The *mechanisms* may adapt freely below guarantees
+fixed beforehand: every form above allows it. Or the *guarantees* themselves are chosen after seeing earlier outputs, and one
 stops before a budget would be passed: then only sums of exact costs are safe. `Guarantee.cost` is such a sum,
 - pure and (ε, δ): Rogers, Roth, Ullman and Vadhan 2016; Rényi at one order, zCDP: Feldman and Zrnic 2021;
 - GDP: Smith and Thakurta 2022 (below); parametric Rao: Fisher information obeys the chain rule, E Σ I_t ≤ budget²;
