@@ -244,6 +244,9 @@ def test_broken_files(tmp_path, name, content):
         ["release", path, "-m", "sphere:2", "-r", "0.5", "--mu", "1"],
         ["verify", path],
         ["ledger", "show", path],
+        ["ledger", "verify", path],
+        ["ledger", "create", path, "--mu", "1"],
+        ["ledger", "spend", path, "mean", "--mu", "0.1"],
     ):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code in (1, 2), (arguments, result.output)
