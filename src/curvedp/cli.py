@@ -193,6 +193,7 @@ def calibrate(
 def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")], json: JsonOption = False) -> None:
     """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
     but the release was drawn in float64, which no certificate can vouch for."""
+    from curvedp import federated  # noqa: F401 - knows the certificates of sums over sites
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate
 

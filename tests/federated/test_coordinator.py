@@ -163,7 +163,7 @@ def test_no_site_signs_for_a_server_that_lies(lie):
                 if request["stage"] == "sign":
                     request = copy.deepcopy(request)
                     if lie == "plan":
-                        request["certificate"]["parameters"]["plan"]["hours"] = 3.0
+                        request["certificate"]["statistic"]["plan"]["hours"] = 3.0
                     elif lie == "rounds":
                         request["rounds"][0][0][0] += 2 ** plan.exponent(0)
                     else:

@@ -1,6 +1,6 @@
 """The server's side: it carries messages, adds up what is masked and learns the noisy totals; no record is trusted to it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +11,10 @@ from curvedp.errors import CurvedpError, FederationRefused
 from curvedp.federated.masking import check_announcements, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
-from curvedp.federated.release import federated_certificate
+from curvedp.federated.release import FederatedMechanism, FederatedSum
 from curvedp.federated.session import is_signed
 from curvedp.federated.site import Site, asked
+from curvedp.mechanisms.base import Release
 from curvedp.mechanisms.certificate import Certificate
 
 __all__ = ["Ask", "FederatedRelease", "coordinate", "in_process"]
@@ -59,7 +60,10 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     FederationRefused
         Where too few sites are left: nothing has been released beyond the rounds before.
     """
-    return _Run(plan, ask).release()
+    run = _Run(plan, ask)
+    mechanism = FederatedMechanism(statistic=FederatedSum(plan.to_dict()))
+    release = mechanism.release(run, guarantee=plan.guarantee, reason="the sites' plan")
+    return FederatedRelease(release.value, release.certificate, run.signatures(release), run.rounds)
 
 
 class _Run:
@@ -70,7 +74,8 @@ class _Run:
         self.rounds: list[Round] = []
         self.points: list[np.ndarray] = []
 
-    def release(self) -> FederatedRelease:
+    def rounds_of(self, plan: Plan) -> Sequence[Round]:
+        """Keys, then every round of the plan."""
         self._set_up()
         alive: Collection[int] = sorted(self.boxes)
         for r in range(self.session.rounds):
@@ -78,9 +83,7 @@ class _Run:
             self.points.append(at)
             released, alive = self._round(r, at, alive)
             self.rounds.append(released)
-        value = self.plan.value(self.rounds)
-        certificate = federated_certificate(self.plan, self.rounds, value)
-        return FederatedRelease(value, certificate, self._signatures(certificate, value, alive), self.rounds)
+        return self.rounds
 
     def _set_up(self) -> None:
         request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}
@@ -114,17 +117,19 @@ class _Run:
     def _boxes_for(self, i: int) -> dict[str, str]:
         return {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
 
-    def _signatures(self, certificate: Certificate, value: np.ndarray, alive: Collection[int]) -> dict[str, str]:
-        body = certificate.to_dict()
+    def signatures(self, release: Release) -> dict[str, str]:
+        """Of the sites that replay the run to the same value."""
+        body = release.certificate.to_dict()
         request = {
             "stage": "sign",
             "certificate": body,
-            "value": value.tolist(),
+            "value": np.asarray(release.value).tolist(),
             "points": [np.asarray(at).tolist() for at in self.points],
             "rounds": [list(round) for round in self.rounds],
         }
         answers = {
-            self.session.sites[i]: a.get("signature") for i, a in self._ask(dict.fromkeys(alive, request)).items()
+            self.session.sites[i]: a.get("signature")
+            for i, a in self._ask(dict.fromkeys(self.rounds[-1].alive, request)).items()
         }
         return {key: sign for key, sign in answers.items() if sign is not None and is_signed(key, body, sign)}
 

@@ -69,6 +69,16 @@ class Kernel(ABC):
         """How many groups of records have sums of their own."""
         return 1
 
+    @property
+    def space(self) -> Manifold:
+        """Where the value, or each part of it, lives."""
+        return self.manifold
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What is done to the noisy sums, in words."""
+        return ["steps in the tangent space", "projection onto the ball", "shrinkage towards the center"]
+
     @abstractmethod
     def length(self, round: int, rounds: int) -> int:
         """Numbers in a term."""
@@ -198,6 +208,16 @@ class DispersionKernel(MeanKernel):
     least_rounds = 2
 
     @property
+    def space(self) -> Manifold:
+        """The line."""
+        return Euclidean(1)
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What is done to the noisy sums, in words."""
+        return ["steps in the tangent space", "projection onto the ball", "clipping to [0, r²]"]
+
+    @property
     def rounds(self) -> int:
         """Those of the mean, and one."""
         return super().rounds + 1
@@ -230,6 +250,11 @@ class MomentKernel(Kernel):
     """The second moment xxᵀ of vectors of length at most the radius, for principal components."""
 
     name = "second-moment"
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What is done to the noisy sums, in words."""
+        return ["eigenvectors"]
 
     def __post_init__(self) -> None:
         super().__post_init__()

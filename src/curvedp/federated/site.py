@@ -14,9 +14,9 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
+from curvedp.federated.release import FederatedMechanism, FederatedSum
 from curvedp.federated.session import digest, signature
 from curvedp.ledger import Ledger
-from curvedp.privacy import GDP
 
 __all__ = ["Site", "asked", "key_of", "new_identity"]
 
@@ -155,15 +155,15 @@ class Site:
             if asked(int(r), at).hex() != question or not np.allclose(at, seen[int(r)], rtol=_WALK, atol=_WALK):
                 raise FederationRefused("the certificate is not of the sums this site took part in")
         same = np.allclose(np.array(request["value"]), value, rtol=_WALK, atol=_WALK)
-        if not same or certificate["parameters"]["plan"] != self.plan.to_dict():
+        if not same or certificate["statistic"]["plan"] != self.plan.to_dict():
             raise FederationRefused("the certificate is of another plan or another value")
         return {"signature": signature(self._party.identity, certificate)}
 
     def _pay(self) -> None:
         """Once, and before anything is drawn."""
         if self._ledger is not None and "paid" not in self.state:
-            budget, given = self._ledger.budget, self.plan.guarantee
-            cost = GDP(self.plan.profile.mu) if isinstance(budget, GDP) and not isinstance(given, GDP) else given
+            mechanism = FederatedMechanism(statistic=FederatedSum(self.plan.to_dict()))
+            cost = mechanism.bill(self._ledger.budget, self.plan.guarantee)
             self._ledger.spend(cost, f"federated {self.plan.kernel.name} {self.plan.id[:16]}")
         self.state["paid"] = True
 

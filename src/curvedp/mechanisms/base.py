@@ -24,6 +24,7 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, convert
 
 __all__ = [
+    "DISCRETE",
     "EXACT",
     "FLOAT",
     "TRUST",
@@ -41,6 +42,7 @@ __all__ = [
 
 EXACT = "exact-then-round"
 FLOAT = "float64"
+DISCRETE = "whole numbers with discrete noise"
 TRUST = "a curator holds the records and is trusted with them"
 _MOST_KEPT = 4096  # released integers that a certificate lists; of more it has the hash alone
 
@@ -180,6 +182,16 @@ class Mechanism(ABC):
         return self.statistic.afterwards
 
     @property
+    def trust(self) -> str:
+        """Who is trusted with the records, in words."""
+        return TRUST
+
+    @property
+    def grid(self) -> int:
+        """k: what is drawn are whole multiples of 2^-k."""
+        return GRID
+
+    @property
     def manifold(self) -> Manifold:
         """Where the released value lives."""
         return self.statistic.space
@@ -278,8 +290,8 @@ class Mechanism(ABC):
             guarantee=self.guarantee if guarantee is None else guarantee,
             claims=Claims.of(self.profile, draw.tau or 0.0),
             unit=self.statistic.unit if unit is None else unit,
-            trust=TRUST,
-            numerics={"path": self.path, "grid": GRID, "tau": draw.tau, "profile": self.label},
+            trust=self.trust,
+            numerics={"path": self.path, "grid": self.grid, "tau": draw.tau, "profile": self.label},
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
                 "integers": _kept(draw.integers),

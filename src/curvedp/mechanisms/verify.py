@@ -12,9 +12,8 @@ from typing import Any
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry import parse_manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.base import EXACT, TRUST, Check, Mechanism, ValueMechanism, at_least
+from curvedp.mechanisms.base import FLOAT, Check, Mechanism, ValueMechanism, at_least
 from curvedp.mechanisms.certificate import CURVE_EPSILONS, Certificate, Claims, digest
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import certified_mu, meets
 
@@ -191,13 +190,15 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
             "a simulated source is not private",
         ),
         Check(
-            f"grid 2^-{_shown(numerics['grid'])}", type(numerics["grid"]) is int and numerics["grid"] == GRID, "public"
+            f"grid 2^-{_shown(numerics['grid'])}",
+            type(numerics["grid"]) is int and numerics["grid"] == mechanism.grid,
+            "public",
         ),
         Check(f"path: {_shown(numerics['path'])}", numerics["path"] == mechanism.path, "the mechanism has no other"),
         Check(f"profile: {_shown(numerics['profile'])}", numerics["profile"] == mechanism.label, "recomputed"),
     ]
     tau = numerics["tau"]
-    if mechanism.path != EXACT:
+    if mechanism.path == FLOAT:
         detail = (
             "drawn in float64: the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
         )
@@ -220,7 +221,10 @@ def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     checks = [Check("integers", bound and _is_digest(release["sha256"]), "their SHA-256 is the one stated")]
     if kept is not None:
         mechanism.value_of(certificate)  # refuses integers that are not of this mechanism
-    words = certificate.trust == TRUST and certificate.unit in (mechanism.statistic.unit, *mechanism.statistic.units)
+    words = certificate.trust == mechanism.trust and certificate.unit in (
+        mechanism.statistic.unit,
+        *mechanism.statistic.units,
+    )
     afterwards = release["afterwards"] == mechanism.afterwards and isinstance(release["reason"], str)
     stages = isinstance(release["stages"], list) and (bool(release["stages"]) == mechanism.staged)
     return [*checks, Check("unit, trust and post-processing", words and afterwards and stages, "as the mechanism says")]
