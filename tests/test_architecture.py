@@ -34,7 +34,8 @@ ARROWS: dict[str, set[str]] = {
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
     "report": {"geometry", "ledger", "mechanisms", "privacy"},
 }
-TOP = {"cli", "cli_ledger", "_console", "demo", "__init__", "__main__", "checking"}  # the doors: they may import everything
+# The doors: they may import everything.
+TOP = {"cli", "cli_ledger", "_console", "demo", "__init__", "__main__", "checking"}
 
 
 def part(path: Path) -> str:
