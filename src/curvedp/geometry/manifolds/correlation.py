@@ -91,8 +91,12 @@ class Correlation(Pulled):
         return _unit_diagonal(SPDAffineInvariant(self.m).project(x))
 
     def nearest(self, x: Array) -> Array:
-        """The correlation matrix of x's symmetric part, in any units of the variables: covariances are welcome."""
-        return _unit_diagonal(SPDAffineInvariant(self.m).nearest(x))
+        """The correlation matrix of x's symmetric part, in any units of each variable: covariances are welcome."""
+        xp = namespace(x)
+        S = sym(x)
+        variances = xp.all(xp.linalg.diagonal(S) > 0, axis=-1)[..., None, None]
+        S = xp.where(variances, S, xp.eye(self.m, dtype=x.dtype, device=device(x)))
+        return xp.where(variances, SPDAffineInvariant(self.m).nearest(_unit_diagonal(S)), xp.nan)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x with a diagonal of 0."""
