@@ -255,3 +255,30 @@ def test_bad_records_never_raise(space):
 def test_bad_sizes_are_refused(space, m):
     with pytest.raises(ParameterError, match="m="):
         space(m)
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0, 4.0, 7.0])
+@pytest.mark.parametrize("step", [1e-9, 1e-3, 1.0])
+def test_many_tensors_against_60_digits_and_each_on_its_own(spread, step):
+    """The fast way of 3×3 matrices up to a condition of 1e4, the careful one beyond: 1e-12 on either side."""
+    import mpmath as mp
+
+    M, rng = SPDAffineInvariant(3), np.random.default_rng(int(spread * 10))
+    Q = np.linalg.qr(rng.normal(size=(40, 3, 3)))[0]
+    p = (Q * np.exp(spread * rng.uniform(-1, 1, size=(40, 1, 3)))) @ Q.mT
+    p = (p + p.mT) / 2
+    L = np.linalg.cholesky(p)
+    E = step * rng.normal(size=(40, 3, 3))
+    w, U = np.linalg.eigh((E + E.mT) / 2)
+    q = p + (L @ U * np.expm1(w)[:, None]) @ (L @ U).mT
+    q = (q + q.mT) / 2
+    distances, logs = M.dist(p, q), M.log(p, q)
+    for k in range(0, 40, 8):
+        with mp.workdps(60):
+            inverse = mp.cholesky(mp.matrix(p[k].tolist())) ** -1
+            values = mp.eigsy(inverse * mp.matrix(q[k].tolist()) * inverse.T, eigvals_only=True)
+            truth = float(mp.sqrt(mp.fsum(mp.log(value) ** 2 for value in values)))
+        assert distances[k] == pytest.approx(truth, rel=1e-12)
+        assert M.dist(p[k], q[k]) == distances[k]  # alone, and beside others
+        assert np.array_equal(M.log(p[k], q[k]), logs[k])
+    np.testing.assert_allclose(M.norm(p, logs), distances, rtol=1e-11)

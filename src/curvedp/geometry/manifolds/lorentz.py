@@ -8,10 +8,12 @@ import numpy as np
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, blocked, dot, either, far_exp, hypot1, lift, turn
 from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.short_vectors import LARGEST_TIME, hyperboloid_log, mended, short
 from curvedp.geometry.numerics.stable import columns, cosh_sinhc, euclidean_norm, reject
 
 __all__ = ["Lorentz"]
 
+_SQUARES = 1e-250  # squares above it have not lost digits to underflow
 _NEAR = 1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
 
 
@@ -70,8 +72,21 @@ class Lorentz(Hyperbolic):
 
         return self.project_spatial(xp, either(xp, inside, near, far, x, time, length, velocity))
 
-    @blocked
     def log(self, p: Array, q: Array) -> Array:
+        if not short(p, q):
+            return self._log(p, q)
+        with np.errstate(all="ignore"):
+            square, time, x, difference, x0 = hyperboloid_log(p, q)
+            # d / sinh d, as below; log is along y − cosh(d) x = (y − x) − (chord²/2) x
+            chord = np.sqrt(square)
+            factor = 2 * np.arcsinh(chord / 2) / (chord * np.sqrt(1 + square / 4))
+            v = [factor * (d - 0.5 * square * a) for a, d in zip(x, difference, strict=True)]
+            rise = sum(a * b for a, b in zip(x, v, strict=True)) / x0
+            fast = np.stack(np.broadcast_arrays(rise, *v), axis=-1)
+            return mended(fast, (time < LARGEST_TIME) & (square > _SQUARES), self._log, p, q)
+
+    @blocked
+    def _log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
         (x0, x_length), (y0, y_length) = lift(xp, x), lift(xp, y)
@@ -84,8 +99,16 @@ class Lorentz(Hyperbolic):
         v = either(xp, inside, _near_log, _far_log, x, y, x0, y0, x_length, y_length, factor)
         return _lift_tangent(xp, x, x0, v)
 
-    @blocked
     def dist(self, p: Array, q: Array) -> Array:
+        if not short(p, q):
+            return self._dist(p, q)
+        with np.errstate(all="ignore"):
+            square, time, _, _, _ = hyperboloid_log(p, q)
+            fast = 2 * np.arcsinh(0.5 * np.sqrt(square))
+            return mended(fast, (time < LARGEST_TIME) & (square > _SQUARES), self._dist, p, q)
+
+    @blocked
+    def _dist(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
         chord = _chord(xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None])

@@ -9,9 +9,12 @@ import numpy as np
 from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.short_vectors import mended, short, sphere_log
 from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
 
 __all__ = ["Sphere"]
+
+_SQUARES = 1e-140  # lengths above it have squares that do not underflow
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,15 @@ class Sphere(Manifold):
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
+        if not short(p, q):
+            return self._log(p, q)
+        with np.errstate(all="ignore"):
+            angle, parts, length, _ = sphere_log(p, q, twice=True)
+            factor = angle / length
+            fast = np.stack([factor * part for part in parts], axis=-1)
+            return mended(fast, length > _SQUARES, self._log, p, q)
+
+    def _log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
         angle, rest, length, cosine = self._angle(xp, p, q)
         none = length == 0
@@ -88,6 +100,13 @@ class Sphere(Manifold):
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
     def dist(self, p: Array, q: Array) -> Array:
+        if not short(p, q):
+            return self._dist(p, q)
+        with np.errstate(all="ignore"):
+            angle, _, length, _ = sphere_log(p, q, twice=False)
+            return mended(angle, length > _SQUARES, self._dist, p, q)
+
+    def _dist(self, p: Array, q: Array) -> Array:
         return self._angle(namespace(p, q), p, q)[0]
 
     def _angle(self, xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:

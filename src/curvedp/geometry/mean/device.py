@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, reduce
 from inspect import signature
 from math import exp, log, sqrt
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from array_api_compat import device, is_jax_array, is_jax_namespace
 from curvedp.geometry.ball import carry_records, project_to_ball
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_common import unpack
 from curvedp.geometry.mean.frechet import memory_moments
+from curvedp.geometry.mean.spd import affine_invariant_mean
+from curvedp.geometry.mean.spd_passes import Newton
 from curvedp.geometry.mean.streamed import (
     KERNEL_ERROR,
     Domain,
@@ -31,7 +35,9 @@ __all__ = ["accurate", "carry_on_device", "device_mean", "device_moments", "to_h
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
-Pass = Callable[[np.ndarray], np.ndarray]  # x -> exact sums over a block of records
+_TENSORS, _FEW = 1 << 24, 1 << 10  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
+
+Pass = Callable[[np.ndarray], Array]  # x -> exact sums over a block of records, on the device
 
 
 def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
@@ -43,11 +49,13 @@ def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
         xp = namespace(X)
         X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
         n, shape = X.shape[0], domain.manifold.point_shape
-        rows = _EIGH_BLOCK if len(shape) > 1 and max(shape) > 3 else _BLOCK
-        prepare = _tensors if _short(domain) else _points
-        cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-        passes = [one for cut in cuts for one in prepare(domain, xp.astype(X[cut, ...], xp.float64))]
-        return streamed_mean(domain, n, lambda x: np.sum([one(x) for one in passes], axis=0), Start(domain.center, 1.0))
+        tensors = _short(domain)
+        rows = _TENSORS if tensors else _EIGH_BLOCK if len(shape) > 1 and max(shape) > 3 else _BLOCK
+        prepare, start = (_tensors, _tensor_start) if tensors else (_points, _plain_start)
+        parts = [X] if n <= rows else [X[i : min(i + rows, n), ...] for i in range(0, n, rows)]
+        passes = [one for part in parts for one in prepare(domain, xp.astype(part, xp.float64, copy=False))]
+        # the device is asked for all of a pass before the host waits for any of it
+        return streamed_mean(domain, n, lambda x: to_host(reduce(add, [one(x) for one in passes])), start(domain, X))
 
 
 def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
@@ -86,7 +94,7 @@ def _points(domain: Domain, X: Array) -> list[Pass]:
     xp = namespace(X)
     inside = project_to_ball(domain.manifold, _like(X, domain.center), domain.radius, X)
     kernel = _jitted(inside_sums) if is_jax_namespace(xp) else inside_sums
-    return [lambda x: to_host(kernel(domain.manifold, domain.grid, _like(X, x), inside))]
+    return [lambda x: kernel(domain.manifold, domain.grid, _like(X, x), inside)]
 
 
 def _short(domain: Domain) -> bool:
@@ -107,13 +115,28 @@ def _tensors(domain: Domain, X: Array) -> list[Pass]:
     moved = project_to_ball(*domain, to_host(X[~stay])) if not bool(xp.all(stay)) else np.empty((0, 3, 3))
 
     def over(block: Array, counted: Array) -> Pass:
-        return lambda x: to_host(kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted))
+        return lambda x: kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted)
 
     passes = [over(X, stay)]
     if len(moved):
         block = _like(X, moved)
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
+
+
+def _plain_start(domain: Domain, X: Array) -> Start:
+    return Start(domain.center, 1.0)
+
+
+def _tensor_start(domain: Domain, X: Array) -> Start:
+    """The mean of the first few matrices, and the inverse of their Hessian there: it decides how many passes are needed."""
+    few = project_to_ball(*domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
+    weights = np.full(len(few), 1 / len(few))
+    x = affine_invariant_mean(few, weights)
+    inverse = np.linalg.inv(np.linalg.cholesky(x))
+    w, U = np.linalg.eigh(inverse @ few @ inverse.T)
+    basis = unpack(np.eye(6), 3).reshape(6, 9)
+    return Start(x, basis @ Newton(w, U, weights).inverse @ basis.T)
 
 
 def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:

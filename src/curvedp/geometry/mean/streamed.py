@@ -135,8 +135,9 @@ def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> A
 def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
     """The sums of `inside_sums` over the matrices that are counted."""
     xp = namespace(counted)
-    terms = xp.stack([*logs.coordinates, logs.square / grid.bound])
-    return grid.sums(xp.where(counted[None, :], terms, xp.zeros_like(terms)), axis=1)
+    rows = [*logs.coordinates, logs.square / grid.bound]
+    # row by row: a compiler makes one kernel of it, and nothing as long as the records is written
+    return xp.stack([grid.sums(xp.where(counted, row, xp.zeros_like(row))) for row in rows], axis=1)
 
 
 _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part

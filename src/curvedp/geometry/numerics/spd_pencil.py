@@ -22,6 +22,7 @@ from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import compiled, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spd3_pencil import log_spectrum3
 from curvedp.geometry.numerics.stable import two_product, two_sum
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
@@ -270,8 +271,30 @@ def _whitened_in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """(L, logs, U): p = LLᵀ and L⁻¹qL⁻ᵀ = U exp(diag(logs)) Uᵀ."""
+    if _many_tensors(p, q):
+        return _tensors(p, q)
     L, logs, U = compiled(_log_spectrum, p, q)
     return L, logs, U
+
+
+def _many_tensors(p: Array, q: Array) -> bool:
+    """3×3 NumPy matrices. The same for one as for many: a result must not depend on how many are beside it."""
+    both = all(is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q))
+    return both and not in_public_time()
+
+
+def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
+    flat = [
+        (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)  # one point stays one
+        for a in (p, q)
+    ]
+    L, logs, U, doubtful = log_spectrum3(*flat)
+    if doubtful.any():
+        rows = np.flatnonzero(doubtful)
+        careful = _log_spectrum_in_pairs(*(np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in flat))
+        L[rows], logs[rows], U[rows] = careful
+    return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
 
 
 def _log_spectrum(p: Array, q: Array) -> Any:
