@@ -3,7 +3,7 @@
     python -m benchmarks.first_data --data-dir DATA [--before SRC]
 
 Each file is made from a real data set, in the state in which such files arrive. The error is the distance of the released
-mean from the mean of the true records in the public ball, at GDP(1), the median of five releases. `--before` is the `src`
+mean from the mean of the true records in the public ball, at GDP(1), the median of 21 releases. `--before` is the `src`
 folder of an older version (the page has c5956f5's), which gets the newcomer's arrays in a process of its own.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-REPEATS = 5
+REPEATS = 21
 
 
 class Case(NamedTuple):
@@ -119,7 +119,7 @@ def storms(data: Path, folder: Path) -> Case:
 CASES = (rounded, volts, quakes, volume, pixels, storms)
 
 
-def fitted(space: str, center: Any, radius: float, records: Any, **more: Any) -> list[Any]:
+def fitted(space: str, center: Any, radius: float, records: Any) -> list[Any]:
     """Released means, or the one line of a refusal. Runs under the old version too."""
     from curvedp import GDP, PrivateFrechetMean
     from curvedp.errors import CurvedpError
@@ -127,7 +127,7 @@ def fitted(space: str, center: Any, radius: float, records: Any, **more: Any) ->
 
     model = PrivateFrechetMean(parse_manifold(space), radius=radius, center=center, guarantee=GDP(1.0))
     try:
-        return [model.fit(records, **more).location_.tolist() for _ in range(REPEATS)]
+        return [model.fit(records).location_.tolist() for _ in range(REPEATS)]
     except CurvedpError as error:
         return [str(error)]
 
@@ -156,9 +156,9 @@ def after(case: Case, folder: Path) -> list[Any]:
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
 
-    records = read_records(folder / case.file, parse_manifold(case.space), **case.reading)
-    more = {} if case.groups is None else {"groups": case.groups}
-    return fitted(case.space, case.center, case.radius, records, **more)
+    M = parse_manifold(case.space)
+    records = persons(M, read_records(folder / case.file, M, **case.reading), case.groups)
+    return fitted(case.space, case.center, case.radius, records)
 
 
 def error(case: Case, found: list[Any]) -> str:
@@ -168,27 +168,57 @@ def error(case: Case, found: list[Any]) -> str:
     if isinstance(found[0], str):
         return f"refused: {found[0]}"
     M = parse_manifold(case.space)
-    truth = persons(M, case)
+    truth = persons(M, case.truth, case.groups)
     mean = frechet_mean(M, project_to_ball(M, case.center, case.radius, truth))
     return f"{np.median([float(M.dist(mean, np.array(one))) for one in found]):.2g}"
 
 
-def persons(M: Any, case: Case) -> np.ndarray:
-    """One record a person: the mean of what that person has."""
+def persons(M: Any, records: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """One record a person: the mean of what that person has, a map of one person alone."""
     from curvedp.geometry import frechet_mean
 
-    if case.groups is None:
-        return case.truth
-    there = np.isfinite(case.truth).all(axis=1)
-    return np.stack([frechet_mean(M, case.truth[there & (case.groups == who)]) for who in np.unique(case.groups)])
+    if groups is None:
+        return records
+    there = np.isfinite(records).all(axis=1)
+    return np.stack([frechet_mean(M, records[there & (groups == who)]) for who in np.unique(groups)])
+
+
+def written(data: Path) -> None:
+    """The same records written otherwise: how far their mean in the ball moves, beside the furthest that a record moves."""
+    from curvedp.geometry import Rotations, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
+    from curvedp.records import read_records
+
+    table = np.load(data / "hurdat2_AL.npz")
+    first = np.unique(table["key"], return_index=True)[1]
+    wrists = read_records(data / "drill_so3_quaternions.csv", Rotations(3), form="quaternion-wxyz", header=True,
+                          columns=["Q1", "Q2", "Q3", "Q4"])  # fmt: skip
+    tensors = 1e3 * np.load(data / "dti_dipy.npz")["small_64D_tensor"]
+    known = [(Sphere(2), directions(table["lat"][first], table["lon"][first]), TURN @ ATLANTIC, 0.75),
+             (Rotations(3), wrists, np.eye(3), 1.2), (SPDAffineInvariant(3), tensors, np.eye(3), 3.0)]  # fmt: skip
+    print("| written as | " + " | ".join(f"{M!r}" for M, *_ in known) + " |\n" + "|---" * 4 + "|")
+    for name, write in WAYS.items():
+        cells = []
+        for M, X, center, radius in known:
+            means = [frechet_mean(M, project_to_ball(M, center, radius, np.asarray(Y, float))) for Y in (X, write(X))]
+            furthest = np.nanmax(M.dist(X, M.nearest(np.asarray(write(X), float))))
+            cells.append(f"{float(M.dist(*means)):.1e} ({furthest:.1e})")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+WAYS = {f"{k} decimals": (lambda X, k=k: np.round(X, k)) for k in range(8, 2, -1)}
+WAYS |= {"float32": np.float32, "float16": np.float16}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--before", type=Path, help="src folder of an older version")
+    parser.add_argument("--written", action="store_true", help="only: decimals, float16 and the mean")
     parser.add_argument("--check", action="store_true", help="print what `curvedp.check` says of each file")
     options = parser.parse_args()
+    if options.written:
+        written(options.data_dir)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         print("| input | before | after |\n|---|---|---|")
