@@ -179,8 +179,7 @@ class Ledger:
     @property
     def budget(self) -> Guarantee:
         """What may be spent in all."""
-        assert self._seen is not None
-        return self._seen.budget
+        return (self._seen or self._state()).budget
 
     @property
     def account(self) -> Guarantee:
@@ -257,8 +256,7 @@ class Ledger:
         return {"path": self.path, "key": self.key}  # what was seen is read anew: a pickle carries no totals
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
-        self.path, self.key, self._seen = fields["path"], fields["key"], None
-        self._state()
+        self.path, self.key, self._seen = fields["path"], fields["key"], None  # where it is used it must be there
 
     def _start(self, budget: Guarantee) -> None:
         if not isinstance(budget, Guarantee):
