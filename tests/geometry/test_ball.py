@@ -8,8 +8,10 @@ import pytest
 import spaces
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     Product,
@@ -129,6 +131,32 @@ def test_shortening_alone_would_not_do():
     assert np.linalg.norm(short[0] - short[1]) / mechanism.scale > 160
     kept = ball_coordinates(M, M.origin, 1.0, np.stack([a, b]))
     assert np.linalg.norm(kept[0] - kept[1]) / mechanism.scale <= 1
+
+
+HELD = [SPDAffineInvariant(2), SPDAffineInvariant(3), Lorentz(3), Product(SPDAffineInvariant(2), Lorentz(2))]
+
+
+@pytest.mark.parametrize("M", [*HELD, Correlation(3), HPDAffineInvariant(2)], ids=repr)
+def test_what_floats_cannot_hold_is_brought_back_without_stretching(M):
+    rng = np.random.default_rng(8)
+    z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))
+    step = rng.normal(size=z.shape) * 10.0 ** rng.uniform(-4, 1, size=(20_000, 1))
+    held, other = M.held_coordinates(z), M.held_coordinates(z + step)
+    assert np.max(np.linalg.norm(held - other, axis=-1) / np.linalg.norm(step, axis=-1)) <= 1 + 1e-9
+    assert np.min(M.held_share(held)) >= 1 - 1e-12
+    assert np.all(np.linalg.norm(held, axis=-1) <= np.linalg.norm(z, axis=-1) * (1 + 1e-12))
+    inside = M.held_share(z) == 1
+    np.testing.assert_allclose(held[inside], z[inside], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("M", [HELD[0], HELD[1], HELD[3]], ids=repr)
+def test_one_share_for_all_coordinates_would_stretch(M):
+    """The control: by up to the radius over the spread."""
+    rng = np.random.default_rng(9)
+    z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))
+    step = 1e-4 * rng.normal(size=z.shape)
+    moved = [x * M.held_share(x)[:, None] for x in (z, z + step)]
+    assert np.max(np.linalg.norm(moved[0] - moved[1], axis=-1) / np.linalg.norm(step, axis=-1)) > 1.3
 
 
 @pytest.mark.parametrize("M", CHARTED, ids=repr)

@@ -92,9 +92,8 @@ def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarr
         length = euclidean_norm(np, z)[..., None]
         good = usable[..., None] & np.isfinite(length)
         share = np.where(length > radius, _kept(M, radius, length) / length, 1.0)
-        if radius > M.held_reach:
-            share = np.minimum(share, np.asarray(M.held_share(np.where(good, z, 0.0)))[..., None])
-        return np.where(good, z * share, 0.0)
+        z = np.where(good, z * share, 0.0)
+        return z if radius <= M.held_reach else np.asarray(M.held_coordinates(z))
 
 
 def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:

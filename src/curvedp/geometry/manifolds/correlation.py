@@ -81,6 +81,9 @@ class Correlation(Pulled):
         far = length > self.held_reach
         return xp.where(far, self.held_reach / xp.where(far, length, xp.ones_like(length)), xp.ones_like(length))
 
+    def held_coordinates(self, z: Array) -> Array:
+        return z * self.held_share(z)[..., None]
+
     def held_radius(self, radius: float) -> float:
         return min(radius, self.held_reach)
 

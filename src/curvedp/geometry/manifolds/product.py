@@ -119,6 +119,11 @@ class Product(Manifold):
     def held_reach(self) -> float:
         return min(factor.held_reach for factor in self.factors)
 
+    def held_coordinates(self, z: Array) -> Array:
+        """Factor by factor: one share for all of them would stretch the others."""
+        parts = zip(self.factors, self._split_coordinates(z), strict=True)
+        return namespace(z).concat([factor.held_coordinates(part) for factor, part in parts], axis=-1)
+
     def held_share(self, z: Array) -> Array:
         """The least of the factors', so that the point stays on its geodesic."""
         xp = namespace(z)

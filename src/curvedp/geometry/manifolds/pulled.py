@@ -91,6 +91,9 @@ class Pulled(Manifold):
     def held_share(self, z: Array) -> Array:
         return self.model.held_share(self._lift(z / self.scale))
 
+    def held_coordinates(self, z: Array) -> Array:
+        return self.scale * self._drop(self.model.held_coordinates(self._lift(z / self.scale)))
+
     def held_radius(self, radius: float) -> float:
         return self.scale * self.model.held_radius(radius / self.scale)
 

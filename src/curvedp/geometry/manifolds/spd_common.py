@@ -69,6 +69,21 @@ class Held:
         far = spread > _SPREAD
         return xp.where(far, _SPREAD / xp.where(far, spread, xp.ones_like(spread)), xp.ones_like(spread))
 
+    def held_coordinates(self, z: Array) -> Array:
+        """The nearest of the matrices whose eigenvalues have that spread: projections onto convex sets stretch nothing.
+
+        It clips the eigenvalues to [a, a + spread], with a where as much is taken off above as below, by bisection.
+        """
+        xp = namespace(z)
+        w, U = eigh(unpack(z, self.m))
+        low, high = w[..., :1], w[..., -1:] - _SPREAD
+        for _ in range(64):
+            a = low / 2 + high / 2
+            more = xp.sum(xp.clip(w - a - _SPREAD, 0, None) - xp.clip(a - w, 0, None), axis=-1, keepdims=True) > 0
+            low, high = xp.where(more, a, low), xp.where(more, high, a)
+        near = (U * xp.minimum(xp.maximum(w, low), low + _SPREAD)[..., None, :]) @ U.mT
+        return xp.where(w[..., -1:] - w[..., :1] > _SPREAD, pack(sym(near)), z)
+
     def float_spread(self, radius: float) -> float:
         return exp(min(sqrt(2) * radius, _SPREAD)) if self.m > 1 else 1.0
 
