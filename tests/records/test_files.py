@@ -473,3 +473,30 @@ def test_columns_of_parquet_and_excel(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "x.xlsx")
     assert read_column(tmp_path / "x.xlsx", "A2:A4").tolist() == ["a", None, None]
+
+
+@pytest.mark.parametrize("bad", ["#N/A,0,1", "", "nan,nan,nan", '0.99,0.1,"0.1', "0,0,1,0"])
+def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
+    """What attacked us: 200 records were 199, or 51, in the certificate of `curvedp release`."""
+    from typer.testing import CliRunner
+
+    from curvedp.cli import app
+
+    lines = ["1,0,0"] * 199
+    for place in (0, 100, 199):
+        (tmp_path / "x.csv").write_text("\n".join([*lines[:place], bad, *lines[place:]]) + "\n")
+        asked = [
+            "release",
+            str(tmp_path / "x.csv"),
+            "-m",
+            "sphere:2",
+            "-r",
+            "0.7",
+            "--mu",
+            "1",
+            "--json",
+            "--no-header",
+        ]
+        found = CliRunner().invoke(app, asked)
+        assert found.exit_code == 0, found.output
+        assert '"n": 200' in found.stdout
