@@ -211,7 +211,7 @@ class Manifold(ABC):
         return array_namespace(z).ones_like(z[..., 0])
 
     def held_coordinates(self, z: Array) -> Array:
-        """Coordinates z at the origin moved into the set of share 1, and left alone in it, by a map that stretches nothing."""
+        """Coordinates z at the origin moved into the set of share 1, left alone in it, by a map that stretches nothing."""
         return z * self.held_share(z)[..., None]  # of a set that is no ball about 0, this would stretch: override it
 
     def held_radius(self, radius: float) -> float:
