@@ -197,7 +197,7 @@ def run_processes(folder, sites, dropouts, n):
                 raise SystemExit(f"the run was not accepted: {(folder / 'run.log').read_text()}")
             return output.is_file()
 
-        wait_for(done, 300, "the release")
+        wait_for(done, 240 + 60 * sites, "the release")  # minutes on a busy machine
     return plan, records, json.loads(output.read_text())
 
 

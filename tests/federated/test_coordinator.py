@@ -268,6 +268,25 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
     assert all(3 not in r.alive for r in coordinate(plan, short).rounds)
 
 
+@pytest.mark.parametrize("stage", ["announce", "share", "mask", "unmask", "sign"])
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, 3, {}, {"boxes": 3}, {"boxes": {"0": 1}}, {"masked": "zz"}, {"masked": 7}, {"site": 3, "keys": 1, "signature": 2},
+     {"shares": {"0": [1]}, "asked": "", "survivors": []}, {"shares": {"0": 1}, "asked": 1, "survivors": 2}],
+    ids=str,
+)  # fmt: skip
+def test_nonsense_from_a_site_makes_it_a_lost_one(stage, nonsense):
+    plan, people, records = study(4, 5, dropouts=1, rounds=1)
+    good = in_process(sites_of(plan, people, records))
+
+    def spoiled(requests):
+        here = next(iter(requests.values()))["stage"] == stage
+        return {i: nonsense if here and i == 3 else answer for i, answer in good(requests).items()}
+
+    release = coordinate(plan, spoiled)
+    assert len(release.signatures) == (4 if stage == "unmask" else 3)
+
+
 def test_two_processes_of_a_site_do_not_both_answer(tmp_path):
     """From one state, before either has written it back: two vectors of a round would be two releases, paid once."""
     plan, people, records = study(3, dropouts=0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import CurvedpError, FederationRefused
-from curvedp.federated.masking import check_announcements, recovered
+from curvedp.federated.masking import is_announcement, is_answer, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, FederatedSum
@@ -87,20 +87,24 @@ class _Run:
 
     def _set_up(self) -> None:
         request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}
-        self.announcements = self._enough(self._ask(dict.fromkeys(range(len(self.session.sites)), request)))
-        check_announcements(self.session, self.announcements)
+        heard = self._ask(dict.fromkeys(range(len(self.session.sites)), request))
+        self.announcements = self._enough({i: a for i, a in heard.items() if is_announcement(self.session, i, a)})
         said = {"stage": "share", "announcements": {str(j): a for j, a in self.announcements.items()}}
-        answers = self._enough(self._ask(dict.fromkeys(self.announcements, said)))
-        self.boxes = {i: answer["boxes"] for i, answer in answers.items()}
+        answers = self._ask(dict.fromkeys(self.announcements, said))
+        self.boxes = self._enough({i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)})
+
+    def _are_boxes(self, i: int, answer: Any) -> bool:
+        boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
+        others = {str(j) for j in self.announcements if j != i}
+        return isinstance(boxes, Mapping) and others == set(boxes) and all(isinstance(b, str) for b in boxes.values())
 
     def _round(self, r: int, at: np.ndarray, asking: Collection[int]) -> tuple[Round, Collection[int]]:
         """What the round released, and the sites that answered to its end."""
         masked = self._masked(r, at, asking)
         alive = sorted(masked)
-        answers = self._ask({i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive})
-        total, seeds = recovered(
-            self.session, r, asked(r, at), self.announcements, sorted(self.boxes), masked, self._enough(answers)
-        )
+        heard = self._ask({i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive})
+        answers = self._enough({i: a for i, a in heard.items() if is_answer(self.session, a)})
+        total, seeds = recovered(self.session, r, asked(r, at), self.announcements, sorted(self.boxes), masked, answers)
         lost = len(self.session.sites) - len(alive)
         for seed in seeds.values():
             total = total - surplus(self.plan.layers(r), lost, seed, len(total))
@@ -110,9 +114,8 @@ class _Run:
         common = {"stage": "mask", "round": r, "at": np.asarray(at).tolist()}
         requests = {i: {**common, "boxes": self._boxes_for(i)} if r == 0 else common for i in asking}
         size = 8 * self.plan.kernel.length(r, self.session.rounds)
-        answers = {i: bytes.fromhex(a["masked"]) for i, a in self._ask(requests).items()}
-        fitting = {i: np.frombuffer(words, dtype="<u8") for i, words in answers.items() if len(words) == size}
-        return self._enough(fitting)
+        words = {i: _words(answer) for i, answer in self._ask(requests).items()}
+        return self._enough({i: np.frombuffer(w, dtype="<u8") for i, w in words.items() if len(w) == size})
 
     def _boxes_for(self, i: int) -> dict[str, str]:
         return {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
@@ -128,7 +131,7 @@ class _Run:
             "rounds": [list(round) for round in self.rounds],
         }
         answers = {
-            self.session.sites[i]: a.get("signature")
+            self.session.sites[i]: a.get("signature") if isinstance(a, Mapping) else None
             for i, a in self._ask(dict.fromkeys(self.rounds[-1].alive, request)).items()
         }
         return {key: sign for key, sign in answers.items() if sign is not None and is_signed(key, body, sign)}
@@ -140,6 +143,14 @@ class _Run:
                 "The run has stopped"
             )
         return answers
+
+
+def _words(answer: Any) -> bytes:
+    """A masked vector's bytes; none where the answer is none."""
+    try:
+        return bytes.fromhex(answer["masked"])
+    except (KeyError, TypeError, ValueError):
+        return b""
 
 
 def in_process(sites: Mapping[int, Site], lost: Callable[[str, int], bool] = lambda stage, i: False) -> Ask:

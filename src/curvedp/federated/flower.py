@@ -164,11 +164,14 @@ class _Carrier:
         return {node: read for node, read in answers.items() if read is not None}
 
     def _read(self, reply: Foreign) -> Any:
-        text = str(reply.content.config_records["curvedp"]["json"])
+        try:
+            text = str(reply.content.config_records["curvedp"]["json"])
+            read = json.loads(text)
+        except (KeyError, ValueError, RecursionError):
+            return None  # as if it had not answered
         self.bytes += len(text)
-        read = json.loads(text)
-        if "refused" in read:
-            self.refused.append(str(read["refused"]))
+        if not isinstance(read, dict) or "refused" in read:
+            self.refused.append(str(read["refused"])[:400] if isinstance(read, dict) else "no object")
             return None
         return read
 

@@ -26,7 +26,7 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import shamir
 from curvedp.federated.session import Session, agreed, derived, digest, is_signed, keystream, mask, signature
 
-__all__ = ["Party", "chain", "recovered"]
+__all__ = ["Party", "chain", "is_announcement", "is_answer", "recovered"]
 
 Announcements = Mapping[int, Mapping[str, Any]]
 
@@ -208,10 +208,25 @@ def check_announcements(session: Session, announcements: Announcements) -> None:
     if not set(announcements) <= set(range(len(session.sites))) or len(announcements) < session.threshold:
         raise FederationRefused(f"{len(announcements)} sites announced their keys; {session.threshold} are needed")
     for j, said in announcements.items():
-        body = {name: value for name, value in said.items() if name != "signature"}
-        mine = body.get("site") == j and body.get("session") == session.id.hex() and _complete(session, body)
-        if not mine or not is_signed(session.sites[j], body, said.get("signature")):
+        if not is_announcement(session, j, said):
             raise FederationRefused(f"the announcement of site {j} is not signed by its key for this session")
+
+
+def is_announcement(session: Session, j: int, said: Any) -> bool:
+    """Whether site j announced, for this session, all keys and commitments."""
+    if not isinstance(said, Mapping):
+        return False
+    body = {name: value for name, value in said.items() if name != "signature"}
+    mine = body.get("site") == j and body.get("session") == session.id.hex() and _complete(session, body)
+    return mine and is_signed(session.sites[j], body, said.get("signature"))
+
+
+def is_answer(session: Session, said: Any) -> bool:
+    """Whether this has the form of what `Party.unmask` gives; what the shares are worth, `recovered` finds out."""
+    if not isinstance(said, Mapping) or not isinstance(said.get("shares"), Mapping):
+        return False
+    given = [share for shares in said["shares"].values() for share in (shares if isinstance(shares, list) else [None])]
+    return "asked" in said and "survivors" in said and all(_is_hex(share, shamir.SHARE_BYTES) for share in given)
 
 
 def recovered(
@@ -298,13 +313,25 @@ def _complete(session: Session, body: Mapping[str, Any]) -> bool:
     keys, commitments = body.get("keys"), body.get("commitments")
     seeds = 1 + session.dropouts
     rows = isinstance(keys, list) and isinstance(commitments, list) and len(keys) == len(commitments) == session.rounds
-    texts = [body.get("channel"), *(keys or []), *(text for row in (commitments or []) for text in row)] if rows else []
-    return rows and all(len(row) == seeds for row in commitments or []) and all(_is_hex32(text) for text in texts)
+    texts = (
+        [
+            body.get("channel"),
+            *(keys or []),
+            *(text for row in (commitments or []) if isinstance(row, list) for text in row),
+        ]
+        if rows
+        else []
+    )
+    return (
+        rows
+        and all(isinstance(row, list) and len(row) == seeds for row in commitments or [])
+        and all(_is_hex(text, 32) for text in texts)
+    )
 
 
-def _is_hex32(text: Any) -> bool:
+def _is_hex(text: Any, size: int) -> bool:
     try:
-        return isinstance(text, str) and len(bytes.fromhex(text)) == 32
+        return isinstance(text, str) and len(bytes.fromhex(text)) == size
     except ValueError:
         return False
 
