@@ -84,7 +84,7 @@ def mean_iterations(M: Manifold, radius: float) -> int:
 
     >>> from curvedp.geometry import Sphere
     >>> mean_iterations(Sphere(2), 0.3)
-    13
+    14
     """
     check_manifold(M)
     radius = length("radius", radius)
