@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -118,3 +119,19 @@ def test_a_file_that_is_gone_is_not_made_anew(path):
         with pytest.raises(CurvedpError, match="cannot open"):
             use()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("column", ["number", "body", "hash"])
+@pytest.mark.parametrize("value", [None, 7, 2.5, b"\xff\x00", "", "x"])
+def test_damage_that_changes_a_type_is_damage(path, column, value):
+    """Flipped bytes can turn any field into NULL, a number or a blob, whatever the schema says."""
+    Ledger(path, GDP(1.0)).spend(GDP(0.5), "one")
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT number, body, hash FROM entries").fetchall()
+        connection.execute("DROP TABLE entries")
+        connection.execute("CREATE TABLE entries (number, body, hash)")
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        connection.execute(f"UPDATE entries SET {column} = ? WHERE number = 1", (value,))
+    connection.close()
+    with pytest.raises(LedgerCorrupted):
+        Ledger(path)
