@@ -53,6 +53,7 @@ def _jit(jax, f):
     return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
 
 
+@pytest.mark.slow  # compiles every kernel
 @compiled
 def test_jax_jit_and_vmap(M, rng):
     jax = pytest.importorskip("jax")
