@@ -21,6 +21,16 @@ from curvedp.privacy import (
     smallest_scale,
     spd2_gaussian_profile,
 )
+from curvedp.privacy.calibrate import (
+    _bisect,
+    _equal_mu,
+    _excess,
+    _first_guess,
+    _least_cost,
+    _secant,
+)
+from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.spd_confidence import ConfidenceProfile
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]
 
@@ -108,3 +118,151 @@ def test_spd2_by_its_profile():
     assert meets(spd2_gaussian_profile(scale, 0.1), ApproxDP(1.0, 1e-5))
     with pytest.raises(UnattainableGuarantee, match=r"SPDAffineInvariant\(2\)"):
         smallest_scale(lambda s: spd2_gaussian_profile(s, 1.0), GDP(0.1), 1.0)
+
+
+def test_meeting_a_target():
+    profile = gaussian_profile(0.0, 3, 2.0, 1.0)
+    for target, cost in (
+        (GDP, profile.mu),
+        (ZCDP, profile.rho),
+        (RaoDP, profile.rao),
+        (lambda x: RenyiDP(4.0, x), profile.renyi(4.0)),
+        (lambda x: ApproxDP(0.3, x), profile.delta(0.3)),
+    ):
+        assert meets(profile, target(cost))
+        assert not meets(profile, target(math.nextafter(cost, 0.0)))
+    assert not meets(profile, PureDP(1e9))
+    assert meets(laplace_profile(0.0, 1, 1.0, 1.0), PureDP(laplace_profile(0.0, 1, 1.0, 1.0).pure_epsilon))
+    assert not meets(profile, GDP(9.0, adjacency="add-remove"))
+    for bad in ((GDP(1.0), GDP(1.0)), (profile, 1.0), (None, GDP(1.0))):
+        with pytest.raises(ParameterError):
+            meets(*bad)
+    confidence = ConfidenceProfile((0.0,), (0.5,), 0.01, 10)
+    assert meets(confidence, confidence)
+    assert not meets(confidence, GDP(99.0))
+    with pytest.raises(ParameterError, match="confidence"):
+        smallest_scale(lambda s: confidence, GDP(1.0), 1.0)
+    with pytest.raises(ParameterError):
+        calibrate("gaussian", 0.0, 2, 1.0, 0.5)
+
+
+GUESSES = [
+    ("gaussian", 1.0, 3, 0.5, GDP(0.4)),
+    ("gaussian", -1.0, 2, 0.2, GDP(0.4)),
+    ("gaussian", -1.0, 2, 0.2, RenyiDP(5.0, 0.3)),
+    ("laplace", 1.0, 2, 0.3, GDP(0.4)),
+    ("laplace", -1.0, 2, 0.1, GDP(0.4)),
+    ("laplace", -1.0, 2, 0.1, ApproxDP(0.5, 1e-6)),
+    *(("gaussian", 0.0, 2, 1.0, t) for t in (GDP(0.4), ApproxDP(0.5, 1e-6), ZCDP(0.05), RenyiDP(5.0, 0.3), RaoDP(0.7))),
+]
+
+
+@pytest.mark.parametrize(("kind", "curvature", "dim", "D", "target"), GUESSES)
+def test_the_first_guess_is_close_and_the_search_short(kind, curvature, dim, D, target):
+    """The guess is the work saved: a dozen profiles for a scale to 40 bits."""
+    asked = []
+
+    def profile_at(scale):
+        asked.append(scale)
+        return (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, dim, scale, D)
+
+    cap = 1 / (dim - 1) if kind == "laplace" and curvature < 0 else math.inf
+    valid = gaussian_profile(curvature, dim, D, D) if kind == "gaussian" else laplace_profile(0.0, dim, D, D)
+    guess = _first_guess(valid, curvature, target, cap)
+    found = calibrate(kind, curvature, dim, D, target)
+    assert 0.25 < guess / found < 4
+    if isinstance(target, GDP) and kind == "gaussian":
+        assert 0.8 < guess / found < 1.25
+    assert smallest_scale(profile_at, target, guess) == pytest.approx(found, rel=1e-6)
+    assert len(set(asked)) <= 25
+    assert meets(profile_at(found), target)
+    assert not meets(profile_at(found * (1 - 2.0**-20)), target)
+
+
+def test_costs_and_guesses_by_definition():
+    assert _equal_mu(GDP(0.3)) == 0.3
+    assert _equal_mu(RaoDP(0.3)) == 0.3
+    assert _equal_mu(ZCDP(0.5)) == 1.0
+    assert _equal_mu(RenyiDP(4.0, 2.0)) == 1.0
+    assert _equal_mu(ApproxDP(1.0, gdp_delta(0.7, 1.0))) == pytest.approx(0.7, rel=1e-9)
+    assert _equal_mu(GDP(1e-200)) == 1e-100
+    for spent, allowed, floor, truth in (
+        (2.0, 1.0, 0.0, math.log(2)),
+        (1.0, 2.0, 0.5, math.log(1 / 3)),
+        (0.5, 2.0, 0.5, -700),
+    ):
+        assert _excess(GDP(1.0), spent, allowed, floor) == pytest.approx(truth)
+    assert _excess(GDP(1.0), math.inf, 1.0, 0.0) == math.inf
+    assert _excess(GDP(1.0), 1.0, 1.0, 0.0) == 0.0
+    assert _excess(GDP(1.0), math.nextafter(1.0, 2.0), 1.0, 0.0) > 0
+    assert _excess(GDP(1.0), 0.4, 0.3, 0.35) > 0
+    low, high = gdp_delta(0.5, 0.2), gdp_delta(0.8, 0.2)
+    assert _excess(ApproxDP(0.2, low), high, low, 0.0) == pytest.approx(math.log(0.8 / 0.5), rel=1e-9)
+    with pytest.raises(ParameterError, match="doubles"):
+        _excess(GDP(1.0), math.nan, 1.0, 0.0)
+    profile = laplace_profile(1.0, 2, 1.0, 1.0)
+    spent, allowed = _least_cost(profile, ZCDP(0.3))
+    assert allowed == 0.3
+    assert spent <= profile.rho
+    assert spent == pytest.approx(max(profile.renyi(a) / a for a in (1.0, 2.0, 8.0, 64.0)), rel=1e-8)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_a_secant_finds_the_root_of_a_power(power):
+    asked = []
+
+    def excess(scale):
+        asked.append(scale)
+        return -power * math.log(scale / 3.0)
+
+    for start in (0.01, 2.9, 500.0):
+        asked.clear()
+        assert _secant(excess, start, math.inf, power, 40) == pytest.approx(3.0, rel=1e-9)
+        assert len(asked) <= 6
+    assert _secant(lambda s: -math.log(s / (1 - s / 5) / 3.0), 0.5, 5.0, 1.0, 40) == pytest.approx(15 / 8, rel=1e-9)
+    assert _secant(lambda s: math.inf, 1.0, math.inf, 1.0, 40) is None
+    steep = _secant(lambda s: -700.0 if s > 2 else math.log(2 / s) + 1e-3, 8.0, math.inf, 1.0, 40)
+    assert steep is None or steep == pytest.approx(2.0, rel=0.01)
+
+    def jump(scale):
+        return 1.0 if scale < 7.0 else -1.0
+
+    for start in (1.0, 7.0, 100.0):
+        assert _bisect(jump, start, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0)) == pytest.approx(
+            7.0, rel=1e-9
+        )
+    with pytest.raises(ParameterError, match="every scale"):
+        _bisect(lambda s: -1.0, 1.0, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0))
+    with pytest.raises(UnattainableGuarantee):
+        _bisect(lambda s: 1.0 if s < 3 else math.inf, 1.0, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0))
+
+
+def test_what_no_scale_meets_says_why():
+    with pytest.raises(UnattainableGuarantee, match=r"floor μ=2\.862 .* Lorentz\(10\)"):
+        calibrate("gaussian", -1.0, 10, 1.0, GDP(0.5))
+    for target, symbol in ((ZCDP(0.1), "ρ"), (RenyiDP(2.0, 0.1), "ε"), (RaoDP(0.1), "θ"), (ApproxDP(0.1, 1e-6), "δ")):
+        with pytest.raises(UnattainableGuarantee, match=f"floor {symbol}="):
+            calibrate("gaussian", -1.0, 4, 1.0, target)
+    with pytest.raises(UnattainableGuarantee, match="unbounded"):
+        calibrate("gaussian", 0.0, 4, 1.0, PureDP(1.0))
+
+
+def test_searches_that_start_where_no_law_is():
+    found = smallest_scale(lambda s: laplace_profile(-1.0, 2, s, 0.1), GDP(0.4), 5.0)
+    assert found == pytest.approx(calibrate("laplace", -1.0, 2, 0.1, GDP(0.4)), rel=1e-10)
+    assert calibrate("laplace", -1.0, 2, 0.1, PureDP(0.2)) == pytest.approx(0.5, rel=1e-10)
+    for eps in (0.1, 0.1 * (1 + 1e-14), 0.05):  # it would take a scale that no law has
+        with pytest.raises(UnattainableGuarantee):
+            calibrate("laplace", -1.0, 2, 0.1, PureDP(eps))
+    assert calibrate("laplace", -1.0, 2, 0.1, PureDP(0.1 * (1 + 1e-10))) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "bits"), [("gaussian", GDP(0.4), 40), ("laplace", GDP(0.4), 40), ("laplace", ZCDP(0.05), 30)]
+)
+def test_scales_lie_on_the_stated_lattice(kind, target, bits):
+    """A multiple of 2^-40 of a power of two (2^-30 for zCDP), and of no coarser one by chance in all of five cases."""
+    found = [calibrate(kind, 1.0, 2, D, target) for D in (0.1, 0.2, 0.3, 0.37, 0.45)]
+    steps = [math.frexp(x)[0] * 2**bits for x in found]
+    assert all(step == round(step) for step in steps)
+    assert any(step % 2 for step in steps)

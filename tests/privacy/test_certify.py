@@ -1,16 +1,26 @@
 """Ball arithmetic: contains the truth by other means and the float path, is narrow; the float path is never below."""
 
+import itertools
 import math
 
 import mpmath
+import mpmath as mp
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, ctx
 
-from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.privacy import certified_delta, certified_mu, gaussian_profile, laplace_profile
-from curvedp.privacy.certify import _Certifier
-from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.errors import NotIntegrable, NotResolved, ParameterError
+from curvedp.privacy import (
+    certified_delta,
+    certified_mu,
+    certify,
+    gaussian_profile,
+    laplace_profile,
+)
+from curvedp.privacy._ball_functions import gdp_ball
+from curvedp.privacy.certify import _Certifier, _float, _outward
+from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
 
 def cases(count):
@@ -212,3 +222,182 @@ def test_epsilon_beyond_what_the_float_path_resolves():
         lower, upper = certified_delta("gaussian", -1.0, 5, 0.9, 0.003, eps)
         assert lower == 0
         assert 0 <= upper < 1e-60
+
+
+def test_enclosures_are_rounded_outward():
+    for x in (0.3, 1e-200, 0.999999999):
+        low, high = _outward(arb(x))
+        assert low < x * (1 - 2.9e-9)
+        assert x * (1 + 2.9e-9) < high or high == 1.0
+        assert high - low < 6.1e-9 * x + 1e-300 or high == 1.0
+    assert _outward(arb(0.5, 0.1))[0] == pytest.approx(0.4, rel=1e-8)
+    assert _outward(arb(0.5, 0.1))[1] == pytest.approx(0.6, rel=1e-8)
+    assert _outward(arb(0))[0] == 0.0
+    assert _float(arb(0.1), 1) == math.nextafter(0.1, 1)
+    assert _float(arb(0.1), -1) == math.nextafter(0.1, -1)
+
+
+@pytest.mark.parametrize(
+    ("make", "curvature", "dim", "scale", "D"),
+    [
+        (gaussian_profile, 1.0, 3, 0.7, 1.0),
+        (gaussian_profile, -1.0, 2, 1.0, 1.5),
+        (gaussian_profile, 4.0, 2, 0.5, 0.6),
+        (laplace_profile, 1.0, 2, 0.5, 2.0),
+        (laplace_profile, 0.0, 3, 1.0, 1.0),
+        (laplace_profile, -1.0, 2, 0.4, 0.5),
+    ],
+)
+def test_certified_probabilities_are_complements_and_agree_with_floats(make, curvature, dim, scale, D):
+    profile = make(curvature, dim, scale, D)
+    certifier, law = _Certifier(profile), profile.tails
+    s, distance = certifier._units()
+    root = math.sqrt(abs(curvature)) or 1.0
+    assert (float(s), float(distance)) == pytest.approx((scale * root, D * root), rel=1e-14)
+    for t in (0.0, 0.4 * law.loss_scale, min(1.5 * law.loss_scale, 0.9 * law.max_loss)):
+        with ctx.workprec(96):
+            above = certifier._probability(law, s, distance, arb(t), 0.0, 1e-12, upper=True)
+            below = certifier._probability(law, s, distance, arb(t), 0.0, 1e-12, upper=False)
+            other = certifier._probability(law, s, distance, arb(-t), 0.0, 1e-12, upper=False)
+        assert float(above + below) == pytest.approx(1.0, abs=1e-9)
+        assert float(above) == pytest.approx(float(np.exp(law.log_tails(np.array([t]))[0][0])), rel=1e-9)
+        assert float(other) == pytest.approx(float(np.exp(profile._table.log_second(np.array([t]))[0])), rel=1e-6)
+        start, end = certifier._window(law, 60.0)
+        assert start <= max(law.mode - law.width, 0.0)
+        assert end >= law.mode + law.width or end == math.pi
+        for edge in (start, end):
+            if 0 < edge < math.pi or (certifier.k != 1 and edge > 0):
+                fall = float(law.log_rho(np.array([edge - law.mode]))[0])
+                assert -110 < fall <= -60
+    cap = law.max_loss
+    if math.isfinite(cap):
+        assert certifier._beyond_cap(cap * (1 + 1e-9))
+        assert not certifier._beyond_cap(cap * (1 - 1e-9))
+        assert certifier.delta(cap * 1.01) == 0
+    else:
+        assert not certifier._beyond_cap(1e9)
+    ball = certifier.delta(0.1)
+    assert certifier.delta(0.1) is ball
+    assert ball.rad() < 2e-8 * ball
+    assert ctx.prec == 53
+
+
+@pytest.mark.parametrize(("s", "D"), [(0.4, 1.0), (2.0, 3.0)])
+def test_the_circle_certified_against_direct_sums(s, D):
+    with mp.workdps(30):
+        for make, weight in (
+            (gaussian_profile, lambda y: mp.exp(-y * y / (2 * mp.mpf(s) ** 2))),
+            (laplace_profile, lambda y: mp.exp(-abs(y) / mp.mpf(s))),
+        ):
+            profile = make(1.0, 1, s, D)
+            certifier = _Certifier(profile)
+            mass = mp.quad(weight, [-mp.pi, 0, mp.pi])
+            for eps in (0.0, 0.3 * profile.pure_epsilon):
+                found = certifier.delta(eps)
+
+                def gap(y, eps=eps, weight=weight):
+                    other = abs(y - D)
+                    return max(weight(y) - mp.exp(eps) * weight(min(other, 2 * mp.pi - other)), mp.mpf(0))
+
+                y_a = (D * D - 2 * s * s * eps) / (2 * D) if make is gaussian_profile else (D - s * eps) / 2
+                far = 2 * math.pi - D
+                r_b = (
+                    (far * far - 2 * s * s * eps) / (2 * far)
+                    if make is gaussian_profile
+                    else math.pi - (D + s * eps) / 2
+                )
+                marks = sorted({-math.pi, -r_b, D - math.pi, 0.0, y_a, D, math.pi})
+                assert float(found) == pytest.approx(float(mp.quad(gap, marks) / mass), rel=1e-8)
+    assert circle_gaussian_delta_printed(2.0, D, 0.1) != pytest.approx(circle_gaussian_delta(2.0, D, 0.1), rel=1e-6)
+
+
+@pytest.mark.parametrize("profile", [gaussian_profile(1.0, 1, 2.0, 1.0), laplace_profile(0.0, 1, 1.0, 0.8)], ids=str)
+def test_coarse_intervals_are_halved_until_each_is_proved(profile, monkeypatch):
+    enclosure = _Certifier(profile).mu()
+    assert enclosure[0] <= profile.mu <= enclosure[1] * (1 + 1e-12)
+    assert enclosure[1] - enclosure[0] < 2e-6 * profile.mu
+    end = profile.pure_epsilon
+    for knots in ([0.0, end], [0.0, 0.3 * end, end]):
+        monkeypatch.setattr(_Certifier, "_knots", lambda self, mu, end, knots=knots: knots)
+        assert _Certifier(profile).mu() == pytest.approx(enclosure, rel=1e-12)
+
+
+def test_intervals_without_room_are_not_proved(monkeypatch):
+    profile = gaussian_profile(1.0, 1, 2.0, 1.0)
+    certifier = _Certifier(profile)
+    mu, end = profile.mu, profile.pure_epsilon
+    assert certifier._below(0.0, 1e-3 * end, arb(mu * 1.01))
+    assert not certifier._below(0.0, 1e-3 * end, arb(mu * 0.99))
+    assert certifier._below(0.9 * end, end, arb(mu))
+    assert certifier._below(0.0, end, arb(20.0))
+    # δ itself below δ_μ at the right end
+    assert certifier.delta(0.5 * end) < gdp_delta(mu, 0.51 * end)
+    assert certifier._below(0.5 * end, 0.51 * end, arb(mu))
+    # a chord that touches δ_μ between its ends
+    for a, b in ((0.0, 0.6 * end), (0.0, 0.9 * end)):
+        chord = [float(certifier.delta(a)) * (1 - s) + float(certifier.delta(b)) * s for s in (0.25, 0.5, 0.75)]
+        u = [math.exp(a) + (math.exp(b) - math.exp(a)) * s for s in (0.25, 0.5, 0.75)]
+        above = any(c > gdp_delta(mu * (1 + 1e-6), math.log(x)) for c, x in zip(chord, u, strict=True))
+        if above:
+            assert not certifier._below(a, b, arb(mu * (1 + 1e-6)))
+    monkeypatch.setattr(certify, "_WIDTHS", (-1e-3,))  # below the truth: no interval at 0 can be proved
+    with pytest.raises(NotResolved, match="could not be certified"):
+        _Certifier(profile).mu()
+    monkeypatch.setattr(certify, "_MOST_INTERVALS", 1)
+    with pytest.raises(NotResolved, match="too close"):
+        _Certifier(profile).mu()
+
+
+def test_knots_run_from_zero_to_the_end():
+    profile = gaussian_profile(1.0, 2, 1.0, 1.0)
+    certifier = _Certifier(profile)
+    end = profile.pure_epsilon
+    knots = certifier._knots(profile.mu * (1 + 1e-6), end)
+    assert knots[0] == 0.0
+    assert knots[-1] == end
+    assert all(a < b for a, b in itertools.pairwise(knots))
+    wide = certifier._knots(profile.mu * (1 + 1e-2), end)
+    assert len(wide) < len(knots) < 2500
+    for a, b in itertools.pairwise(wide):  # suggested so that nearly all are proved at once
+        assert certifier._below(a, b, arb(profile.mu * 1.01)) or b < 0.2
+
+
+def test_a_closed_tail_is_below_the_gaussian():
+    """Hyperbolic: from the ε returned on, certified δ stays below δ_μ; a μ at or below D/s closes nothing."""
+    profile = gaussian_profile(-1.0, 3, 1.0, 0.5)
+    certifier = _Certifier(profile)
+    mu = profile.mu * 1.001
+    end = certifier._closing(arb(mu))
+    s, D = 1.0, 0.5
+    r = (2 * s * s * end - D * D) / (2 * D)
+    assert certifier._closes(arb(mu), arb(r * (1 + 1e-12)))
+    assert math.log(4 * r, 1.125) == pytest.approx(round(math.log(4 * r, 1.125)), abs=1e-6)  # a rung of the search
+    assert not certifier._closes(arb(mu), arb(r / 1.13))
+    assert not certifier._closes(arb(0.5), arb(1e3))
+    assert not certifier._closes(arb(0.499), arb(1e3))
+    certifier.least_log = -1e5
+    for eps in (end, 1.3 * end):
+        assert certifier.delta(eps).upper() < gdp_ball(arb(mu), arb(eps))[0]
+    law = profile.tails
+    for x in (0.5, 2.0):
+        density = float(law.log_rho(np.array([x - law.mode]))[0]) - law.log_mass
+        assert float(certifier._log_density(arb(x))) == pytest.approx(density, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "curvature", "dim", "scale", "D"),
+    [
+        (laplace_profile, 0.0, 3, 2.0, 5.0),
+        (gaussian_profile, -1.0, 2, 1.0, 4.0),
+        (gaussian_profile, 1.0, 2, 2.0, math.pi),
+        (gaussian_profile, 0.25, 2, 2.0, 2 * math.pi),
+    ],
+)
+def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale, D):
+    """π is the end of a sphere alone."""
+    profile = make(curvature, dim, scale, D)
+    certifier = _Certifier(profile)
+    assert float(certifier._units()[1]) == pytest.approx(D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14)
+    for eps in (0.0, 0.5):
+        ball = certifier.delta(eps)
+        assert float(ball) == pytest.approx(float(profile.delta(eps)), rel=4e-9)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -246,3 +247,27 @@ def test_the_gaussian_filter_withstands_an_adaptive_adversary(budget, eps):
     truth = float(gdp_delta(budget, eps))
     assert truth * (1 - 1e-3) <= _game(budget, eps, 1.0) <= truth * (1 + 2e-3) + 1e-9
     assert _game(budget, eps, 0.9) > truth * 1.02
+
+
+def test_compositions_take_each_part_as_often_as_it_is_used():
+    both = Composition((PureDP(0.5), GDP(0.3)), (3, 1))
+    assert convert(both, to=ZCDP).rho == pytest.approx(3 * 0.5 * math.tanh(0.25) + 0.045, rel=1e-12)
+    mixed = compose(RaoDP(0.3, angle="hellinger"), RaoDP(0.4))
+    assert math.cos(mixed.theta / 2) == pytest.approx(math.cos(0.15) * math.cos(0.2), rel=1e-14)
+    assert compose(PureDP(0.1), PureDP(0.2)).eps == math.nextafter(0.3, 1.0)
+    with pytest.raises(ParameterError):
+        compose([ApproxDP(0.1, 0.5), ApproxDP(0.1, 0.5)])
+
+
+def test_sums_are_rounded_up_once():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values = rng.random(7).tolist()
+        total = compose([PureDP(v) for v in values]).eps
+        exact = sum(map(Fraction, values))
+        assert Fraction(math.nextafter(total, 0)) < exact <= Fraction(total)
+        exact = sum(Fraction(v) ** 2 for v in values)
+        root = compose([GDP(v) for v in values]).mu
+        assert Fraction(math.nextafter(root, 0)) ** 2 < exact <= Fraction(root) ** 2
+    assert compose(PureDP(0.5), PureDP(0.25)).eps == 0.75
+    assert compose(GDP(3.0), GDP(4.0)).mu == 5.0

@@ -5,10 +5,27 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from flint import arb
+from scipy import stats
+from scipy.special import gammaln, log_ndtr, ndtr, ndtri
 
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.privacy import FloorProfile, gaussian_floor, gaussian_profile, laplace_profile
+from curvedp.privacy import (
+    GDP,
+    FloorProfile,
+    RaoDP,
+    compose_profiles,
+    constant_curvature,
+    convert,
+    gaussian_floor,
+    gaussian_profile,
+    laplace_profile,
+)
 from curvedp.privacy._floor import FloorTails
+from curvedp.privacy._space_form import SpaceFormLaw
+from curvedp.privacy.certify import _Certifier
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.gaussian import gdp_delta
 from profile_oracle import brute_delta
 
 
@@ -153,3 +170,211 @@ def test_divergences_of_a_huge_loss(loss):
         assert exact * (1 - 1e-14) <= profile.renyi(order) <= max(exact * (1 + 3e-9), profile.pure_epsilon)
     with pytest.raises(ParameterError):
         profile.renyi("2")
+
+
+@pytest.mark.parametrize("make", [gaussian_profile, laplace_profile])
+def test_ranges_end_where_they_say(make):
+    good = [
+        (1.0, 2, 1e6, 1.0),
+        (0.0, 3, 1e-7, 1.0) if make is laplace_profile else (1.0, 3, 1e-7, 1.0),
+        (1.0, 2, 1.0, math.pi),
+        (4.0, 1, 1.0, math.pi / 2),
+        (0.25, 2, 1.0, 2 * math.pi),
+        (-1.0, 2, 0.5, 300.0),
+        (-1.0, 1, 1e50, 1e40),
+    ]
+    for arguments in good:
+        assert make(*arguments).dim == arguments[1]
+    bad = [
+        (1.0, 2, 1.01e6, 1.0),
+        (1.0, 2, 1e-7 * (1 - 1e-9), 1.0),
+        (1.0, 2, 1.0, 1e-15 * (1 - 1e-9)),
+        (1.0, 2, 1.0, math.pi * (1 + 1e-15)),
+        (4.0, 1, 1.0, math.pi / 2 * (1 + 1e-15)),
+        (-1.0, 2, 0.5, 300.0001),
+        (1.0, 2, 1e-21, 1e-22),
+        (1.0, 0, 1.0, 1.0),
+        (1.0, 1.5, 1.0, 1.0),
+        (math.inf, 2, 1.0, 1.0),
+        (1.0, 2, 0.0, 1.0),
+        (1.0, 2, 1.0, 0.0),
+    ]
+    for arguments in bad:
+        with pytest.raises(ParameterError):
+            make(*arguments)
+
+
+def test_where_laws_end_and_what_spaces_are_called():
+    for curvature, dim, limit in ((-1.0, 2, 1.0), (-1.0, 3, 0.5), (-4.0, 2, 0.5)):
+        with pytest.raises(NotIntegrable):
+            laplace_profile(curvature, dim, limit, 1.0)
+        assert laplace_profile(curvature, dim, limit * (1 - 1e-12), 1.0).scale < limit
+        assert gaussian_profile(curvature, dim, limit, 1.0).scale == limit
+    assert laplace_profile(-1.0, 1, 5.0, 1.0).pure_epsilon == pytest.approx(0.2)
+    with pytest.raises(ParameterError, match="kind"):
+        ConstantCurvatureProfile("cauchy", 0.0, 1, 1.0, 1.0)
+    names = {(0.0, 3): "Euclidean(3)", (1.0, 2): "Sphere(2)", (-1.0, 4): "Lorentz(4)"}
+    for (curvature, dim), name in names.items():
+        assert gaussian_profile(curvature, dim, 1.0, 1.0).space == name
+    assert "curvature 0.5" in gaussian_profile(0.5, 2, 1.0, 1.0).space
+    for curvature, dim in ((0.0, 3), (1.0, 3), (-1.0, 1)):
+        assert gaussian_floor(curvature, dim, 1.0) == 0.0
+        assert gaussian_profile(curvature, dim, 1.0, 1.0).floor is None
+    assert gaussian_profile(-1.0, 2, 1.0, 1.0).floor == FloorProfile(-1.0, 2, 1.0)
+    assert gaussian_floor(-4.0, 3, 0.5) == pytest.approx(gaussian_floor(-1.0, 3, 1.0), rel=1e-9)
+    for curvature, dim, sensitivity in ((0.0, 2, 1.0), (1.0, 2, 1.0), (-1.0, 1, 1.0), (-1.0, 2, 0.0)):
+        with pytest.raises(ParameterError):
+            FloorProfile(curvature, dim, sensitivity)
+
+
+@pytest.mark.parametrize(("curvature", "dim"), [(0.0, 3), (-1.0, 1), (0.0, 1)])
+def test_flat_gaussians_in_closed_form(curvature, dim):
+    profile, mu = gaussian_profile(curvature, dim, 2.0, 1.4), 0.7
+    close = {"rel": 1e-13}
+    assert profile.mu == pytest.approx(mu, **close)
+    assert profile.rho == pytest.approx(mu * mu / 2, **close)
+    assert profile.rao == pytest.approx(mu, **close)
+    assert profile.renyi(3.0) == pytest.approx(3 * mu * mu / 2, **close)
+    assert profile.pure_epsilon == math.inf
+    assert profile.hellinger_angle == pytest.approx(2 * math.acos(math.exp(-mu * mu / 8)), rel=1e-12)
+    assert profile.delta(0.5) == pytest.approx(gdp_delta(mu, 0.5), rel=1e-12)
+    assert profile.tradeoff(0.3) == pytest.approx(ndtr(-ndtri(0.3) - mu), rel=1e-12)
+    assert profile.mu_at(np.array([0.0, 9.0])) == pytest.approx([mu, mu], **close)
+
+
+def test_gaussians_have_no_pure_epsilon():
+    assert gaussian_profile(0.0, 2, 1.0, 1.0).pure_epsilon == math.inf
+    assert gaussian_profile(-1.0, 2, 1.0, 1.0).pure_epsilon == math.inf
+    assert gaussian_profile(1.0, 2, 1.0, 1.0).pure_epsilon == pytest.approx((2 * math.pi - 1) / 2)  # L <= Δ(2π − Δ)/2σ²
+
+
+def log_constant(d, s, D):
+    """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
+    law = gaussian_profile(-1.0, d, s, D).tails
+    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(s * math.sqrt(2 * math.pi)), law
+
+
+def lower_bound(mu, eps):
+    """log of φ(x)·μ/(y + √2)², which δ_μ(ε) is not below."""
+    x, y = eps / mu - mu / 2, eps / mu + mu / 2
+    return stats.norm.logpdf(x) + math.log(mu) - 2 * math.log(y + math.sqrt(2))
+
+
+def flip(holds, low, high):
+    assert not holds(low)
+    assert holds(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (5, 0.4, 1.0), (3, 3.0, 2.0)])
+def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
+    profile = gaussian_profile(-1.0, d, s, D)
+    log_k, law = log_constant(d, s, D)
+    assert profile._log_k() == pytest.approx(log_k, abs=1e-9)
+    assert log_k >= 0
+    u = np.linspace(0, 8 * s, 200)
+    growth = -(d - 1) * math.log(-math.expm1(-2 * law.mode))
+    assert np.all(law.log_rho(u) <= growth - u**2 / (2 * s * s) + 1e-9)
+    mu, limit = profile.mu * 1.05, D / s
+    assert profile._tail_mu == pytest.approx(limit)
+
+    def z(eps):
+        return eps / limit - limit / 2 - law.mode / s
+
+    eps = flip(lambda e: profile._closes(mu, e), 1e-6, 1e5)
+    excess = log_k + stats.norm.logpdf(z(eps)) - math.log(z(eps)) - lower_bound(mu, eps)
+    slope = z(eps) / limit - eps / mu**2 + 0.5 - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
+    assert excess == pytest.approx(0.0, abs=1e-6) or slope == pytest.approx(0.0, abs=1e-6)
+    assert excess <= 1e-6
+    assert slope >= -1e-6
+    assert not profile._closes(limit, 1e9)
+    tail = np.exp(profile._table.log_upper(np.array([min(eps, profile._table.end)])))[0]
+    assert tail <= math.exp(log_k) * stats.norm.sf(z(min(eps, profile._table.end))) * (1 + 1e-9)
+    # orders: log E e^{(α−1)L}/(α−1) is bounded by the same constant
+    order = flip(lambda a: profile._order_closes(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9)
+    share = order - 1
+    bound = limit**2 / 2 + (log_k / share + law.mode * D / s**2) / order
+    assert bound == pytest.approx(max(profile.rho * 1.01, limit**2 / 2 * (1 + 1e-10)), rel=1e-6)
+    for a in (2.0, 5.0):
+        assert profile.renyi(a) <= (log_k / (a - 1) + law.mode * D / s**2 + a * limit**2 / 2) * (1 + 1e-6)
+
+
+def test_one_dimension_and_the_uniform_limit():
+    line = gaussian_profile(0.0, 1, 2.0, 1.0)
+    t = np.array([0.0, 0.3, 1.0])
+    upper, lower = line.tails.log_tails(t)
+    assert upper == pytest.approx(log_ndtr(0.25 - t / 0.5), rel=1e-9)
+    assert lower == pytest.approx(log_ndtr(t / 0.5 - 0.25), rel=1e-9)
+    assert SpaceFormLaw("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(math.pi / 2, rel=1e-9)
+    assert SpaceFormLaw("gaussian", 1, 3, 1e-9, 1.0).mode == pytest.approx(math.sqrt(2) * 1e-9, rel=1e-9)
+    assert SpaceFormLaw("gaussian", 1, 2, 3e8, 1.0).mode <= math.pi / 2
+    single = compose_profiles([GDP(0.3)])
+    assert single == GDP(0.3)
+    assert compose_profiles([GDP(3.0), GDP(4.0)]) == GDP(5.0)
+    sphere = gaussian_profile(1.0, 2, 1.0, 1.0)
+    assert convert(sphere, to=RaoDP) == RaoDP(sphere.hellinger_angle, angle="hellinger")
+
+
+def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
+    orders = []
+    original = constant_curvature.LossTable
+
+    def fussy(law):
+        orders.append(law.order)
+        if law.order < 256:
+            raise ArithmeticError("not resolved")
+        return original(law)
+
+    monkeypatch.setattr(constant_curvature, "LossTable", fussy)
+    profile = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.0)
+    assert profile.delta(0.2) == pytest.approx(gaussian_profile(1.0, 2, 1.0, 1.0).delta(0.2), rel=1e-9)
+    assert orders[:3] == [64, 128, 256]
+    monkeypatch.setattr(constant_curvature, "LossTable", lambda law: (_ for _ in ()).throw(ArithmeticError("never")))
+    with pytest.raises(ArithmeticError):
+        _ = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.1)._table
+
+
+def closes(d, s, D, mu, r, log_density):
+    """docs/exact-profiles.md, Theorem 2′, in floats: δ <= δ_μ from ε = (2rD + D²)/2s² on."""
+    n, a = d - 1, (d - 1) / 2
+    coth = 1 / math.tanh(r)
+    room = (1 - (D / (s * mu)) ** 2) / s**2
+    slope = r / s**2 - n * coth
+    if room <= 0 or slope <= 0 or n * (coth - 1 / r) / r + a * D / (r * r * (r + D)) > room:
+        return False
+    eps = (2 * r * D + D * D) / (2 * s * s)
+    x, y = eps / mu - mu / 2, eps / mu + mu / 2
+    if x <= 0:
+        return False
+    log_c = 0.0 if n == 1 else gammaln(2 * a) - 2 * gammaln(a) - math.log(a)
+    angle = log_c + a * math.log((math.cosh(D) + math.sinh(D) * coth) / (2 * (r + D))) + gammaln(a + 1)
+    tail = log_density + angle - (a + 1) * math.log(slope) - math.log1p(slope * s * s / D)
+    gdp = math.log(mu) - x * x / 2 - math.log(2 * math.pi) / 2 - 2 * math.log(y + math.sqrt(2))
+    return tail <= gdp
+
+
+@pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (3, 0.5, 1.0), (6, 2.0, 0.3)])
+def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
+    profile = gaussian_profile(-1.0, d, s, D)
+    certifier, law = _Certifier(profile), profile.tails
+    seen = set()
+    for excess in (1e-4, 0.02, 0.5):
+        mu = profile.mu * (1 + excess)
+        for r in np.geomspace(s / 4, 200 * s, 60):
+            log_density = float(law.log_rho(np.array([r - law.mode]))[0]) - law.log_mass
+            answers = {closes(d, s, D, mu * f, float(r), log_density) for f in (1 - 1e-7, 1 + 1e-7)}
+            if len(answers) == 1:
+                assert certifier._closes(arb(mu), arb(float(r))) == answers.pop()
+                seen.add(bool(certifier._closes(arb(mu), arb(float(r)))))
+        # the first rung at which it does
+        end = certifier._closing(arb(mu))
+        rungs = [s / 4 * 1.125**k for k in range(200)]
+        first = next(
+            r for r in rungs
+            if closes(d, s, D, mu, r, float(law.log_rho(np.array([r - law.mode]))[0]) - law.log_mass)
+        )  # fmt: skip
+        assert end == pytest.approx((2 * first * D + D * D) / (2 * s * s), rel=1e-9)
+    assert seen == {True, False}

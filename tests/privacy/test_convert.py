@@ -1,6 +1,7 @@
 """Every conversion against a dense oracle, and for its direction: the result is never stronger than the source."""
 
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -218,3 +219,62 @@ def test_profiles_and_compositions_convert():
     both = compose(GDP(0.6), PureDP(0.2))
     assert convert(both, to=GDP).mu == pytest.approx(math.hypot(0.6, pure_to_gdp_mu(0.2)), rel=1e-14)
     assert np.all(convert(both, to=GDP).delta(EPS[:100]) >= both.delta(EPS[:100]) * (1 - 1e-4))
+
+
+ULP = 1e-13
+
+
+def above(found, truth, slack=ULP):
+    """Rounded up, and by no more than the slack."""
+    return truth * (1 - 1e-16) <= found <= truth * (1 + slack)
+
+
+@pytest.mark.parametrize("to", [GDP, ZCDP, RenyiDP, RaoDP, ApproxDP])
+@pytest.mark.parametrize("source", [PureDP, GDP, ZCDP])
+def test_every_conversion_keeps_the_adjacency(source, to):
+    if (source, to) == (ZCDP, GDP):
+        pytest.skip("impossible")
+    options = {RenyiDP: {"order": 2.0}, ApproxDP: {"delta": 1e-3}}.get(to, {})
+    assert convert(source(0.5, adjacency="add-remove"), to=to, **options).adjacency == "add-remove"
+
+
+@pytest.mark.parametrize("eps", [1e-9, 0.5, 1.9, 2.1, 30.0])
+def test_angles_in_closed_form(eps):
+    with mp.workdps(50):
+        e = mp.mpf(eps)
+        truth = {
+            PureDP(eps): 1 / mp.cosh(e / 2),
+            ApproxDP(eps, 0.01): (1 - mp.mpf(0.01)) / mp.cosh(e / 2),
+            GDP(eps): mp.exp(-e * e / 8),
+            ZCDP(eps): mp.exp(-e / 2),
+            RenyiDP(3.0, eps): mp.exp(-e / 2),
+        }
+        for guarantee, affinity in truth.items():
+            angle = convert(guarantee, to=RaoDP)
+            assert angle.angle == "hellinger"
+            assert above(angle.theta, float(2 * mp.acos(affinity)), 1e-12)
+    assert convert(RaoDP(4.0), to=RaoDP) == RaoDP(math.pi, angle="hellinger")
+
+
+def test_half_squares_are_exact_or_next_above():
+    assert convert(GDP(1.5), to=ZCDP).rho == 1.125
+    for mu in np.random.default_rng(0).uniform(0.1, 3, 50):
+        rho = convert(GDP(mu), to=ZCDP).rho
+        assert 2 * Fraction(math.nextafter(rho, 0.0)) < Fraction(mu) ** 2 <= 2 * Fraction(rho)
+    assert convert(GDP(2.0), to=RenyiDP, order=3.0).eps == pytest.approx(6.0, rel=1e-14)
+    assert convert(ZCDP(0.25), to=RenyiDP, order=8.0).eps == pytest.approx(2.0, rel=1e-14)
+    assert convert(RenyiDP(4.0, 0.5), to=RenyiDP, order=4.0) == RenyiDP(4.0, 0.5)
+
+
+def test_a_profile_without_any_divergence_implies_no_zcdp(monkeypatch):
+    profile = gaussian_profile(0.0, 1, 1.0, 1.0)
+    for name in ("mu", "pure_epsilon"):
+        monkeypatch.setattr(type(profile), name, math.inf)
+    for to in (ZCDP, GDP, PureDP):
+        with pytest.raises(UnattainableGuarantee):
+            convert(profile, to=to)
+
+
+def test_a_bounded_loss_is_used_where_it_is_better():
+    profile = laplace_profile(0.0, 1, 1.0, 0.5)
+    assert convert(profile, to=ZCDP).rho <= 0.5 * math.tanh(0.25) * (1 + 1e-9)

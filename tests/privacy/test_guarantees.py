@@ -23,10 +23,31 @@ from curvedp.privacy import (
     compose,
     compose_profiles,
     convert,
+    gaussian_profile,
     guarantee_from_dict,
+    product_profile,
+    subsampled_gaussian,
 )
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.guarantees import additive_kinds
+from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
+from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
+from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta_printed
+from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from reproductions.rao.mechanisms import (
+    bernoulli_distance,
+    exponential_distance,
+    gaussian_distance,
+    generalised_gaussian_hellinger,
+    generalised_gaussian_information,
+    laplace_hellinger,
+    mean_square_radius,
+    poisson_distance,
+    riemannian_gaussian_theta,
+    riemannian_laplace_theta,
+)
 
 ALL = [
     PureDP(0.7),
@@ -340,3 +361,140 @@ def test_what_holds_with_some_chance_is_not_passed_on():
             compose(bound, *others)
         with pytest.raises(ParameterError, match="wrong with probability"):
             compose_profiles([*others, bound])
+
+
+ULP = 1e-13
+
+
+def above(found, truth, slack=ULP):
+    """Rounded up, and by no more than the slack."""
+    return truth * (1 - 1e-16) <= found <= truth * (1 + slack)
+
+
+@pytest.mark.parametrize("guarantee", [ZCDP(600.0), RenyiDP(4.0, 690.0)])
+def test_tradeoff_where_powers_of_e_overflow(guarantee):
+    beta = guarantee.tradeoff(np.array([0.0, 1e-300, 0.5, 1.0]))
+    assert np.all(np.isfinite(beta))
+    assert np.all(np.diff(beta) <= 0)
+
+
+def test_zero_is_no_parameter():
+    assert convert(PureDP(1.0), to=ApproxDP, eps=2.0) == ApproxDP(2.0, 5e-324)
+    assert convert(GDP(0.1), to=ApproxDP, delta=0.5) == ApproxDP(5e-324, 0.5)
+
+
+@pytest.mark.parametrize("eps0", [1e-6, 0.8, 5.0, 60.0])
+def test_randomised_response_there_and_back(eps0):
+    pure, approx = PureDP(eps0), ApproxDP(eps0, 0.125)
+    with mp.workdps(60):
+        for share in (0.0, 0.3, 0.9):
+            eps = share * eps0
+            e0, e = mp.exp(mp.mpf(eps0)), mp.exp(mp.mpf(eps))
+            truth = (e0 - e) / (1 + e0)
+            assert above(pure.delta(eps), float(truth), 1e-12)
+            assert above(approx.delta(eps), float(mp.mpf(1) / 8 + 7 * truth / 8), 1e-12)
+            if pure.delta(eps) < 1:
+                assert pure.epsilon(pure.delta(eps)) == pytest.approx(eps, rel=1e-9, abs=1e-14)
+    assert pure.delta(eps0) == 0.0
+    assert pure.epsilon(5e-324) == eps0
+    assert approx.epsilon(0.124) == math.inf
+    assert approx.epsilon(0.125) == eps0
+    assert approx.delta(2 * eps0) == 0.125
+    assert pure.tradeoff(0.0) == 1.0
+
+
+@pytest.mark.parametrize("bad", [True, "1", b"1", None, 1j, [None], [True], float("nan"), [0.1, float("nan")]])
+def test_what_is_no_number_is_refused(bad):
+    for ask in (GDP(1.0).delta, GDP(1.0).epsilon, GDP(1.0).tradeoff):
+        with pytest.raises(ParameterError):
+            ask(bad)
+    assert isinstance(GDP(1.0).delta(1), float)
+    assert GDP(1.0).delta([1.0]).shape == (1,)
+
+
+@pytest.mark.parametrize("guarantee", [ZCDP(0.5), RenyiDP(3.0, 0.4)])
+def test_curves_of_divergences(guarantee):
+    eps = np.array([0.0, 1.0])
+    delta, grid = guarantee.delta(eps), guarantee.grid_delta(eps)
+    assert np.all(grid >= delta * (1 - 1e-9))
+    assert np.all(grid <= delta * 1.002)
+    alpha = np.array([0.02, 0.3, 0.8])
+    gaussian = GDP(1.0) if isinstance(guarantee, ZCDP) else GDP(math.sqrt(0.8 / 3))  # one mechanism that has it
+    beta = guarantee.tradeoff(alpha)
+    assert np.all(beta <= gaussian.tradeoff(alpha))
+    assert np.all(beta >= np.max(1 - delta - np.exp(eps) * alpha[:, None], axis=1) - 0.01)
+    for bad in (-0.1, 1.1, [0.5, 2.0]):
+        with pytest.raises(ParameterError):
+            guarantee.tradeoff(bad)
+
+
+def test_numbers_in_floats_out_arrays_in_arrays_out():
+    for f in (
+        lambda x: gdp_delta(x, 0.5),
+        lambda x: gdp_log_delta(x, 0.5),
+        lambda x: gdp_mu(x, 0.1),
+        lambda x: pure_renyi(x, 2.0),
+        lambda x: rao_delta(x, 0.1),
+        lambda x: rao_epsilon(1.0, x / 2),
+        lambda x: rao_tradeoff(1.0, x),
+        lambda x: hellinger_from_affinity(x),
+        lambda x: renyi_epsilon(2.0, 0.5, x / 2),
+        lambda x: zcdp_epsilon(0.5, x / 2),
+        lambda x: renyi_delta(2.0, 0.5, x),
+        lambda x: zcdp_delta(0.5, x),
+        lambda x: gaussian_distance(x, 1.0, 0.0, 1.0),
+        lambda x: bernoulli_distance(x, 0.1),
+        lambda x: poisson_distance(x, 0.1),
+        lambda x: exponential_distance(x, 0.1),
+        lambda x: gaussian_profile(1.0, 2, 1.0, 1.0).renyi(1 + x),
+        GDP(0.5).delta,
+        GDP(0.5).tradeoff,
+        gaussian_profile(1.0, 2, 1.0, 1.0).delta,
+    ):
+        both = f(np.array([[0.3, 0.6]]))
+        assert isinstance(both, np.ndarray)
+        assert both.shape == (1, 2)
+        for x, y in zip((0.3, 0.6), both[0], strict=True):
+            assert type(f(x)) is float
+            assert f(x) == pytest.approx(float(y), rel=1e-12)
+
+
+def test_least_counts_are_let_in_and_one_less_is_not():
+    sampler = loss_sampler(1.0, 2, 1.0, 1.0)
+
+    def rng():
+        return np.random.default_rng(0)
+
+    eps = math.pi / 8
+    assert algorithm1_estimate(2.0, 1.0, 1) == pytest.approx(gdp_mu(eps, circle_gaussian_delta_printed(2.0, 1.0, eps)))
+    assert len(algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=2, m=1, n_eps=1).eps) == 1
+    assert randomised_response_rao(1.0, 2).theta == randomised_response_rao(1.0).theta
+    assert geometric_rao(1.0, 1).theta == geometric_rao(1.0).theta
+    assert discrete_gaussian_rao(1.0, 1).theta == discrete_gaussian_rao(1.0).theta
+    assert laplace_hellinger(1.0, 1.0, 1) == laplace_hellinger(1.0, 1.0)
+    assert riemannian_laplace_theta(1.0, 2.0, 1) == 0.5
+    assert riemannian_gaussian_theta(1.0, 2.0, 1) == pytest.approx(0.5)
+    assert mean_square_radius(-1.0, 1, 2.0) == pytest.approx(4.0, rel=1e-9)
+    assert generalised_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
+    assert len(weyl_net(2, 1.0)[0]) > 1
+    assert spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples == 3
+    assert subsampled_gaussian(1.0, 0.5, 1).counts == (1,)
+    for call in (
+        lambda: algorithm1_estimate(2.0, 1.0, 0),
+        lambda: algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=1),
+        lambda: randomised_response_rao(1.0, 1),
+        lambda: geometric_rao(1.0, 0),
+        lambda: discrete_gaussian_rao(1.0, 0),
+        lambda: laplace_hellinger(1.0, 1.0, 0),
+        lambda: riemannian_laplace_theta(1.0, 2.0, 0),
+        lambda: riemannian_gaussian_theta(1.0, 2.0, 0),
+        lambda: mean_square_radius(1.0, 0, 1.0),
+        lambda: generalised_gaussian_hellinger(1.0, 1.0, math.nextafter(1.0, 0.0)),
+        lambda: generalised_gaussian_information(1.0, 0.5),
+        lambda: loss_sampler(1.0, 1, 1.0, 1.0),
+        lambda: subsampled_gaussian(1.0, 0.5, 0),
+        lambda: product_profile([(1.0, 0)], 1.0, 1.0),
+        lambda: algorithm2_estimate(sampler, 1.0, 0.0, rng()),
+    ):
+        with pytest.raises(ParameterError):
+            call()

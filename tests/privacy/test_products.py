@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.integrate import quad
 
 from curvedp.errors import ParameterError
 from curvedp.privacy import (
     GDP,
+    gaussian_floor,
     gaussian_profile,
     guarantee_from_dict,
     product_profile,
@@ -17,8 +19,9 @@ from curvedp.privacy import (
     spd_confidence_profile,
     weyl_net,
 )
+from curvedp.privacy._loss_sum import MARGIN
 from curvedp.privacy._split_search import largest_over_splits
-from curvedp.privacy.products import _split
+from curvedp.privacy.products import ProductProfile, _split
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
 
@@ -184,3 +187,158 @@ def test_tradeoff_of_a_product_at_every_alpha(factors):
     curve = profile.tradeoff(grid)
     for eps in (0.0, 0.5):
         assert np.max(1 - curve - np.exp(eps) * grid) == pytest.approx(profile.delta(eps), abs=1e-5)
+
+
+def test_products_know_their_ends():
+    profile = product_profile([(1.0, 2), (0.0, 3), (-1.0, 2), (-2.0, 1)], 1.0, 0.5)
+    assert profile._has_flat
+    assert profile._curved == ((1.0, 2), (-1.0, 2))
+    assert profile._caps == [math.inf, math.pi, math.inf]
+    assert len(profile.corners) == 3
+    assert profile.pure_epsilon == math.inf == profile.renyi(math.inf)
+    spheres = product_profile([(1.0, 2), (4.0, 2)], 2.0, 1.0)
+    diameter = math.hypot(math.pi, math.pi / 2)
+    assert spheres.pure_epsilon == pytest.approx((2 * diameter - 1) / 8, rel=1e-12)
+    assert product_profile([(1.0, 2), (4.0, 2)], 2.0, diameter).sensitivity == diameter
+    with pytest.raises(ParameterError, match="diameter"):
+        product_profile([(1.0, 2), (4.0, 2)], 2.0, diameter * (1 + 2e-15))
+    for k, d in ((1.0, 2), (-1.0, 3), (0.0, 4)):
+        one, own = product_profile([(k, d)], 1.0, 0.6), gaussian_profile(k, d, 1.0, 0.6)
+        assert one.mu == own.mu
+        assert one.delta(0.3) == own.delta(0.3)
+        assert one.tradeoff(0.2) == own.tradeoff(0.2)
+        assert one.rao == pytest.approx(own.rao, rel=1e-8)
+    assert spd2_gaussian_profile(1.0, 0.5).space == "SPDAffineInvariant(2)"
+    assert "dimension 2 curvature 4" in spheres.space
+    assert spheres.floor is None
+    assert product_profile([(-1.0, 2), (0.0, 1)], 1.0, 0.5).floor == gaussian_profile(-1.0, 2, 1.0, 0.5).floor
+    assert product_profile([(-1.0, 2), (-1.0, 2)], 1.0, 0.5).floor is None
+    pieces = [gaussian_profile(1.0, 2, 2.0, 1.0).rao, gaussian_profile(4.0, 2, 2.0, 1.0).rao]
+    assert spheres.rao == pytest.approx(max(pieces), rel=1e-8)
+    flat = product_profile([(0.0, 1), (1.0, 2)], 1.0, 0.5)
+    assert flat.tradeoff(np.array([0.0, 1.0])).tolist() == [1.0, 0.0]
+    assert flat.delta(math.inf) == 0.0
+    both = flat._at([0.3, 0.4])
+    assert both.rao == pytest.approx(math.hypot(0.3, gaussian_profile(1.0, 2, 1.0, 0.4).rao), rel=1e-8)
+    assert both._tail_mu == pytest.approx(0.3)
+
+
+def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
+    spheres = ((1.0, 2), (1.0, 2))
+    two = _split(spheres, 1.0, 0.0, (0.5, 0.6))
+    assert two._margin == pytest.approx(MARGIN + 20 * two._table.unresolved, rel=1e-9)
+    one = _split(spheres, 1.0, 0.3, (0.0, 0.6))
+    assert one._margin == pytest.approx(20 * one._table.unresolved, abs=1e-15)
+    assert len(one.parts) == 1
+    eps = np.array([0.2])
+    raw = np.exp(two._table.log_delta(eps)) * (1 + 1e-9)
+    assert float(two.delta(0.2)) == pytest.approx(float(raw[0]) * (1 + two._margin), rel=1e-12)
+    assert type(_split(spheres, 1.0, 0.0, (0.0, 0.6))) is type(gaussian_profile(1.0, 2, 1.0, 0.6))
+    flat = _split(spheres, 1.0, 0.7, (0.0, 0.0))
+    assert flat.mu == pytest.approx(0.7)
+
+
+def log_constant(d, s, D):
+    """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
+    law = gaussian_profile(-1.0, d, s, D).tails
+    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(s * math.sqrt(2 * math.pi)), law
+
+
+def lower_bound(mu, eps):
+    """log of φ(x)·μ/(y + √2)², which δ_μ(ε) is not below."""
+    x, y = eps / mu - mu / 2, eps / mu + mu / 2
+    return stats.norm.logpdf(x) + math.log(mu) - 2 * math.log(y + math.sqrt(2))
+
+
+def flip(holds, low, high):
+    assert not holds(low)
+    assert holds(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize("flat", [0.0, 0.4])
+def test_tails_of_products_close_where_two_bounds_meet(flat):
+    """H³ × S² × ℝ: Chernoff's K·e^{−z²/2} with the sphere's largest loss and the flat mean in its shift."""
+    factors, s, distances = ((-1.0, 3), (1.0, 2)), 1.5, (0.6, 0.5)
+    split = _split(factors, s, flat, distances)
+    log_k, law = log_constant(3, s, 0.6)
+    sphere = gaussian_profile(1.0, 2, s, 0.5)
+    shift = flat**2 / (2 * s * s) + law.mode * 0.6 / s**2 + (0.6 / s) ** 2 / 2 + sphere.pure_epsilon
+    limit = math.hypot(flat, 0.6) / s
+    assert split._tail_mu == pytest.approx(limit)
+    mu = 1.3 * limit
+    eps = flip(lambda e: split._closes(mu, e), 1e-6, 1e6)
+    z = (eps - shift) / limit
+    excess = log_k - z * z / 2 - lower_bound(mu, eps)
+    slope = z / limit - (eps / mu - mu / 2) / mu - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
+    assert min(abs(excess), abs(slope)) < 1e-6
+    assert excess <= 1e-6
+    assert slope >= -1e-6
+    assert not split._closes(limit, 1e9)
+    rho = limit**2 / 2 * 1.2
+    order = flip(lambda a: split._order_closes(a, rho), 1.0 + 1e-9, 1e9)
+    drift = law.mode * 0.6 / s**2 + sphere.pure_epsilon
+    assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(rho, rel=1e-6)
+
+
+def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatch):
+    """With the search put aside: every cost is asked of the split, squared where it adds up, and raised."""
+    profile, mu = product_profile([(0.0, 1), (1.0, 1)], 1.0, 0.5), 0.5
+    monkeypatch.setattr(ProductProfile, "_worst", lambda self, cost: cost(self._at([0.5, 0.0])))
+    for found, truth, margin in (
+        (profile.rho, mu * mu / 2, MARGIN),
+        (profile.renyi(2.0), mu * mu, MARGIN),
+        (profile.hellinger_angle, 2 * math.acos(math.exp(-mu * mu / 8)), MARGIN),
+        (profile.mu, mu, 2 * MARGIN),
+        (profile.rao, mu, 1e-9),
+    ):
+        assert found == pytest.approx(truth * (1 + margin), rel=1e-10)
+    raised = GDP(mu * (1 + 2 * (MARGIN + 1e-9)))
+    alpha = np.array([0.05, 0.4])
+    assert profile.tradeoff(alpha) == pytest.approx(raised.tradeoff(alpha), rel=1e-10)
+    assert profile.delta(0.3) == pytest.approx(raised.delta(0.3), rel=1e-10)
+
+
+def test_three_factors_of_which_some_end():
+    """What a sphere's whole diameter costs is added to what the others do with all of the length."""
+    half_turn = gaussian_profile(1.0, 1, 1.0, math.pi).rao ** 2
+
+    def squares(profile):
+        return np.array([profile.rao**2])
+
+    some = product_profile([(1.0, 1), (1.0, 1), (0.0, 1)], 1.0, 4.0)
+    assert some._worst(squares)[0] == pytest.approx(16 + 2 * half_turn, rel=1e-6)
+    none = product_profile([(1.0, 1), (1.0, 1), (1.0, 1)], 1.0, 4.0)
+    assert none._worst(squares)[0] == pytest.approx(3 * half_turn, rel=1e-6)
+    all_free = product_profile([(1.0, 1), (1.0, 1), (0.0, 1)], 1.0, 0.5)
+    assert all_free._worst(squares)[0] == pytest.approx(0.25, rel=1e-5)
+    equal = product_profile([(1.0, 1), (1.0, 1)], 1.0, 0.5)
+    truth = max(
+        gaussian_profile(1.0, 1, 1.0, 0.5 * math.cos(t) + 1e-300).rao ** 2
+        + gaussian_profile(1.0, 1, 1.0, max(0.5 * math.sin(t), 1e-90)).rao ** 2
+        for t in np.linspace(0, math.pi / 2, 40)
+    )
+    assert equal._worst(squares)[0] == pytest.approx(truth, rel=1e-6)
+    capped = product_profile([(1.0, 1), (4.0, 1)], 1.0, 3.0)  # the second circle ends at π/2
+    assert capped._caps == pytest.approx([math.pi, math.pi / 2])
+    assert capped._worst(squares)[0] >= gaussian_profile(1.0, 1, 1.0, 3.0).rao ** 2 * (1 - 1e-9)
+
+
+def test_angles_of_products_count_each_sphere_up_to_its_diameter():
+    profile = product_profile([(4.0, 2), (0.0, 1)], 1.0, 3.0)
+    sphere = gaussian_profile(4.0, 2, 1.0, math.pi / 2).rao / (math.pi / 2)
+    assert profile.rao == pytest.approx(3.0 * max(1.0, sphere), rel=1e-8)
+    small = product_profile([(4.0, 2), (1.0, 2)], 0.2, 2.0)
+    per_length = [
+        gaussian_profile(4.0, 2, 0.2, math.pi / 2).rao / (math.pi / 2),
+        gaussian_profile(1.0, 2, 0.2, 2.0).rao / 2,
+    ]
+    assert small.rao == pytest.approx(2.0 * max(per_length), rel=1e-8)
+    hyperbolic = product_profile([(-1.0, 3), (0.0, 1)], 1.0, 5.0)
+    assert hyperbolic.rao == pytest.approx(gaussian_profile(-1.0, 3, 1.0, 5.0).rao, rel=1e-8)
+    for dim in (2, 3):
+        assert gaussian_floor(-1.0, dim, 1.0) > 0
+    assert gaussian_floor(-1.0, 1, 1.0) == 0.0

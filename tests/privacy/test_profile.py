@@ -3,15 +3,25 @@
 import math
 
 import mpmath
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, gaussian_profile, guarantee_from_dict, laplace_profile
+from curvedp.privacy import (
+    GDP,
+    gaussian_profile,
+    guarantee_from_dict,
+    laplace_profile,
+)
+from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.profile import _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
 from profile_oracle import brute_delta, loss
+from reproductions.gdp.algorithms import algorithm2_estimate
 
 
 def random_case(rng):
@@ -243,3 +253,125 @@ def test_mu_where_space_is_nearly_flat_does_not_depend_on_the_end_of_the_table(d
     asked_before.renyi(256.0)
     assert 1.0 < profile.mu < 1 + (d - 1) * scale**2 + 3e-9
     assert profile.mu == pytest.approx(asked_before.mu, rel=1e-11)
+
+
+def one_minus_delta(mu, eps):
+    with mp.workdps(40):
+        m, e = mp.mpf(mu), mp.mpf(float(eps))
+        return mp.ncdf(e / m - m / 2) + mp.exp(e) * mp.ncdf(-e / m - m / 2)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.02, 1.0, 7.0, 40.0])
+def test_mu_from_delta_there_and_back(mu):
+    """Each by the logarithm that has the digits: of δ below one half, of 1 − δ above."""
+    eps = np.array([0.0, 0.1, 1.0, 5.0]) * mu
+    log_delta = gdp_log_delta(mu, eps)
+    low, high = eps[log_delta < -math.log(2)], eps[log_delta > -math.log(2)]
+    rest = np.array([float(mp.log(one_minus_delta(mu, x))) for x in high])
+    for start in (None, 1.7 * mu):
+        assert _mu_from_log_delta(low, log_delta[log_delta < -math.log(2)], start) == pytest.approx(mu, rel=1e-11)
+        assert _mu_from_log_rest(high, rest, start) == pytest.approx(mu, rel=1e-11)
+    if mu < 7:
+        assert gdp_mu(eps, gdp_delta(mu, eps)) == pytest.approx(mu, rel=1e-9)
+
+
+def test_mills_ratio():
+    x = np.array([-3.0, 0.0, 2.0, 60.0])
+    with mp.workdps(60):
+        truth = [float(mp.ncdf(-v) / mp.npdf(v)) for v in x]
+        assert _mills(x) == pytest.approx(truth, rel=1e-13)
+        for a, b in ((0.5, 3.0), (5.0, 5.0001), (150.0, 150.01), (-2.0, -1.9)):
+            difference = mp.ncdf(-a) / mp.npdf(a) - mp.ncdf(-b) / mp.npdf(b)
+            found = float(_mills_difference(np.array(a), np.array(b)))
+            assert found == pytest.approx(float(difference), rel=1e-3)
+    assert _mills(np.array(-50.0)) == _mills(np.array(-35.0))
+
+
+def test_divergences_of_a_thousand_standard_deviations_in_a_thousand_dimensions():
+    profile = gaussian_profile(-1.0, 1000, 0.01, 10.0)
+    # cos φ is 0 ± 0.03, so d₂ = 10 + log cosh r to within that, r the mode of the radius: E[d₂² − r²]/2σ² by the law of r.
+    r = np.linspace(0.2, 0.45, 4001)
+    log_law = -r * r / 2e-4 + 999 * np.log(np.sinh(r))
+    law = np.exp(log_law - log_law.max())
+    divergence = np.sum(law * ((10 + np.log(np.cosh(r))) ** 2 - r * r)) / np.sum(law) / 2e-4
+    assert profile.renyi(1.0) == pytest.approx(divergence, rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "sensitivity"), [(1e-3, math.pi), (1e-3, 300.0), (1e-6, 1.0)])
+def test_divergences_of_high_orders_are_not_below_those_of_the_tail(scale, sensitivity):
+    profile = gaussian_profile(-1.0, 2, scale, sensitivity)
+    for order in (1e3, 1e6, 1e8, 1e100):  # hyperbolic distances grow at least as flat ones: order·(Δ/σ)²/2 in the limit
+        value = profile.renyi(order) / (order * (sensitivity / scale) ** 2 / 2)
+        assert 1 - 1e-8 < value < 1 + 1e-6
+
+
+def renyi_of_laplace(order, e):
+    """log E e^{(α−1)L}/(α−1) for Laplace densities e·scale apart; Kullback–Leibler at 1."""
+    if order == 1:
+        return e + math.expm1(-e)
+    a = order
+    return np.logaddexp(
+        math.log(a / (2 * a - 1)) + (a - 1) * e, math.log((a - 1) / (2 * a - 1)) - a * e
+    ) / (a - 1)  # fmt: skip
+
+
+@pytest.mark.parametrize("e", [0.03, 0.7, 3.0, 12.0])
+def test_every_number_of_the_laplace_mechanism(e):
+    profile = laplace_profile(0.0, 1, 2.0, 2.0 * e)
+    close = {"rel": 1e-7}
+    assert profile.pure_epsilon == pytest.approx(e, rel=1e-14)
+    for order in (1.0, 1.1, 2.0, 9.0, 300.0):
+        truth = renyi_of_laplace(order, e)
+        assert truth * (1 - 1e-12) <= profile.renyi(order) <= truth * (1 + 1e-7)
+    assert profile.renyi(math.inf) == profile.pure_epsilon
+    assert profile.renyi(np.array([1.0, 2.0])).shape == (2,)
+    best = minimize_scalar(lambda x: -renyi_of_laplace(1 + 2.0**x, e) / (1 + 2.0**x), bounds=(-6, 12), method="bounded")
+    rho = max(-best.fun, renyi_of_laplace(1.0, e))
+    assert rho * (1 - 1e-9) <= profile.rho <= rho * (1 + 1e-6)
+    x = e / 2
+    truth = 2 * math.acos(math.exp(-x) * (1 + x))
+    assert truth * (1 - 1e-9) <= profile.hellinger_angle <= truth * (1 + 1e-6)
+    assert profile.rao == pytest.approx(e, **close)
+    alpha = np.array([0.0, 0.1 * math.exp(-e), 0.5 * math.exp(-e), 0.2, 0.5, 0.9, 1.0])
+    curve = np.where(
+        alpha < math.exp(-e) / 2,
+        1 - math.exp(e) * alpha,
+        np.where(alpha <= 0.5, math.exp(-e) / (4 * np.maximum(alpha, 1e-300)), math.exp(-e) * (1 - alpha)),
+    )
+    found = profile.tradeoff(alpha)
+    assert np.all(found <= curve * (1 + 1e-9) + 1e-15)
+    assert found == pytest.approx(curve, rel=1e-6, abs=1e-12)
+    eps = e * np.array([0.0, 0.3, 0.8, 0.99])
+    delta = -np.expm1((eps - e) / 2)
+    assert np.all(profile.delta(eps) >= delta)
+    assert profile.delta(eps) == pytest.approx(delta, rel=3e-9)
+    assert profile.delta(np.array([e, 2 * e])).tolist() == [0.0, 0.0]
+    grid = np.linspace(0, 0.999 * e, 200)
+    mu = float(gdp_mu(grid, -np.expm1((grid - e) / 2)).max())
+    assert mu * (1 - 1e-9) <= profile.mu <= mu * (1 + 1e-4)
+    at = profile.mu_at(np.array([0.0, 0.5 * e, e, 2 * e]))
+    truth = [float(gdp_mu(0.0, -math.expm1(-e / 2))), float(gdp_mu(0.5 * e, -math.expm1(-e / 4))), 0.0, 0.0]
+    assert at == pytest.approx(truth, rel=1e-8)
+    for target in (0.5 * float(profile.delta(0.0)), 1e-6 * float(profile.delta(0.0))):
+        found = profile.epsilon(target)
+        assert found == pytest.approx(e + 2 * math.log1p(-target), rel=1e-6, abs=1e-9)
+        assert profile.delta(found) <= target
+
+
+def test_what_is_at_the_largest_loss_counts_no_more():
+    def sampler(rng, which, n):
+        return np.linspace(-1.0, 2.4, n)
+
+    def run(eps_max):
+        options = {"n": 500, "m": 2, "n_eps": 4, "corrected": True, "max_loss": 1.0}
+        return algorithm2_estimate(sampler, 1.0, eps_max, np.random.default_rng(0), **options)
+
+    found = run(2.0)
+    assert found.eps.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    share = math.log(2 * 5 / 0.01)
+    bernstein = np.sqrt(2 * found.variance * 1000 / 999 * share) + 7 * share / (3 * 999)
+    bound = found.delta + np.minimum(bernstein, math.sqrt(math.log(200) / 2000))
+    at = [float(gdp_mu(e, b)) for e, b in zip([0.5, 1.0, 1.0], bound[:3], strict=True)]
+    assert found.mu_upper == pytest.approx(max(at[:2]), rel=1e-9)
+    assert run(0.99).mu_upper == math.inf
+    assert math.isfinite(run(1.0).mu_upper)

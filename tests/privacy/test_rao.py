@@ -9,7 +9,9 @@ from scipy.integrate import quad
 from scipy.special import gamma
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import RaoDP
+from curvedp.privacy import (
+    RaoDP,
+)
 from curvedp.privacy.rao import (
     hellinger_angle,
     hellinger_compose,
@@ -307,3 +309,57 @@ def test_bad_parameters():
     ):
         with pytest.raises(ParameterError):
             call()
+
+
+ULP = 1e-13
+
+
+def above(found, truth, slack=ULP):
+    """Rounded up, and by no more than the slack."""
+    return truth * (1 - 1e-16) <= found <= truth * (1 + slack)
+
+
+@pytest.mark.parametrize("theta", [1e-7, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("eps", [0.0, 1e-5, 0.7, 6.0])
+def test_rao_curves(theta, eps):
+    with mp.workdps(60):
+        s2, g = mp.sin(mp.mpf(theta) / 2) ** 2, mp.exp(mp.mpf(eps))
+        truth = (1 - g + mp.sqrt((g - 1) ** 2 + 4 * g * s2)) / 2
+        found = rao_delta(theta, eps)
+        assert above(found, float(truth))
+        assert float(1 - s2) * (1 - 1e-12) <= rao_tradeoff(theta, 0.0) <= float(1 - s2)
+        turned = mp.asin(mp.sqrt(mp.mpf(0.25))) + mp.mpf(theta) / 2
+        expected = float(mp.cos(turned) ** 2) if turned < mp.pi / 2 else 0.0
+        assert rao_tradeoff(theta, 0.25) == pytest.approx(expected, rel=1e-12, abs=1e-30)
+    if eps > 0.1:
+        middle = float(s2) + (float(mp.sin(mp.mpf(theta) / 2)) - float(s2)) / 3  # between sin² and sin
+        back = rao_epsilon(theta, middle)
+        assert back > 0
+        assert rao_delta(theta, back) == pytest.approx(middle, rel=1e-9)
+        assert rao_delta(theta, back) <= middle * (1 + 4e-15)
+
+
+def test_rao_ends():
+    assert rao_delta(math.pi, 3.0) == 1.0 == rao_delta(4.0, 0.0)
+    assert rao_epsilon(math.pi, 0.5) == math.inf == rao_epsilon(1.0, math.sin(0.5) ** 2)
+    assert rao_epsilon(1.0, 0.6) == 0.0  # above sin(1/2): no ε is needed
+    for x in (1e-20, 1e-3, 1.0, 800.0):
+        with mp.workdps(60):
+            assert above(hellinger_from_affinity(x), float(2 * mp.acos(mp.exp(-mp.mpf(x)))))
+
+
+def test_epsilon_of_an_angle_is_rounded_up_next_to_its_pole():
+    """δ − sin²(θ/2) of a few ulps to a few percent: the quotient magnifies every rounding."""
+    rng = np.random.default_rng(2)
+    for theta in rng.uniform(0.05, 2.5, 40):
+        square = math.sin(theta / 2) ** 2
+        for gap in (1e-13, 1e-9, 1e-4, 0.05):
+            delta = square * (1 + gap)
+            with mp.workdps(60):
+                s2, d = mp.sin(mp.mpf(float(theta)) / 2) ** 2, mp.mpf(delta)
+                exact = mp.log(d * (1 - d) / (d - s2))
+                found = rao_epsilon(float(theta), delta)
+                if math.isfinite(found) and exact > 0:
+                    assert mp.mpf(found) >= exact
+                    assert found <= float(exact) + 1e-13 + 4e-15 * delta / (delta - square)
+    assert rao_epsilon(1.0, math.sin(0.5) ** 2 * (1 - 1e-12)) == math.inf

@@ -1,11 +1,20 @@
 """Rényi divergences near every edge, against many digits."""
 
+import math
+
 import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.privacy import GDP, PureDP, RenyiDP, compose, convert
-from curvedp.privacy.renyi import pure_renyi, renyi_epsilon
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    PureDP,
+    RenyiDP,
+    compose,
+    convert,
+)
+from curvedp.privacy.renyi import _log_h_at_one, pure_renyi, renyi_epsilon
 
 
 def randomised_response(eps, order):
@@ -67,3 +76,53 @@ def test_gaussians_have_order_times_half_a_square():
             with mp.workdps(60):
                 truth = mp.mpf(order) * mp.mpf(mu) ** 2 / 2
             assert truth <= mp.mpf(found) <= truth * (1 + mp.mpf(10) ** -15) + mp.mpf(10) ** -320
+
+
+ULP = 1e-13
+
+
+def above(found, truth, slack=ULP):
+    """Rounded up, and by no more than the slack."""
+    return truth * (1 - 1e-16) <= found <= truth * (1 + slack)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 0.3, 0.7, 3.0, 40.0])
+@pytest.mark.parametrize("order", [1.01, 2.0, 9.0])
+def test_divergence_of_randomised_response(eps, order):
+    with mp.workdps(60):
+        e, a = mp.mpf(eps), mp.mpf(order)
+        truth = mp.log(mp.cosh((a - 0.5) * e) / mp.cosh(e / 2)) / (a - 1)
+        assert above(pure_renyi(eps, order), float(truth), 1e-12)
+        assert above(convert(PureDP(eps), to=RenyiDP, order=order).eps, float(truth), 1e-12)
+        assert above(convert(PureDP(eps), to=ZCDP).rho, float(e * mp.tanh(e / 2)))
+
+
+def test_corner_of_a_divergence():
+    """δ ≥ 1/α: ε = ε_R + log(1 − δ)."""
+    assert renyi_epsilon(4.0, 2.0, 0.5) <= 2.0 + math.log(0.5) + 1e-12
+    assert renyi_epsilon(4.0, 2.0, 0.25) == pytest.approx(2.0 + math.log(0.75), abs=1e-9)
+    assert renyi_epsilon(4.0, 2.0, 0.4) <= 2.0 + math.log(0.6) + 1e-12
+    assert renyi_epsilon(4.0, 0.1, 0.5) == 0.0
+
+
+@pytest.mark.parametrize(("order", "bound"), [(1.5, 0.1), (2.5, 1.0), (4.0, 2.0)])
+def test_divergences_against_all_coins(order, bound):
+    """δ at ε = ½: the largest p − e^½ q with D_order(p‖q) ≤ bound, by bisection for q on a grid of p."""
+    p = np.linspace(1e-4, 1 - 1e-4, 20_001)
+    low, high = np.full_like(p, 1e-12), p.copy()
+    for _ in range(80):
+        q = (low + high) / 2
+        far = np.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) > (order - 1) * bound
+        low, high = np.where(far, q, low), np.where(far, high, q)
+    truth = float(np.max(p - math.exp(0.5) * high))
+    assert truth * (1 - 1e-6) <= RenyiDP(order, bound).delta(0.5) <= truth * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("order", [1.2, 2.0, 9.0])
+@pytest.mark.parametrize("y", [1e-9, 0.01, 0.3, 2.0])
+def test_touching_function_at_one(order, y):
+    """log(1 − αu^{α−1} + (α−1)u^α), u = e^{−y}, on both sides of the switch to a series."""
+    with mp.workdps(60):
+        a, u = mp.mpf(order), mp.exp(-mp.mpf(y))
+        truth = mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a)
+    assert float(_log_h_at_one(order, np.array(-y))) == pytest.approx(float(truth), rel=1e-12, abs=1e-11)

@@ -1,6 +1,7 @@
 """Subsampled Gaussian steps: exact against mpmath, worst among random pairs, and two-sided against dp-accounting."""
 
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -8,8 +9,14 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, ApproxDP, compose, subsampled_gaussian, subsampled_noise_multiplier
-from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
+from curvedp.privacy import (
+    GDP,
+    ApproxDP,
+    compose,
+    subsampled_gaussian,
+    subsampled_noise_multiplier,
+)
+from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep, _gaussian
 
 
 def mixture_delta(sigma, q, eps):
@@ -184,3 +191,98 @@ def test_with_next_to_no_noise_only_chance_protects(sampling: str, multiplier: f
     guarantee = subsampled_gaussian(multiplier, 0.01, 50, sampling=sampling)
     assert 1 - 0.99**50 <= guarantee.delta(1e3) * (1 + 1e-15) <= (1 - 0.99**50) * (1 + 1e-12)
     assert guarantee.epsilon(1e-6) == np.inf
+
+
+@pytest.mark.parametrize("q", [1e-9, 1e-6, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("multiplier", [0.1, 0.3, 1.0, 20.0])
+def test_one_batch_at_any_rate(q, multiplier):
+    """P = (1−q)N(0) + qN(μ), Q = (1−q)N(0) + qN(−μ): the likelihood ratio crosses e^ε once."""
+    step, fixed = PoissonGaussianStep(multiplier, q), FixedSizeGaussianStep(multiplier, q)
+    with mp.workdps(160):
+        mu, rate = 1 / mp.mpf(multiplier), mp.mpf(q)
+        for eps in (0.0, 1e-8, 0.3, 2.0, 45.0):
+            g = mp.exp(mp.mpf(eps))
+            # (1−q) + q·v − g(1−q) − g·q/v = 0, v = e^{μx}·e^{−μ²/2} up to the shift
+            low, high = mp.mpf(-4000), mp.mpf(4000)
+
+            def gap(x, g=g):
+                up, down = mp.exp(mu * x - mu * mu / 2), mp.exp(-mu * x - mu * mu / 2)
+                return (1 - rate) * (1 - g) + rate * up - g * rate * down
+
+            for _ in range(500):
+                x = (low + high) / 2
+                low, high = (x, high) if gap(x) < 0 else (low, x)
+            above = (1 - rate) * mp.ncdf(-x) + rate * mp.ncdf(mu - x)
+            second = (1 - rate) * mp.ncdf(-x) + rate * mp.ncdf(-mu - x)
+            truth = float(above - g * second)
+            if truth > 1e-140:
+                assert step.delta(eps) >= truth * (1 - 1e-13)
+                assert step.delta(eps) == pytest.approx(truth, rel=1e-9)
+            inner = mp.log(1 + (g - 1) / rate)
+            truth = float(rate * (mp.ncdf(mu - inner / (2 * mu)) - mp.exp(inner) * mp.ncdf(-inner / (2 * mu) - mu)))
+            if truth > 1e-140:
+                assert fixed.delta(eps) >= truth * (1 - 1e-13)
+                assert fixed.delta(eps) == pytest.approx(truth, rel=1e-9)
+    assert max(step.delta(math.inf), fixed.delta(math.inf)) <= 5e-324
+
+
+def test_gaussian_profiles_at_negative_epsilon():
+    for eps in (-3.0, -0.2, 0.0, 0.7):
+        with mp.workdps(30):
+            truth = mp.ncdf(mp.mpf(0.4) - eps / mp.mpf(0.8)) - mp.exp(eps) * mp.ncdf(-eps / mp.mpf(0.8) - mp.mpf(0.4))
+        assert float(_gaussian(0.8, np.array(eps))) == pytest.approx(float(truth), rel=1e-12)
+    for steps in (1, 4, 16, 64):
+        assert subsampled_gaussian(0.5, 1.0, steps) == GDP(4.0 * math.sqrt(steps))
+    for steps in (2, 3, 9):
+        mu = subsampled_gaussian(0.5, 1.0, steps).mu
+        assert Fraction(mu) ** 2 >= 16 * steps
+        assert mu == pytest.approx(4 * math.sqrt(steps), rel=1e-14)
+    third = subsampled_gaussian(0.3, 1.0, 1).mu
+    assert Fraction(third) >= 2 / Fraction(0.3)
+    for kind in (PoissonGaussianStep, FixedSizeGaussianStep):
+        assert kind(1e-6 * (1 - 1e-9), 0.25).delta(1e9) == 0.25
+        assert kind(1e-6, 0.25).delta(1e20) < 0.25
+        for multiplier, rate in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.1), (1.1e100, 0.5), (math.nan, 0.5), (1.0, math.nan)):
+            with pytest.raises(ParameterError):
+                kind(multiplier, rate)
+        with pytest.raises(ParameterError):
+            kind(1.0, 0.5, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.5])
+def test_batches_are_rounded_up_in_the_far_tail(q):
+    """There an ulp of ε is many ulps of δ."""
+    for multiplier, eps in ((20.0, 2.0), (8.0, 5.0), (40.0, 0.9)):
+        with mp.workdps(400):
+            mu, rate, g = 1 / mp.mpf(multiplier), mp.mpf(q), mp.exp(mp.mpf(eps))
+            inner = mp.log(1 + (g - 1) / rate)
+            a, b = inner / (2 * mu) - mu, inner / (2 * mu) + mu
+            exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+            fixed = mp.mpf(FixedSizeGaussianStep(multiplier, q).delta(eps))
+            if exact > mp.mpf(10) ** -300:
+                assert exact <= fixed <= exact * (1 + mp.mpf(10) ** -10)
+            # Poisson: (1−q)(1−g) + q·v − g·q·e^{−μ²}/v = 0 at v = e^{μx − μ²/2}
+            h = (1 - rate) * (g - 1)
+            v = (h + mp.sqrt(h * h + 4 * g * rate * rate * mp.exp(-mu * mu))) / (2 * rate)
+            x = mp.log(v) / mu + mu / 2
+
+            def tail(z):
+                return mp.erfc(z / mp.sqrt(2)) / 2
+
+            exact = (1 - rate) * (1 - g) * tail(x) + rate * (tail(x - mu) - g * tail(x + mu))
+            poisson = mp.mpf(PoissonGaussianStep(multiplier, q).delta(eps))
+            if exact > mp.mpf(10) ** -300:
+                assert exact <= poisson <= exact * (1 + mp.mpf(10) ** -10)
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.5])
+@pytest.mark.parametrize("eps", [29.9, 30.0, 30.5, 31.0, 31.5])
+def test_batches_of_fixed_size_where_the_logarithm_changes_its_form(q, eps):
+    """From ε = 30 on log(1 + (e^ε−1)/q) is ε − log q and a little less, never more."""
+    with mp.workdps(60):
+        mu, rate, g = mp.mpf(2) / mp.mpf(0.4), mp.mpf(q), mp.exp(mp.mpf(eps))
+        inner = mp.log(1 + (g - 1) / rate)
+        a, b = inner / mu - mu / 2, inner / mu + mu / 2
+        exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+        found = mp.mpf(FixedSizeGaussianStep(0.4, q).delta(eps))
+        assert exact <= found <= exact * (1 + mp.mpf(10) ** -11)

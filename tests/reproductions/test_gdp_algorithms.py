@@ -4,10 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import gaussian_profile
-from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from curvedp.privacy import (
+    gaussian_profile,
+)
+from curvedp.privacy.gaussian import gdp_mu
+from reproductions.gdp.algorithms import _max_mu, algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
 
 def test_algorithm_1_is_a_lower_bound():
@@ -54,3 +59,78 @@ def test_refusals():
         algorithm2_estimate(
             lambda rng, which, n: np.full(n, np.nan), 1.0, 1.0, np.random.default_rng(0), corrected=True
         )
+
+
+@pytest.mark.parametrize(("curvature", "dim"), [(1.0, 2), (0.0, 3), (-1.0, 4), (4.0, 2)])
+def test_sampled_losses_have_the_exact_tails(curvature, dim):
+    sigma, D = 0.8, 0.7
+    law = gaussian_profile(curvature, dim, sigma, D)
+    sampler = loss_sampler(curvature, dim, sigma, D)
+    loss = sampler(np.random.default_rng(1), 0, 4000) / (2 * sigma**2)
+    other = sampler(np.random.default_rng(2), 1, 4000) / (2 * sigma**2)
+    table = law._table
+    table.cover(float(np.abs(loss).max()) + 1)
+    assert stats.kstest(loss, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))).pvalue > 1e-4
+    assert stats.kstest(-other, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))).pvalue > 1e-4
+    assert stats.kstest(1.25 * loss, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))).pvalue < 1e-6
+
+
+def test_algorithms_on_their_grids():
+    def sampler(rng, which, n):
+        return np.linspace(-1.0, 3.0, n) if which == 0 else np.linspace(-3.0, 1.0, n)
+
+    printed = algorithm2_estimate(sampler, 1.0, 1.2, np.random.default_rng(0), n=5, n_eps=4, m=2)
+    assert printed.eps == pytest.approx([0.3, 0.6, 0.9, 1.2])
+    loss, other = np.linspace(-0.5, 1.5, 5), np.linspace(-1.5, 0.5, 5)
+    p = np.array([(loss >= e).mean() for e in printed.eps])
+    q = np.array([(other >= e).mean() for e in printed.eps])
+    assert printed.delta == pytest.approx(p - np.exp(printed.eps) * q)
+    variance = (p * (1 - p) + np.exp(2 * printed.eps) * q * (1 - q)) / 10
+    assert printed.variance == pytest.approx(variance)
+    assert printed.mu == pytest.approx(_max_mu(printed.eps, printed.delta))
+    better = algorithm2_estimate(
+        sampler,
+        1.0,
+        1.6,
+        np.random.default_rng(0),
+        n=500,
+        n_eps=4,
+        m=2,
+        corrected=True,
+        max_loss=1.5,
+        failure_probability=0.1,
+    )
+    assert better.eps == pytest.approx([0.0, 0.4, 0.8, 1.2, 1.6])
+    loss = np.linspace(-0.5, 1.5, 500)
+    parts = np.maximum(1 - np.exp(better.eps[:, None] - loss), 0.0)
+    assert better.delta == pytest.approx(parts.mean(axis=1))
+    assert better.variance == pytest.approx(parts.var(axis=1) / 1000)
+    share = math.log(2 * 5 / 0.1)
+    bernstein = np.sqrt(2 * better.variance * 1000 / 999 * share) + 7 * share / (3 * 999)
+    bound = better.delta + np.minimum(bernstein, math.sqrt(math.log(20) / 2000))
+    upper = max(gdp_mu(min(e, 1.5), b) for e, b in zip([0.4, 0.8, 1.2, 1.6], bound[:4], strict=True))
+    assert better.mu_upper == pytest.approx(upper, rel=1e-9)
+    eps = math.pi / 8 * np.arange(1, 6) / 5
+    expected = max(gdp_mu(e, circle_gaussian_delta_printed(2.0, 1.0, e)) for e in eps)
+    assert algorithm1_estimate(2.0, 1.0, 5) == pytest.approx(expected, rel=1e-9)
+    eps = np.linspace(0, (2 * math.pi - 1) / 8, 6)[:-1]
+    expected = max(gdp_mu(e, circle_gaussian_delta(2.0, 1.0, e)) for e in eps)
+    assert algorithm1_estimate(2.0, 1.0, 5, corrected=True) == pytest.approx(expected, rel=1e-9)
+    for bad in ({"n": 1}, {"m": 0}, {"n_eps": 0}, {"failure_probability": 1.0}, {"failure_probability": 0.0}):
+        with pytest.raises(ParameterError):
+            algorithm2_estimate(sampler, 1.0, 1.2, np.random.default_rng(0), **bad)
+    for sensitivity in (0.0, math.pi * (1 + 1e-15)):
+        with pytest.raises(ParameterError):
+            algorithm1_estimate(1.0, sensitivity)
+
+
+def test_the_paper_takes_a_hundred_batches_of_a_thousand():
+    calls = []
+
+    def sampler(rng, which, n):
+        calls.append((which, n))
+        return np.zeros(n)
+
+    found = algorithm2_estimate(sampler, 1.0, 1.0, np.random.default_rng(0))
+    assert calls == [(0, 1000)] * 100 + [(1, 1000)] * 100
+    assert len(found.eps) == 1000
