@@ -10,7 +10,7 @@ import pytest
 from curvedp.geometry import Euclidean, Sphere, frechet_mean
 from curvedp.optim import FrechetMeanProblem, dp_rsvrg
 from curvedp.optim.accounting import error_weights, rgd_guarantee, rsvrg_guarantee, rsvrg_noise
-from curvedp.privacy import ApproxDP
+from curvedp.privacy import GDP, ApproxDP
 from reproductions.opt.paper import (
     claim_4_applies,
     moments_epsilon,
@@ -125,3 +125,17 @@ def test_transport_and_differences_on_a_curved_space():
     np.testing.assert_allclose(point, w, atol=1e-9)
     with jax.enable_x64(True):
         assert jnp.isfinite(problem.objective(w, X))
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-17, 1e-9, 1.0, 3.0])
+def test_noise_is_split_for_every_step_size(rate):
+    """1 − (1 − rate)^m is 0 in doubles for a rate below 1e-17; it was divided by."""
+    for guarantee in (GDP(1.0), ApproxDP(1.0, 1e-6)):
+        first, second = rsvrg_noise(100, 2, 5, 10, (1.0, 0.5), guarantee, "poisson", rate)
+        assert 0 < first < math.inf
+        assert 0 < second < math.inf
+    a, b = error_weights(5, rate)
+    kept = (1 - min(rate, 1.0)) ** 5
+    assert (a, b) == pytest.approx(
+        ((1 - kept) ** 2, min(rate, 1) * (1 - kept**2) / (2 - min(rate, 1))), rel=1e-6, abs=1e-17
+    )

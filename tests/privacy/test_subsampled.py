@@ -286,3 +286,27 @@ def test_batches_of_fixed_size_where_the_logarithm_changes_its_form(q, eps):
         exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
         found = mp.mpf(FixedSizeGaussianStep(0.4, q).delta(eps))
         assert exact <= found <= exact * (1 + mp.mpf(10) ** -11)
+
+
+def test_whole_batches_are_rounded_up_in_the_far_tail():
+    """2/σ rounded to nearest puts δ below the truth by 1e-14 of it where ε/μ is large."""
+    rng = np.random.default_rng(9)
+    for _ in range(150):
+        sigma, far = float(10 ** rng.uniform(-1, 2)), float(rng.uniform(5, 24))
+        eps = far * 2 / sigma
+        with mp.workdps(400):
+            mu = 2 / mp.mpf(sigma)
+            a = mp.mpf(eps) / mu - mu / 2
+            truth = mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(mp.mpf(eps)) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+            assert mp.mpf(FixedSizeGaussianStep(sigma, 1.0).delta(eps)) >= truth
+            assert mp.mpf(subsampled_gaussian(sigma, 1.0, 1).mu) >= mu
+
+
+def test_not_looser_than_another_accountant_with_the_same_relation():
+    """dp-accounting 0.6.0, PLDAccountant(REPLACE_ONE, 1e-4), δ = 1e-6; to the four digits of the table in the docs."""
+    for (sigma, q, steps), theirs in {
+        (1.0, 0.01, 1000): 3.2142370,
+        (2.0, 0.05, 2000): 12.5719078,
+        (0.6, 0.001, 10_000): 3.4546782,
+    }.items():
+        assert 0.9999 * theirs < subsampled_gaussian(sigma, q, steps).epsilon(1e-6) < theirs + 1e-5
