@@ -29,7 +29,7 @@ _ORDERS = (1.0, 2.0, 8.0, 64.0)  # the largest ρ is mostly at order 1
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     """Whether every release with this profile satisfies the target.
 
-    >>> from curvedp.privacy import gaussian_profile
+    >>> from curvedp.privacy import GDP, gaussian_profile
     >>> meets(gaussian_profile(0.0, 3, 2.0, 1.0), GDP(0.6))
     True
     """
@@ -47,7 +47,7 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     *Guarantees*: `meets(profile_at(s), target)` was true as evaluated; growing in the strictness of the target. Raises
     `UnattainableGuarantee` where no scale does, with the floor.
 
-    >>> from curvedp.privacy import gaussian_profile
+    >>> from curvedp.privacy import GDP, gaussian_profile
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0
     """
@@ -107,6 +107,7 @@ def _smallest_scale(
 def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target: Guarantee) -> float:
     """The smallest scale of the Riemannian "gaussian" or "laplace" on constant curvature that meets the target.
 
+    >>> from curvedp.privacy import GDP
     >>> round(calibrate("gaussian", 1.0, 2, 0.3, GDP(0.5)), 6)
     0.567763
     """

@@ -65,6 +65,7 @@ class Composition(Guarantee):
     exceeds the exact composition of the parts' profiles by a relative amount that falls with the square of the grid (below
     1e-3 down to δ = 1e-30); there is no round-off floor, only the δ = 1e-44 cut of each part's tail.
 
+    >>> from curvedp.privacy import ApproxDP
     >>> both = compose(GDP(0.5), ApproxDP(0.5, 1e-6))
     >>> 1e-6 < both.delta(3.0) < 2e-5
     True
