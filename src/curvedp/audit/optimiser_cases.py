@@ -82,7 +82,7 @@ def _train(name: str, family: Manifold, coins: np.ndarray, rng: np.random.Genera
             noise=(noise, noise),
             **one,
         )
-    z = np.asarray(manifold.to_coordinates(start, manifold.log(start, found.point)))
+    z = np.asarray(manifold.chart(start, found.point))
     return z[:m], found.guarantee
 
 

@@ -145,7 +145,7 @@ def noise_figure(value: np.ndarray, cloud: Cloud) -> Figure:
     if isinstance(manifold, _SPD) and manifold.m >= 2:
         return _ellipses(value, points)
     figure, axes = _figure(f"Noise about the release on {manifold}", "first coordinate at the release", "second")
-    coordinates = np.asarray(manifold.to_coordinates(value, manifold.log(value, points)))
+    coordinates = np.asarray(manifold.chart(value, points))
     second = coordinates[:, 1] if coordinates.shape[1] > 1 else np.zeros(len(coordinates))
     axes.scatter(coordinates[:, 0], second, s=4, color=ACCENT, alpha=0.35, lw=0)
     axes.plot(0, 0, "o", color=WARM, ms=4)

@@ -167,7 +167,7 @@ def _coordinates(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodes
     o, times = manifold.origin, np.linspace(x.min(), x.max(), 200)
 
     def read(points: np.ndarray) -> np.ndarray:
-        return np.asarray(manifold.to_coordinates(o, manifold.log(o, points)))
+        return np.asarray(manifold.chart(o, points))
 
     for k, axes in enumerate(figure.subplots(1, panels, squeeze=False)[0]):
         if Y is not None:
