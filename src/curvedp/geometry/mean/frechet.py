@@ -18,9 +18,9 @@ from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iterations, tolerance
-from curvedp.geometry.mean.spd import TOLERANCE, affine_invariant_mean
+from curvedp.geometry.mean.spd import TOLERANCE, affine_invariant_mean, affine_invariant_moments
 from curvedp.geometry.mean.spd_passes import Sweep
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.geometry.numerics.triangular import cholesky
@@ -31,6 +31,7 @@ _CHUNK_BYTES = 1 << 22
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 _DENSE = 256  # dimension up to which Newton's equations are formed
 _MEMORY = 8  # pairs kept by the quasi-Newton method
+_SWEEP_ERROR = 1e-11  # of a logarithm in an exact pass of `spd_passes`, whose plain eigenvalues have a ratio above 1e-5
 _STEPS = 500  # in all
 _PATIENCE = 30  # steps without progress after which round-off is taken to rule
 
@@ -132,25 +133,34 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     """
     M, center, radius = domain
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        inside = project_to_ball(M, center, radius, X)
+        inside = into_ball(domain, X)
         enough = tolerance(M, radius)
-        x = _mean(M, inside, np.full(len(inside), 1 / len(inside)), min(enough / 2, TOLERANCE))
-        velocity, square = _mean_moments(M, x, inside)
-        small = float(M.norm(x, velocity)) <= enough
-        if small and square <= radius**2 and float(M.dist(center, x)) <= radius:
+        x, residual, square = _measured_mean(M, inside, min(enough / 2, TOLERANCE))
+        if residual <= enough and square <= radius**2 and float(M.dist(center, x)) <= radius:
             return x, square
         x = np.asarray(frechet_mean(M, inside, ball=(center, radius)))
         return x, _mean_moments(M, x, inside)[1]
 
 
-def _mean_moments(M: Manifold, x: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, float]:
+def _measured_mean(M: Manifold, X: np.ndarray, enough: float) -> tuple[np.ndarray, float, float]:
+    if isinstance(M, SPDAffineInvariant):
+        x, residual, square = affine_invariant_moments(X, enough)
+        return x, residual + _SWEEP_ERROR, square
+    x = _mean(M, X, np.full(len(X), 1 / len(X)), enough)
+    return x, *_mean_moments(M, x, X)
+
+
+def _mean_moments(M: Manifold, x: np.ndarray, X: np.ndarray) -> tuple[float, float]:
+    """(‖mean log_x‖, mean d²(x, ·))."""
+
     def moments(part: slice) -> tuple[np.ndarray, float]:
         with np.errstate(all="ignore"):  # the setting is a thread's own
             logs = np.asarray(M.log(x, X[part]))
             return logs.sum(axis=0), float(np.sum(np.asarray(M.inner(x, logs, logs))))
 
     sums = in_threads(moments, blocks(len(X), _BLOCK))
-    return np.sum([velocity for velocity, _ in sums], axis=0) / len(X), sum(square for _, square in sums) / len(X)
+    velocity = np.sum([velocity for velocity, _ in sums], axis=0) / len(X)
+    return float(M.norm(x, velocity)), sum(square for _, square in sums) / len(X)
 
 
 # ---- any space: Newton where the Hessian is known, a quasi-Newton method elsewhere -----------------------------------------

@@ -20,50 +20,56 @@ from curvedp.geometry.mean.spd_passes import TINY, Newton, Pass, Sweep
 from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.threads import in_threads, one_blas_thread
 
-__all__ = ["TOLERANCE", "affine_invariant_mean"]
+__all__ = ["TOLERANCE", "affine_invariant_mean", "affine_invariant_moments"]
 
 TOLERANCE = 5e-10  # residual seen before the last step, half of what is promised; the last step improves on it
 _STEPS = 100  # in all; a handful are needed where double precision resolves the data
 
 
 def affine_invariant_mean(X: Matrix, weights: Matrix, enough: float = TOLERANCE) -> Matrix:
-    """The Fréchet mean of X (n, m, m) float64 with weights (n,) that sum to 1."""
+    """The Fréchet mean of X (n, m, m) float64 with weights (n,) that sum to 1: a step beyond a residual that is enough."""
     with one_blas_thread() if X.size > TINY else nullcontext():
-        sweep = Sweep(X, weights)
-        G = _start(sweep)
-        if not np.all(np.isfinite(G)):
-            return np.full_like(X[0], np.nan)
-        G = _search(sweep, G, enough)
+        G, state, solve = _search(Sweep(X, weights), enough)
+        if solve is not None and state.residual <= enough:
+            G = _moved(G, solve(state.gradient))
         return sym(G @ G.T)
 
 
-def _search(sweep: "Sweep", G: Matrix, enough: float) -> Matrix:
-    """A factor of the mean. An iterate is GGᵀ, and a step S leads to G·exp(S/2): coordinates are carried along in parallel.
+def affine_invariant_moments(X: Matrix, enough: float) -> tuple[Matrix, float, float]:
+    """(x, ‖mean log_x‖, mean d²(x, ·)): the mean of X, with what was measured at x itself."""
+    with one_blas_thread() if X.size > TINY else nullcontext():
+        sweep = Sweep(X, np.full(len(X), 1 / len(X)))
+        G, state, _ = _search(sweep, enough)
+        state = sweep.exact(G) if np.isnan(state.cost) and np.all(np.isfinite(G)) else state
+        return sym(G @ G.T), state.residual, 2 * state.cost
 
-    Newton's steps with the Hessian of the start, made better by what each step teaches (Anderson 1965, as in `streamed`).
-    A step that gains less than a digit is taken again with care.
+
+def _search(sweep: Sweep, enough: float) -> tuple[Matrix, Pass, Newton | None]:
+    """A factor of the mean, the pass there, and Newton's steps. NaN where the data are.
+
+    An iterate is GGᵀ, and a step S leads to G·exp(S/2): coordinates are carried along in parallel. Newton's steps with the
+    Hessian of the start are made better by what each step teaches (`Secants`). A step that gains less than a digit is taken
+    again with care.
     """
-    state = sweep.exact(G)
+    G = _start(sweep)
+    state = sweep.exact(G) if np.all(np.isfinite(G)) else Pass(G, np.nan)
     if not np.isfinite(state.residual):
-        return np.full_like(G, np.nan)
-    solve = sweep.newton(G)
-    rate, moved = 1e-2, 0.0
-    secants = Secants()
+        return np.full_like(G, np.nan), state, None
+    solve, secants, rate, moved = sweep.newton(G), Secants(), 1e-2, 0.0
     for _ in range(_STEPS):
-        value = solve(state.gradient)
         if state.residual <= enough:
-            return _moved(G, value)
-        step = secants.step(value)
+            break
+        step = secants.step(solve(state.gradient))
         H = _moved(G, step)
         moved += float(np.linalg.norm(step))
         new = sweep.quick(H, moved, max(min(1e-11, 0.1 * enough), 1e-2 * state.residual * max(rate * rate, 1e-4)))
         if not new.residual < 0.1 * state.residual:
             H, new, solve = _careful(sweep, G, state)
             if new is state:
-                return G
+                break
             secants, moved = Secants(), 0.0
         rate, G, state = new.residual / state.residual, H, new
-    return G
+    return G, state, solve
 
 
 def _careful(sweep: "Sweep", G: Matrix, state: Pass) -> tuple[Matrix, Pass, "Newton"]:

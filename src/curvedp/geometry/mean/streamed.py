@@ -21,6 +21,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum
+from curvedp.geometry.numerics.threads import blocks, in_threads
 
 __all__ = [
     "KERNEL_ERROR",
@@ -29,6 +30,7 @@ __all__ = [
     "block_sums",
     "first_guess",
     "inside_sums",
+    "into_ball",
     "streamed_mean",
     "streamed_means",
     "surely_inside",
@@ -130,6 +132,28 @@ def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> A
     """Which 3×3 SPD matrices `project_to_ball` leaves as they are (up to their symmetric parts)."""
     home = whitened_logs(center, entries)
     return home.sure & (home.square <= (radius * (1 - 1e-9)) ** 2) & (skew <= _SKEW)
+
+
+def into_ball(domain: Domain, X: np.ndarray) -> np.ndarray:
+    """`project_to_ball` of NumPy records; 3×3 SPD matrices that surely stay are only made symmetric."""
+    M = domain.manifold
+    if not (isinstance(M, SPDAffineInvariant) and M.m == 3):
+        return np.asarray(project_to_ball(*domain, X))
+    center = Factor.of(domain.center)
+
+    def looked_at(part: slice) -> tuple[np.ndarray, bool]:
+        with np.errstate(all="ignore"):  # the setting is a thread's own
+            entries, skew = lower_entries(X[part])
+            sure = surely_inside(center, domain.radius, entries, skew)
+            return sure, bool(np.any(skew[sure]))
+
+    found = in_threads(looked_at, blocks(len(X), _BLOCK))
+    sure = np.concatenate([np.empty(0, dtype=bool), *(part for part, _ in found)])
+    out = 0.5 * (X + X.mT) if any(skew for _, skew in found) else X
+    if not sure.all():
+        out = np.array(out)
+        out[~sure] = project_to_ball(*domain, X[~sure])
+    return out
 
 
 def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
