@@ -184,7 +184,8 @@ class _Stream:
 
     def rekey(self) -> None:
         """The old key plus, bit by bit, a new one: uniform if either is. What is left of the old stream is erased."""
-        self.key[:] = (a ^ b for a, b in zip(self.key, os.urandom(_KEY_BYTES), strict=True))
+        mixed = int.from_bytes(self.key, "little") ^ int.from_bytes(os.urandom(_KEY_BYTES), "little")
+        self.key[:] = mixed.to_bytes(_KEY_BYTES, "little")
         self.buffer[:] = _ZEROS
         self.used = _KEYSTREAM
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
-from curvedp.geometry import Product, SPDAffineInvariant
+from curvedp.geometry import SPDAffineInvariant
+from curvedp.geometry.base import Manifold
 from curvedp.laws import spd_gaussian
 from curvedp.laws.base import Engine, Floats
 
@@ -63,7 +64,7 @@ class SPDGaussian:
 class ProductGaussian:
     """Squared distances add, so the Gaussian of a product is independent Gaussians of the same scale on its factors."""
 
-    manifold: Product
+    manifold: Manifold
     scale: float
     factors: tuple[Engine, ...]
 

@@ -5,14 +5,13 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import Product, SPDAffineInvariant
+from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
-from curvedp.laws.spaceform import curvature_of, space_form, space_form_factors
+from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
+from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
-from curvedp.privacy.certify import certified_delta
-from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
 
@@ -21,7 +20,9 @@ __all__ = ["RiemannianGaussian"]
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on Euclidean, Sphere, Lorentz, PoincareBall, SPD metrics and products.
+    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on every two-point homogeneous space, the SPD metrics and products.
+
+    Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
 
     Guarantees:
         - Draws are exact and independent: rejection under a checked hat, no Markov chain, no cap on the loop.
@@ -54,21 +55,22 @@ class RiemannianGaussian(IsotropicLaw):
         On spaces of constant curvature, their products, and SPDAffineInvariant(2), which is ℝ × H². On larger
         SPDAffineInvariant(m) it is a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
+        rays = rays_of(self.manifold)
+        if rays is not None:
+            return isotropic_profile("gaussian", rays, self.scale, sensitivity)
         factors = space_form_factors(self.manifold)
-        if factors is None and isinstance(self.manifold, SPDAffineInvariant):
-            return spd_confidence(self.manifold.m, self.scale, _validate.positive("sensitivity", sensitivity))
-        if factors is None:
-            raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
-        if len(factors) > 1:
+        if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
-        return gaussian_profile(*factors[0], self.scale, sensitivity)
+        if isinstance(self.manifold, SPDAffineInvariant):
+            return spd_confidence(self.manifold.m, self.scale, _validate.positive("sensitivity", sensitivity))
+        raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic; on spaces of constant curvature."""
-        curvature = curvature_of(self.manifold)
-        if curvature is None:
+        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
+        rays = rays_of(self.manifold)
+        if rays is None:
             raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
-        return certified_delta("gaussian", curvature, self.manifold.dim, self.scale, sensitivity, eps)
+        return isotropic_certified_delta("gaussian", rays, self.scale, sensitivity, eps)
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +80,7 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         return engine
     if isinstance(manifold, SPDAffineInvariant):
         return SPDGaussian(manifold, scale)
-    if isinstance(manifold, Product):
+    if len(manifold.factors) > 1:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "

@@ -8,9 +8,9 @@ from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
-from curvedp.laws.spaceform import curvature_of, space_form
-from curvedp.privacy.certify import certified_delta
-from curvedp.privacy.constant_curvature import laplace_profile
+from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
+from curvedp.laws.radial import Rays
+from curvedp.laws.spaceform import rays_of, space_form
 from curvedp.privacy.profile import PrivacyProfile
 
 __all__ = ["RiemannianLaplace"]
@@ -18,7 +18,9 @@ __all__ = ["RiemannianLaplace"]
 
 @dataclass(frozen=True)
 class RiemannianLaplace(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on Euclidean, Sphere, Lorentz, PoincareBall and the flat SPD metrics.
+    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space and the flat SPD metrics.
+
+    Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
 
     On a space of negative curvature the volume grows exponentially and the law exists for small scales only:
     1/σ > d − 1 on Lorentz(d) and PoincareBall(d), 1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m). Other scales raise.
@@ -55,23 +57,24 @@ class RiemannianLaplace(IsotropicLaw):
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`."""
-        return laplace_profile(self._curvature, self.manifold.dim, self.scale, sensitivity)
+        return isotropic_profile("laplace", self._rays, self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic."""
-        return certified_delta("laplace", self._curvature, self.manifold.dim, self.scale, sensitivity, eps)
+        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
+        return isotropic_certified_delta("laplace", self._rays, self.scale, sensitivity, eps)
 
     @property
-    def _curvature(self) -> int:
-        curvature = curvature_of(self.manifold)
-        assert curvature is not None  # there is an engine
-        return curvature
+    def _rays(self) -> Rays:
+        rays = rays_of(self.manifold)
+        assert rays is not None  # there is an engine
+        return rays
 
 
 def _volume_growth(manifold: Manifold) -> float:
-    """h such that the volume of a ball of radius r grows as e^{hr}: d − 1 at κ = −1, √(m(m²−1)/12) on SPD(m)."""
-    if curvature_of(manifold) == -1:
-        return manifold.dim - 1.0
+    """h such that the volume of a ball of radius r grows as e^{hr}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)."""
+    rays = rays_of(manifold)
+    if rays is not None:
+        return sum(count * math.sqrt(-curvature) for curvature, count in rays.roots if curvature < 0)
     if isinstance(manifold, SPDAffineInvariant):
         return math.sqrt(manifold.m * (manifold.m**2 - 1) / 12)
     return 0.0

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from curvedp.errors import EnvelopeViolation
-from curvedp.laws.radial import Kind
+from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["TangentHat", "radius_sampler"]
+__all__ = ["TangentHat", "mode", "radius_sampler"]
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
@@ -112,51 +112,68 @@ def _meeting_points(knots: Floats, height: Floats, rise: Floats) -> Floats:
     return np.asarray(knots[:-1] + gap * np.where((share > 0.0) & (share < 1.0), share, 0.5))
 
 
-def _mode(kind: Kind, curvature: int, k: int, s: float) -> float:
-    """The root of weight'/weight + k·sn'/sn. Exactness rests on tangents alone: an error here costs acceptance only."""
-    if k == 0:
+@lru_cache(maxsize=256)
+def mode(kind: Kind, rays: Rays, scale: float) -> float:
+    """About the largest point of weight(r)·∏ sn^n: exactness rests on tangents alone, an error costs acceptance."""
+    if not rays.roots:
         return 0.0
-    if kind == "laplace":
-        return math.atan(k * s) if curvature > 0 else math.atanh(k * s)
-    flat = s * math.sqrt(k)
-    if curvature > 0:
-        high = min(flat, math.pi / 2)
 
-        def excess(r: float) -> float:
-            return (r / s) * (math.sin(r) / s) - k * math.cos(r)
-    else:
-        high = flat * (flat + 1.0)  # r tanh r ≥ r²/(1+r)
+    def fall(log_r: float) -> float:
+        """r·(log density)′; it falls."""
+        r = math.exp(log_r)
+        weight = (r / scale) ** 2 if kind == "gaussian" else r / scale
+        return sum(count * _log_derivative(k, r) for k, count in rays.roots) - weight
 
-        def excess(r: float) -> float:
-            return (r / s) * (math.tanh(r) / s) - k
+    high = math.log(scale)
+    while math.exp(high) < rays.end and fall(high) > 0:
+        high += 1.0
+    high = min(high, math.log(rays.end))
+    low = high - 1.0
+    while fall(low) <= 0:
+        low -= 1.0
+    if fall(high) > 0:  # up to the last bit of π/2, as for a law that is all but uniform
+        return rays.end
+    return math.exp(brentq(fall, low, high, xtol=1e-15))
 
-    return high if excess(high) <= 0.0 else float(brentq(excess, high * 1e-3, high, xtol=high * 1e-15))
+
+def _log_derivative(k: float, r: float) -> float:
+    """r·sn_κ′/sn_κ"""
+    x = math.sqrt(abs(k)) * r
+    return 1.0 if x < 1e-150 else x / (math.tan(x) if k > 0 else math.tanh(x))
 
 
 @lru_cache(maxsize=256)
-def radius_sampler(kind: Kind, curvature: int, dim: int, scale: float) -> tuple[float, TangentHat]:
-    """(m, hat), κ = ±1: m + hat.draw follows weight(r)·sn(r)^{d−1}. In t = r − m no digits cancel near the mode m.
+def radius_sampler(kind: Kind, rays: Rays, scale: float) -> tuple[float, TangentHat]:
+    """(m, hat): m + hat.draw follows weight(r)·∏ sn_κ(r)^n. In t = r − m no digits cancel near the mode m.
 
-    With k = d − 1: Gaussian −t(2m+t)/2σ² + k·log(sn(m+t)/sn m), Laplace −t/σ + k·log(sn(m+t)/sn m). Both are concave.
+    Gaussian −t(2m+t)/2σ² + Σ n·log(sn(m+t)/sn m), Laplace −t/σ + Σ n·log(sn(m+t)/sn m): concave, as every log sn is.
     """
-    k, s = dim - 1, scale
-    m = _mode(kind, curvature, k, s)
-
-    def log_sn_ratio(t: Floats) -> Floats:
-        # abs: m + t can pass an end of the interval by an ulp, where sn is as small on either side
-        if curvature > 0:
-            return np.log(np.abs(np.sin(t + m) / math.sin(m)))
-        return t + np.log(np.abs(np.expm1(-2.0 * (t + m)) / math.expm1(-2.0 * m)))
+    s, m = scale, mode(kind, rays, scale)
 
     def g(t: Floats) -> Floats:
         weight = (t / s) * (t / s + 2.0 * m / s) / -2.0 if kind == "gaussian" else t / -s
-        return weight + k * log_sn_ratio(t) if k else weight
+        for k, count in rays.roots:
+            weight += count * _log_sn_ratio(k, m, t)
+        return weight
 
     def slope(t: Floats) -> Floats:
         r = t + m
         weight = -(r / s) / s if kind == "gaussian" else np.full_like(r, -1.0 / s)
-        if not k:
-            return weight
-        return weight + k / (np.tan(r) if curvature > 0 else np.tanh(r))
+        for k, count in rays.roots:
+            root = math.sqrt(abs(k))
+            weight = weight + (
+                count / r if k == 0 else count * root / (np.tan(root * r) if k > 0 else np.tanh(root * r))
+            )
+        return weight
 
-    return m, TangentHat(g, slope, -m, math.pi - m if curvature > 0 else math.inf, s)
+    return m, TangentHat(g, slope, -m, rays.end - m, s)
+
+
+def _log_sn_ratio(k: float, m: float, t: Floats) -> Floats:
+    """log(sn_κ(m+t)/sn_κ(m)); abs, since m + t can pass an end of the interval by an ulp."""
+    root = math.sqrt(abs(k))
+    if k == 0:
+        return np.log(np.abs((t + m) / m))
+    if k > 0:
+        return np.log(np.abs(np.sin(root * (t + m)) / math.sin(root * m)))
+    return root * t + np.log(np.abs(np.expm1(-2.0 * root * (t + m)) / math.expm1(-2.0 * root * m)))

@@ -1,8 +1,10 @@
 """The distance of an isotropic law from its footpoint, by quadrature: normaliser, distribution function, moments.
 
-On the space of constant curvature κ ∈ {−1, 0, 1} and dimension d, a density that depends on the distance r alone,
-weight(r), gives r the density weight(r)·sn(r)^{d−1} up to a constant, with sn = sinh, id, sin. Nothing here is used by
-the samplers (`logconcave`), and nothing of theirs is used here: a goodness-of-fit test compares two derivations.
+On a two-point homogeneous space all geodesic rays are alike: across them are the curvatures κ with multiplicities n_κ,
+and they minimise up to the same distance, `end`. A density that depends on the distance r alone, weight(r), gives r the
+density weight(r)·∏ sn_κ(r)^{n_κ} on (0, end) up to a constant, sn_κ(r) = sin(√κ r)/√κ, r, or sinh(√−κ r)/√−κ (Helgason
+1978, Ch. X). Nothing here is used by the samplers (`logconcave`), and nothing of theirs is used here: a goodness-of-fit
+test compares two derivations.
 """
 
 import math
@@ -15,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Floats", "Kind", "RadialLaw", "Table", "log_sphere_area", "radial_law"]
+__all__ = ["Floats", "Kind", "RadialLaw", "Rays", "Table", "log_sphere_area", "radial_law"]
 
 Kind = Literal["gaussian", "laplace"]
 Floats = NDArray[np.float64]
@@ -112,18 +114,51 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Rays:
+    """The geodesic rays of a two-point homogeneous space.
+
+    Attributes
+    ----------
+    roots
+        Pairs (κ, multiplicity) of the curvatures across a ray, κ = 0 included: d − 1 directions in all.
+    end
+        How far a ray is shortest: the diameter, infinite on a space that is not compact.
+    """
+
+    roots: tuple[tuple[float, int], ...]
+    end: float = math.inf
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return 1 + sum(count for _, count in self.roots)
+
+    @property
+    def curvature(self) -> float | None:
+        """κ of the sphere (a circle for d = 1), Euclidean or hyperbolic space that this is; None on projective spaces.
+
+        >>> Rays(((1.0, 2),), math.pi).curvature, Rays(((1.0, 2),), math.pi / 2).curvature
+        (1.0, None)
+        """
+        if not self.roots:
+            return 0.0 if math.isinf(self.end) else (math.pi / self.end) ** 2
+        (curvature, _), *others = self.roots
+        closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
+        return curvature if not others and self.end == closes else None
+
+
+@dataclass(frozen=True)
 class RadialLaw:
-    """The law of r with density ∝ exp(−r²/2σ²)·sn(r)^{d−1} or exp(−r/σ)·sn(r)^{d−1}, σ = `scale`."""
+    """The law of r with density ∝ exp(−r²/2σ²) or exp(−r/σ), σ = `scale`, times ∏ sn_κ(r)^n."""
 
     kind: Kind
-    curvature: int
-    dim: int
+    rays: Rays
     scale: float
 
     @cached_property
     def table(self) -> Table:
         """The integrated density."""
-        return Table(self._log_density, self._peak(), self.scale, high=math.pi if self.curvature > 0 else math.inf)
+        return Table(self._log_density, self._peak(), self.scale, high=self.rays.end)
 
     @cached_property
     def reach(self) -> float:
@@ -133,57 +168,64 @@ class RadialLaw:
     @cached_property
     def log_normalizer(self) -> float:
         """log ∫ weight(d(x, p)) dvol(x), the same at every p."""
-        return self.table.log_mass + self._log_constant + log_sphere_area(self.dim)
+        return self.table.log_mass + self._log_constant + log_sphere_area(self.rays.dim)
+
+    @property
+    def _growth(self) -> float:
+        """h in e^{hr}, the growth of a sphere's volume."""
+        return sum(count * math.sqrt(-k) for k, count in self.rays.roots if k < 0)
 
     @property
     def _log_constant(self) -> float:
-        """What `_log_density` leaves out of log(weight·sn^{d−1})."""
-        if self.curvature >= 0:
-            return 0.0
-        shift = (self.dim - 1) * self.scale
-        return -(self.dim - 1) * math.log(2.0) + (shift * shift / 2 if self.kind == "gaussian" else 0.0)
+        """What `_log_density` leaves out of log(weight·∏ sn^n)."""
+        shift = self._growth * self.scale
+        halves = sum(count * math.log(2.0 * math.sqrt(-k)) for k, count in self.rays.roots if k < 0)
+        return (shift * shift / 2 if self.kind == "gaussian" else 0.0) - halves
 
     def _log_density(self, r: Floats) -> Floats:
-        """log(weight·sn^{d−1}) less `_log_constant`: on κ = −1, e^{(d−1)r} is merged into the weight before it grows.
+        """log(weight·∏ sn^n) less `_log_constant`: for κ < 0, e^{hr} is merged into the weight before it grows.
 
-        Gaussian: −r²/2σ² + kr = −(r − kσ²)²/2σ² + k²σ²/2, with k = d − 1.
+        Gaussian: −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
         """
-        k, s = self.dim - 1, self.scale
-        if self.curvature >= 0:
-            weight = -((r / s) ** 2) / 2 if self.kind == "gaussian" else -r / s
-            return weight + k * np.log(np.sin(r) if self.curvature else r) if k else weight
-        # The Laplace rate in exact arithmetic: next to the limit of integrability 1/σ − k has no digits in doubles.
-        weight = -((r / s - k * s) ** 2) / 2 if self.kind == "gaussian" else -float(1 - k * Fraction(s)) / s * r
-        return weight + k * np.log(-np.expm1(-2 * r)) if k else weight
+        h, s = self._growth, self.scale
+        # The Laplace rate in exact arithmetic: next to the limit of integrability 1/σ − h has no digits in doubles.
+        weight = (
+            -((r / s - h * s) ** 2) / 2 if self.kind == "gaussian" else -float(1 - Fraction(h) * Fraction(s)) / s * r
+        )
+        for k, count in self.rays.roots:
+            root = math.sqrt(abs(k))
+            if k < 0:
+                weight = weight + count * np.log(-np.expm1(-2 * root * r))
+            else:
+                weight = weight + count * np.log(np.sin(root * r) / root if k else r)
+        return weight
 
     def _peak(self) -> float:
-        """Where weight'/weight + (d−1)·sn'/sn changes sign; the second term falls from ∞, the first never rises."""
-        k, s = self.dim - 1, self.scale
-        if k == 0:
+        """Where weight'/weight + Σ n·sn'/sn changes sign; the second term falls from ∞, the first never rises."""
+        s, roots = self.scale, self.rays.roots
+        if not roots:
             return 0.0
-        if self.kind == "laplace":
-            if self.curvature == 0:
-                return k * s
-            return math.atan(k * s) if self.curvature > 0 else math.atanh(k * s)
-        # r·(r, tan r, tanh r) = kσ², in that order of κ = 0, 1, −1.
-        flat = s * math.sqrt(k)
-        if self.curvature == 0:
-            return flat
-        if self.curvature > 0:  # tan r ≥ r
-            low, high = 0.0, min(flat, math.pi / 2)
-        else:  # r/(1+r) ≤ tanh r ≤ r
-            low, high = flat, flat * (1 + flat)
+        if self.kind == "laplace" and len(roots) == 1 and roots[0][0] < 0:  # nearly level next to the limit
+            root = math.sqrt(-roots[0][0])
+            return math.atanh(roots[0][1] * root * s) / root
+        low, high = 0.0, s
+        while high < self.rays.end and self._rises(high):
+            low, high = high, 2 * high
+        high = min(high, self.rays.end)
         for _ in range(200):
             middle = low + (high - low) / 2
-            turn = math.tan(middle) if self.curvature > 0 else math.tanh(middle)
-            if (middle / s) * (turn / s) < k:
-                low = middle
-            else:
-                high = middle
+            low, high = (middle, high) if self._rises(middle) else (low, middle)
         return high
+
+    def _rises(self, r: float) -> bool:
+        pull = 0.0
+        for k, count in self.rays.roots:
+            x = math.sqrt(abs(k)) * r
+            pull += count / (r if k == 0 else r * (math.tan(x) if k > 0 else math.tanh(x)) / x)
+        return (r / self.scale) / self.scale < pull if self.kind == "gaussian" else 1 / self.scale < pull
 
 
 @lru_cache(maxsize=256)
-def radial_law(kind: Kind, curvature: int, dim: int, scale: float) -> RadialLaw:
+def radial_law(kind: Kind, rays: Rays, scale: float) -> RadialLaw:
     """`RadialLaw` with its table kept."""
-    return RadialLaw(kind, curvature, dim, scale)
+    return RadialLaw(kind, rays, scale)

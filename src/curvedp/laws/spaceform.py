@@ -1,31 +1,25 @@
-"""Isotropic laws where one radius and one uniform direction make a point: spaces of constant curvature.
+"""Isotropic laws where one radius and one uniform direction make a point: two-point homogeneous spaces.
 
-Polar coordinates about the footpoint p: y = exp_p(r·u), u uniform among unit tangent vectors, r as in `radial`.
+Polar coordinates about the footpoint p: y = exp_p(r·u), u uniform among unit tangent vectors, r as in `radial`. These are
+the Euclidean, hyperbolic and spherical spaces and, with a cut locus at half the way around, the projective ones: lines,
+rotations of space, planar shapes.
 """
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache, singledispatch
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import (
-    Euclidean,
-    Lorentz,
-    PoincareBall,
-    Product,
-    SPDAffineInvariant,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-    Sphere,
-)
+from curvedp.geometry import Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
-from curvedp.laws.radial import Kind, RadialLaw, radial_law
+from curvedp.laws.radial import Kind, RadialLaw, Rays, radial_law
 
-__all__ = ["SpaceForm", "curvature_of", "space_form", "space_form_factors"]
+__all__ = ["SpaceForm", "curvature_of", "rays_of", "space_form", "space_form_factors"]
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
@@ -34,90 +28,82 @@ _BOOST_LIMIT = 32.0
 _LARGEST_SHIFT = 1e8
 
 
+@lru_cache(maxsize=256)
+def rays_of(manifold: Manifold) -> Rays | None:
+    """The rays of a two-point homogeneous space, read off its curvatures; None where directions differ.
+
+    >>> from curvedp.geometry import Rotations, Sphere, Stiefel
+    >>> rays_of(Sphere(3)), rays_of(Stiefel(4, 2))
+    (Rays(roots=((1.0, 2),), end=3.141592653589793), None)
+    >>> rays_of(Rotations(3)).curvature is None  # a projective space
+    True
+    """
+    roots, end, dim = manifold.root_curvatures, manifold.injectivity_radius, manifold.dim
+    if roots is None or not (manifold.is_homogeneous and manifold.is_symmetric):
+        return None
+    if dim > 1 and not roots and math.isinf(end):
+        roots = ((0.0, dim - 1),)
+    return Rays(roots, end) if Rays(roots).dim == dim else None  # the others have flat directions
+
+
 def curvature_of(manifold: Manifold) -> int | None:
     """−1, 0 or 1 where the manifold is H^d, R^d or S^d (1 for the circle too: it closes at distance π), else None.
 
+    >>> from curvedp.geometry import Euclidean, Product, Sphere, SPDLogEuclidean
     >>> curvature_of(Product(Euclidean(2), SPDLogEuclidean(2))), curvature_of(Product(Euclidean(2), Sphere(2)))
     (0, None)
     """
-    match manifold:
-        case Sphere():
-            return 1
-        case Lorentz() | PoincareBall():
-            return -1
-        case Euclidean() | SPDLogEuclidean() | SPDLogCholesky() | SPDAffineInvariant(m=1):
-            return 0
-        case Product(factors=factors):  # of flat spaces, or of one factor
-            curvatures = {curvature_of(factor) for factor in factors}
-            return curvatures.pop() if curvatures == {0} or len(factors) == 1 else None
-        case _:
-            return None
+    rays = rays_of(manifold)
+    return int(rays.curvature) if rays is not None and rays.curvature in (-1.0, 0.0, 1.0) else None
 
 
 def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
     """(curvature, dimension) of space forms whose product the manifold is, else None. SPD(2) is ℝ × H² with κ = −½.
 
+    >>> from curvedp.geometry import Product, SPDAffineInvariant, Sphere
     >>> space_form_factors(Product(Sphere(3), SPDAffineInvariant(2)))
     ((1.0, 3), (0.0, 1), (-0.5, 2))
     """
-    curvature = curvature_of(manifold)
-    if curvature is not None:
-        return ((float(curvature), manifold.dim),)
-    if isinstance(manifold, SPDAffineInvariant) and manifold.m == 2:
-        return ((0.0, 1), (-0.5, 2))
-    if not isinstance(manifold, Product):
+    if len(manifold.factors) > 1 and rays_of(manifold) is None:
+        parts = [space_form_factors(factor) for factor in manifold.factors]
+        found = [part for part in parts if part is not None]
+        return tuple(pair for part in found for pair in part) if len(found) == len(parts) else None
+    rays = rays_of(manifold)
+    if rays is not None:
+        return None if rays.curvature is None else ((rays.curvature, manifold.dim),)
+    roots = manifold.root_curvatures
+    if not roots or len(roots) > 1 or roots[0][0] > 0 or not manifold.is_homogeneous:
         return None
-    parts = [space_form_factors(factor) for factor in manifold.factors]
-    found = [part for part in parts if part is not None]
-    return tuple(pair for part in found for pair in part) if len(found) == len(parts) else None
-
-
-def _largest_radius(manifold: Manifold) -> float:
-    """How far from the origin double-precision coordinates reach."""
-    match manifold:
-        case Lorentz():
-            return 350.0  # coordinates e^r, squared in the lift
-        case PoincareBall():
-            return 36.0  # 1 − |x| = 2e^-r, above half an ulp of 1
-        case SPDLogEuclidean(m=1) | SPDAffineInvariant(m=1):
-            return 700.0  # e^r
-        case SPDLogCholesky(m=1):
-            return 350.0  # (e^r)²
-        case SPDLogEuclidean():
-            return 25.0  # eigenvalues a factor e^{√2·r} apart; 2^52 = e^36 and the small ones are lost
-        case SPDLogCholesky():
-            return 18.0  # diagonals of L a factor e^r apart, squared in LLᵀ
-        case Product(factors=factors):
-            return min(map(_largest_radius, factors))
-        case _:
-            return math.inf
+    (curvature, count), flat = roots[0], manifold.dim - 1 - roots[0][1]
+    return ((0.0, flat), (curvature, count + 1))
 
 
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
-    """The engine for a manifold of constant curvature, else None."""
-    curvature = curvature_of(manifold)
-    return None if curvature is None else SpaceForm(kind, manifold, curvature, scale)
+    """The engine for a two-point homogeneous manifold, else None."""
+    rays = rays_of(manifold)
+    return None if rays is None else SpaceForm(kind, manifold, rays, scale)
 
 
 @dataclass(frozen=True)
 class SpaceForm:
-    """The isotropic law of one kind on one space of constant curvature."""
+    """The isotropic law of one kind on one two-point homogeneous space."""
 
     kind: Kind
     manifold: Manifold
-    curvature: int
+    rays: Rays
     scale: float
 
     @property
     def radial(self) -> RadialLaw:
         """The law of the distance."""
         shift = (self.manifold.dim - 1) * self.scale
-        if self.curvature < 0 and self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
+        hyperbolic = any(curvature < 0 for curvature, _ in self.rays.roots)
+        if hyperbolic and self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
             raise ParameterError(
                 f"scale={self.scale!r}: on {self.manifold!r} the distances concentrate at (d−1)·scale² = "
                 f"{shift * self.scale:.3g}, beyond double precision; use a smaller scale"
             )
-        return radial_law(self.kind, self.curvature, self.manifold.dim, self.scale)
+        return radial_law(self.kind, self.rays, self.scale)
 
     @property
     def log_normalizer(self) -> float:
@@ -134,18 +120,17 @@ class SpaceForm:
 
     def check_representable(self) -> None:
         """Refuses parameters whose draws double-precision coordinates cannot hold; the rule reads no data."""
-        limit = _largest_radius(self.manifold)
+        limit = self.manifold.float_reach
         if self.radial.reach > limit:
-            other = "Lorentz, or " if isinstance(self.manifold, PoincareBall) else ""
             raise ParameterError(
                 f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {self.radial.reach:.4g}, "
-                f"but its double-precision coordinates hold {limit:g}; use {other}a smaller scale"
+                f"but its double-precision coordinates hold {limit:g}; use a smaller scale, or other coordinates"
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """`count` points about the centre (one point, or `count` of them)."""
         manifold, dim = self.manifold, self.manifold.dim
-        if self.curvature == 0:
+        if self.rays.curvature == 0:
             if self.kind == "gaussian":
                 z = rng.standard_normal((count, dim))
                 z *= self.scale
@@ -153,24 +138,40 @@ class SpaceForm:
                 z = uniform_directions(rng, count, dim)
                 z *= rng.standard_gamma(dim, count)[:, None] * self.scale
             return np.asarray(manifold.exp(center, manifold.from_coordinates(center, z)))
-        mode, hat = radius_sampler(self.kind, self.curvature, dim, self.scale)
+        mode, hat = radius_sampler(self.kind, self.rays, self.scale)
         r = hat.draw(rng, count)
         r += mode
-        u = uniform_directions(rng, count, dim)
-        if isinstance(manifold, Sphere):
-            return _about_on_sphere(center, u, r)
-        if isinstance(manifold, Lorentz) and np.max(center[..., 0]) < _BOOST_LIMIT:
-            return _about_on_hyperboloid(center, u, r)
-        if isinstance(manifold, PoincareBall):
-            square = np.einsum("...i,...i->...", center, center)[..., None]
-            if np.max(square) < 1.0 - 2.0 / _BOOST_LIMIT:
-                # The ball is the hyperboloid seen from (−1, 0): x = y/(1 + y₀).
-                lifted = np.concatenate([1.0 + square, 2.0 * center], axis=-1) / (1.0 - square)
-                y = _about_on_hyperboloid(lifted, u, r)
-                x = y[:, 1:] / (1.0 + y[:, :1])
-                return x if np.max(y[:, 0]) < 2.0**50 else np.asarray(manifold.project(x))
-        u *= r[:, None]
-        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u)))
+        return _placed(manifold, center, uniform_directions(rng, count, dim), r)
+
+
+@singledispatch
+def _placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
+    """exp(center, r·u), u in coordinates at the centre or in those of any other frame: u is uniform."""
+    return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+
+
+@_placed.register
+def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
+    return _about_on_sphere(center, u, r)
+
+
+@_placed.register
+def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats:
+    if np.max(center[..., 0]) < _BOOST_LIMIT:
+        return _about_on_hyperboloid(center, u, r)
+    return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+
+
+@_placed.register
+def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats:
+    square = np.einsum("...i,...i->...", center, center)[..., None]
+    if np.max(square) >= 1.0 - 2.0 / _BOOST_LIMIT:
+        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+    # The ball is the hyperboloid seen from (−1, 0): x = y/(1 + y₀).
+    lifted = np.concatenate([1.0 + square, 2.0 * center], axis=-1) / (1.0 - square)
+    y = _about_on_hyperboloid(lifted, u, r)
+    x = y[:, 1:] / (1.0 + y[:, :1])
+    return x if np.max(y[:, 0]) < 2.0**50 else np.asarray(manifold.project(x))
 
 
 # Both below: the polar point about the origin, (cs r, sn r·u), carried to p by one isometry in O(d).

@@ -1,6 +1,8 @@
-"""Gaussian and Laplace draws on constant curvature: a radius, a direction, and the exponential map in balls."""
+"""Gaussian and Laplace draws on two-point homogeneous spaces: a radius, a direction, and the exponential map in balls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -16,92 +18,232 @@ from curvedp.entropy.balls import (
     float_ball,
     round_arb,
 )
-from curvedp.entropy.bits import LazyNormals
+from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.csprng import Source
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
-from curvedp.laws.exact.radial import LazyRadius, RadialLaw, draw_radius
+from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, Manifold, PoincareBall, Rotations, Sphere
+from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
+from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["draw_curved"]
+__all__ = ["Place", "draw_curved", "place_of"]
 
-_CURVATURE = {Euclidean: 0, Sphere: 1, Lorentz: -1, PoincareBall: -1}
+Steps = tuple[Any, Any]
 
 
-def draw_curved(kind: str, manifold: Any, scale: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
-    """Integers of the exact draw rounded to the grid, as Python ints."""
-    curvature = _CURVATURE[type(manifold)]
-    radius = draw_radius(RadialLaw(kind, curvature, manifold.d, scale), source)
-    ambient = manifold.d + 1 if curvature == 1 else manifold.d
-    normals = LazyNormals(source, ambient)
-    place = {Euclidean: _euclidean, Sphere: _sphere, Lorentz: _lorentz, PoincareBall: _poincare}[type(manifold)]
-    foot = center[1:] if isinstance(manifold, Lorentz) else center
+@dataclass(frozen=True)
+class Place:
+    """How points of one manifold are written down, for Arb arrays and FloatBalls alike.
 
-    if ambient >= FILTER_SIZE and grid <= FILTER_GRID:
+    Attributes
+    ----------
+    normals
+        How many standard normals make a uniform direction.
+    steps
+        The radius r as (cs r, sn r): how far along the footpoint and along the direction.
+    columns
+        The footpoint as vectors, of those coordinates that count.
+    tangents
+        The normals as vectors. Those as long as the footpoint's live in the same space.
+    along
+        (footpoint's vectors, normals' vectors, cs, sn) to the point's vectors.
+    signed
+        Whether a point is a vector up to its sign: the sign is then a fair coin, since which of the two the footpoint is
+        given by may depend on the data.
+    """
+
+    normals: int
+    steps: Callable[[arb], Steps]
+    columns: Callable[[Any], list[Any]]
+    along: Callable[[list[Any], list[Any], Any, Any], list[Any]]
+    tangents: Callable[[Any], list[Any]] = lambda g: [g]
+    signed: bool = False
+
+
+def _circular(r: arb) -> Steps:
+    sn, cs = r.sin_cos()
+    return cs, sn
+
+
+def _hyperbolic(r: arb) -> Steps:
+    sn, cs = r.sinh_cosh()
+    return cs, sn
+
+
+@singledispatch
+def place_of(manifold: Manifold) -> Place | None:
+    """How a draw is placed on this kind of manifold; None where nobody has said so."""
+    return None
+
+
+@place_of.register
+def _(manifold: Euclidean) -> Place:
+    return Place(manifold.dim, lambda r: (arb(1), r), lambda p: [p], _euclidean)
+
+
+@place_of.register
+def _(manifold: Sphere) -> Place:
+    return Place(manifold.dim + 1, _circular, lambda p: [p], _sphere)
+
+
+@place_of.register
+def _(manifold: Lorentz) -> Place:
+    return Place(manifold.dim, _hyperbolic, lambda p: [p[1:]], _lorentz)
+
+
+@place_of.register
+def _(manifold: PoincareBall) -> Place:
+    return Place(manifold.dim, _hyperbolic, lambda p: [p], _poincare)
+
+
+@place_of.register
+def _(manifold: Grassmann) -> Place | None:
+    """A line is a unit vector up to its sign."""
+    if manifold.r > 1:
+        return None
+    return Place(manifold.m, _circular, lambda p: [p[:, 0]], _sphere, signed=True)
+
+
+@place_of.register
+def _(manifold: KendallShapes) -> Place:
+    """A shape is a complex unit vector up to its phase; two more normals make the phase uniform."""
+    k = manifold.k
+
+    def tangents(g: Any) -> list[Any]:
+        return [_centred(g[:k]), _centred(g[k : 2 * k]), g[2 * k :]]
+
+    return Place(2 * k + 2, _circular, lambda p: [_centred(p[:, 0]), _centred(p[:, 1])], _shape, tangents)
+
+
+@place_of.register
+def _(manifold: Rotations) -> Place | None:
+    """The axis and the sense of the turn are the direction."""
+    if manifold.n > 3:
+        return None
+    return Place(manifold.dim, _circular, _frame, _turned)
+
+
+def draw_curved(
+    kind: Kind, manifold: Manifold, rays: Rays, scale: float, center: np.ndarray, source: Source, grid: int
+) -> np.ndarray:
+    """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
+    place = place_of(manifold)
+    assert place is not None  # the caller has asked
+    radius = draw_radius(RadialBall(kind, rays, scale), source)
+    normals = LazyNormals(source, place.normals)
+    sign = 1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
+
+    if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
-            steps = [float_ball(part) for part in decide(lambda p: _steps(radius, curvature, p))]
-            parts = [part.round(grid) for part in place(FloatBall(foot), normals.floats(), *steps)]
+            steps = [float_ball(part) for part in decide(lambda p: _steps(radius, place, p))]
+            foot, tangents = place.columns(FloatBall(center)), place.tangents(normals.floats())
+            parts = [part.round(grid) for part in place.along(foot, tangents, *steps)]
         if all(np.all(certain) for _, certain in parts):
-            return np.array([int(k) for integers, _ in parts for k in np.ravel(integers)], dtype=object)
-
-    mirror = _mirror(len(foot))
+            return _joined(manifold, [[int(k) for k in np.ravel(integers)] for integers, _ in parts], sign)
 
     def balls(precision: int) -> np.ndarray | None:
         # Arb is faster on operands with few bits, such as the zeros of a pole. The reflection makes generic footpoints
         # of those. Direction and result are reflected too, so that this is the draw the filter could not settle, and
         # not another one with the same law: that would be biased, since the filter has looked.
-        steps = _steps(radius, curvature, precision)
+        steps = _steps(radius, place, precision)
         if steps is None:
             return None
-        parts = place(mirror(arb_array(foot)), mirror(normals.balls(precision)), *steps)
-        parts[-1] = mirror(parts[-1])
-        cells = [round_arb(x, grid) for part in parts for x in np.ravel(part)]
-        return None if None in cells else np.array(cells, dtype=object)
+        foot, tangents = place.columns(arb_array(center)), place.tangents(normals.balls(precision))
+        mirror = _mirror(len(foot[0]))
+        vectors = mirror(place.along(mirror(foot), mirror(tangents), *steps))
+        cells = [[round_arb(x, grid) for x in np.ravel(part)] for part in vectors]
+        return None if any(None in part for part in cells) else _joined(manifold, cells, sign)
 
     return decide(balls, first_precision(grid))
 
 
-def _steps(radius: LazyRadius, curvature: int, precision: int) -> tuple[arb, arb] | None:
-    """(cs r, sn r): how far along the footpoint and along the direction."""
+def _joined(manifold: Manifold, parts: Sequence[Sequence[int | None]], sign: int) -> np.ndarray:
+    """One vector after another, or side by side as the columns of a matrix."""
+    if len(manifold.point_shape) == 1:
+        return np.array([sign * k for part in parts for k in part], dtype=object)  # type: ignore[operator]
+    columns = [[sign * k for k in part] for part in parts]  # type: ignore[operator]
+    return np.array(columns, dtype=object).T
+
+
+def _steps(radius: LazyRadius, place: Place, precision: int) -> Steps | None:
     r = radius.ball(precision)
-    if not r.is_finite():
-        return None
-    if curvature == 0:
-        return arb(1), r
-    sn, cs = r.sin_cos() if curvature == 1 else r.sinh_cosh()
-    return cs, sn
+    return place.steps(r) if r.is_finite() else None
 
 
-# Each takes the footpoint, a standard normal vector and (cs r, sn r); Arb arrays and FloatBalls alike.
+# Each takes the footpoint's vectors, standard normals and (cs r, sn r); Arb arrays and FloatBalls alike.
 
 
-def _euclidean(p: Any, g: Any, cs: Any, sn: Any) -> list[Any]:
-    return [p + g * (sn / g.dot(g).sqrt())]
+def _unit(x: Any) -> Any:
+    return x / x.dot(x).sqrt()
 
 
-def _sphere(p: Any, g: Any, cs: Any, sn: Any) -> list[Any]:
+def _euclidean(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
+    return [foot[0] + _unit(tangents[0]) * sn]
+
+
+def _sphere(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
     """cos r·p + sin r·w, w the direction of the part of g orthogonal to p."""
-    p = p / p.dot(p).sqrt()
-    w = g - p * g.dot(p)
-    return [p * cs + w * (sn / w.dot(w).sqrt())]
+    p, g = _unit(foot[0]), tangents[0]
+    return [p * cs + _unit(g - p * g.dot(p)) * sn]
 
 
 def _hyperboloid(p: Any, p0: Any, g: Any, cs: Any, sn: Any) -> tuple[Any, Any]:
     """Time and space of cosh r·(p0, p) + sinh r·w, w the direction u = g/|g| at the origin boosted to (p0, p)."""
-    u = g / g.dot(g).sqrt()
+    u = _unit(g)
     x = p * (cs + sn * u.dot(p) / (1 + p0)) + u * sn
     return (1 + x.dot(x)).sqrt(), x
 
 
-def _lorentz(p: Any, g: Any, cs: Any, sn: Any) -> list[Any]:
-    return list(_hyperboloid(p, (1 + p.dot(p)).sqrt(), g, cs, sn))
+def _lorentz(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
+    return list(_hyperboloid(foot[0], (1 + foot[0].dot(foot[0])).sqrt(), tangents[0], cs, sn))
 
 
-def _poincare(p: Any, g: Any, cs: Any, sn: Any) -> list[Any]:
+def _poincare(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
+    p = foot[0]
     square = p.dot(p)
-    time, space = _hyperboloid(p * (2 / (1 - square)), (1 + square) / (1 - square), g, cs, sn)
+    time, space = _hyperboloid(p * (2 / (1 - square)), (1 + square) / (1 - square), tangents[0], cs, sn)
     return [space / (1 + time)]
 
 
-def _mirror(n: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A fixed public reflection x − 2(v·x)v/(v·v) with no zero entries."""
+def _centred(x: Any) -> Any:
+    n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
+    return x - x.sum() / n
+
+
+def _shape(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
+    """e^{iψ}(cos r·p + sin r·w): w the direction of the part of the normals that is orthogonal to p and i·p.
+
+    A uniform phase ψ, because which of its rotations a shape is given by may depend on the data.
+    """
+    (x, y), (a, b, turn) = foot, tangents
+    length = (x.dot(x) + y.dot(y)).sqrt()
+    x, y = x / length, y / length
+    real, imaginary = a.dot(x) + b.dot(y), b.dot(x) - a.dot(y)
+    a, b = a - x * real + y * imaginary, b - y * real - x * imaginary
+    step = sn / (a.dot(a) + b.dot(b)).sqrt()
+    x, y = x * cs + a * step, y * cs + b * step
+    phase = _unit(turn)
+    return [x * phase[0] - y * phase[1], x * phase[1] + y * phase[0]]
+
+
+def _frame(p: Any) -> list[Any]:
+    """The rotation's columns made orthonormal, by Gram–Schmidt and the right-hand rule."""
+    first = _unit(p[:, 0])
+    if len(first) == 2:
+        return [first, np.array([-first[1], first[0]])]
+    second = _unit(p[:, 1] - first * first.dot(p[:, 1]))
+    return [first, second, np.array([first[i - 2] * second[i - 1] - first[i - 1] * second[i - 2] for i in range(3)])]
+
+
+def _turned(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
+    """The frame times the rotation by the angle r about the axis g (Rodrigues), or by ±r in the plane."""
+    u = _unit(tangents[0])
+    if len(foot) == 2:
+        return [foot[0] * cs + foot[1] * (sn * u[0]), foot[1] * cs - foot[0] * (sn * u[0])]
+    along = foot[0] * u[0] + foot[1] * u[1] + foot[2] * u[2]
+    across = [foot[(j + 1) % 3] * u[(j + 2) % 3] - foot[(j + 2) % 3] * u[(j + 1) % 3] for j in range(3)]
+    return [foot[j] * cs + along * (u[j] * (1 - cs)) + across[j] * sn for j in range(3)]
+
+
+def _mirror(n: int) -> Callable[[list[Any]], list[Any]]:
+    """A fixed public reflection x − 2(v·x)v/(v·v) of vectors of length n with no zero entries; others stay."""
     v = arb_array(np.sqrt(2.0 + np.arange(n)))
-    return lambda x: x - v * (2 * v.dot(x) / v.dot(v))
+    return lambda vectors: [x - v * (2 * v.dot(x) / v.dot(v)) if np.shape(x) == (n,) else x for x in vectors]

@@ -20,28 +20,20 @@ from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, f
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Source, check_source
 from curvedp.errors import ParameterError
-from curvedp.geometry import (
-    Euclidean,
-    Lorentz,
-    Manifold,
-    PoincareBall,
-    Product,
-    SPDAffineInvariant,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-    Sphere,
-)
+from curvedp.geometry import Manifold, SPDAffineInvariant
 from curvedp.geometry.base import check_manifold
 from curvedp.laws.exact.allowance import Allowance
-from curvedp.laws.exact.curved import draw_curved
+from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.spd import acceptance, draw_spd
+from curvedp.laws.radial import Kind
+from curvedp.laws.spaceform import rays_of
 
 __all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
 _LEAST_SCALE, _LARGEST_SCALE, _LARGEST_HYPERBOLIC_SCALE = 1e-290, 1e290, 1e12
-_CHART = (SPDLogCholesky, SPDLogEuclidean)  # released in their global flat coordinates
+_ON_MANIFOLD = 1e-6  # residual of a footpoint where not every array is one
 
 
 @dataclass(frozen=True)
@@ -84,14 +76,14 @@ def _scaled(k: int, grid: int) -> float:
 
 
 def _released_shape(manifold: Manifold, base: Any) -> tuple[int, ...]:
-    if isinstance(manifold, Product) and isinstance(base, tuple):
+    if isinstance(base, tuple):
         parts = zip(manifold.factors, base, strict=True)
         return (sum(math.prod(_released_shape(factor, part)) for factor, part in parts),)
     return manifold.point_shape if base is None else (manifold.dim,)
 
 
 def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
-    if isinstance(manifold, Product) and isinstance(base, tuple):
+    if isinstance(base, tuple):
         parts, start = [], 0
         for factor, factor_base in zip(manifold.factors, base, strict=True):
             shape = _released_shape(factor, factor_base)
@@ -129,8 +121,9 @@ def exact_gaussian(
 ) -> ExactDraw:
     """The Riemannian Gaussian, density ∝ exp(−d(y, center)²/2σ²), rounded to the grid 2^-grid.
 
-    On Euclidean, Sphere, Lorentz, PoincareBall, SPDAffineInvariant and products the ambient coordinates are rounded.
-    The flat SPD metrics are released in their flat coordinates at the identity; `point` maps them back.
+    On Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes, Grassmann(m, 1), SPDAffineInvariant and
+    products the ambient coordinates are rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The
+    flat SPD metrics are released in their flat coordinates at the identity; `point` maps them back.
 
     *Guarantees*
     - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
@@ -142,7 +135,7 @@ def exact_gaussian(
     >>> draw.integers.shape, draw.grid, draw.tau == 2.0**-100
     ((3,), 30, True)
     """
-    start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold)
+    start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold.float_reach)
     return _draw("gaussian", manifold, sigma, start, check_source(source), _grid(grid))
 
 
@@ -151,7 +144,8 @@ def exact_laplace(
 ) -> ExactDraw:
     """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid.
 
-    On Euclidean (the multivariate Laplace of the norm), Sphere, Lorentz, PoincareBall.
+    On Euclidean (the multivariate Laplace of the norm), Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and
+    Grassmann(m, 1).
 
     *Guarantees*
     - As for `exact_gaussian`. Where the law does not exist, `NotIntegrable` names the limit.
@@ -160,7 +154,7 @@ def exact_laplace(
     >>> exact_laplace(Lorentz(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
     (3,)
     """
-    start, scale = _center(manifold, center), _scale("scale", scale, manifold)
+    start, scale = _center(manifold, center), _scale("scale", scale, manifold.float_reach)
     return _draw("laplace", manifold, scale, start, check_source(source), _grid(grid))
 
 
@@ -179,7 +173,7 @@ def exact_log_gaussian(
     >>> draw.integers.shape, draw.point.shape
     ((2,), (3,))
     """
-    sigma, grid, source = _scale("sigma", sigma, Euclidean(1)), _grid(grid), check_source(source)
+    sigma, grid, source = _scale("sigma", sigma, math.inf), _grid(grid), check_source(source)
     base = _finite("base", base, check_manifold(manifold).point_shape)
     start = _finite("coordinates", coordinates, (manifold.dim,))
     allowance = Allowance(manifold.dim)
@@ -187,25 +181,26 @@ def exact_log_gaussian(
     return ExactDraw(integers, grid, allowance.tau(), manifold, base)
 
 
-def _draw(kind: str, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
-    if isinstance(manifold, Product) and kind == "gaussian":
+def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
+    rays = rays_of(manifold)
+    if len(manifold.factors) > 1 and kind == "gaussian" and (rays is None or not manifold.is_linear):
         parts = [
             _draw(kind, factor, scale, part, source, grid)
             for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
-    accepted = acceptance(manifold.m, scale) if isinstance(manifold, SPDAffineInvariant) else 1.0
-    allowance = Allowance(math.prod(manifold.point_shape), accepted)
+    order = manifold.m if isinstance(manifold, SPDAffineInvariant) else None
+    allowance = Allowance(math.prod(manifold.point_shape), acceptance(order, scale) if order else 1.0)
     metered = allowance.meter(source)
     base: Any = None
-    if isinstance(manifold, Euclidean) and kind == "gaussian":
+    if kind == "gaussian" and manifold.is_linear:
         integers = _flat_gaussian(center, scale, metered, grid)
-    elif isinstance(manifold, Euclidean | Sphere | Lorentz | PoincareBall):
-        integers = draw_curved(kind, manifold, scale, center, metered, grid)
-    elif isinstance(manifold, SPDAffineInvariant) and kind == "gaussian":
-        integers = draw_spd(manifold.m, scale, center, metered, grid)
-    elif isinstance(manifold, _CHART) and kind == "gaussian":
+    elif rays is not None and place_of(manifold) is not None:
+        integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
+    elif kind == "gaussian" and order:
+        integers = draw_spd(order, scale, center, metered, grid)
+    elif kind == "gaussian" and rays is not None and rays.curvature == 0:  # in global flat coordinates
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
@@ -248,8 +243,8 @@ def _grid(grid: int) -> int:
     return whole
 
 
-def _scale(name: str, scale: float, manifold: Manifold) -> float:
-    largest = _LARGEST_SCALE if manifold.float_reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
+def _scale(name: str, scale: float, reach: float) -> float:
+    largest = _LARGEST_SCALE if reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
     return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
 
 
@@ -271,16 +266,20 @@ def _center(manifold: Manifold, center: Any) -> np.ndarray:
 
 
 def _check_on(manifold: Manifold, center: np.ndarray) -> None:
-    if isinstance(manifold, Product):
+    if len(manifold.factors) > 1:
         for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
             _check_on(factor, part)
-    elif isinstance(manifold, Sphere) and not np.any(center):
-        raise ParameterError("center must not be 0 on a sphere")
-    elif isinstance(manifold, PoincareBall):
+    elif manifold.quadric is not None and manifold.quadric[0] > 0:
+        if not np.any(center):
+            raise ParameterError("center must not be 0 on a sphere")
+    elif manifold.curvature_bounds[0] < 0 and center.ndim == 1 and manifold.quadric is None:
         balls = arb_array(center)
-        excess = decide(lambda p: _sign(balls.dot(balls) - 1))
-        if excess >= 0:
+        if decide(lambda p: _sign(balls.dot(balls) - 1)) >= 0:
             raise ParameterError("center must lie inside the unit ball")
+    elif (
+        manifold.quadric is None and manifold.curvature_bounds[0] >= 0 and not manifold.residual(center) <= _ON_MANIFOLD
+    ):
+        raise ParameterError(f"center must be a point of {manifold!r}")
 
 
 def _sign(x: arb) -> int | None:

@@ -1,12 +1,13 @@
-"""The radius of a Riemannian Gaussian or Laplace on constant curvature, exactly, as a lazily refined real.
+"""The radius of a Riemannian Gaussian or Laplace on a two-point homogeneous space, exactly, as a lazily refined real.
 
-The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + (d−1)·log sn(r), sn = sin, id, sinh for curvature 1, 0, −1.
-h is concave, so each tangent of h lies above it: a few tangents make an envelope of exponential pieces that is
-inverted in closed form (Gilks & Wild 1992, with public points chosen once). All constants of the envelope are float64
-numbers rounded to the safe side in ball arithmetic, so the envelope is one fixed public function of (law, d, σ).
+The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in `laws.radial`. h is concave, so each
+tangent of h lies above it: a few tangents make an envelope of exponential pieces that is inverted in closed form (Gilks &
+Wild 1992, with public points chosen once). All constants of the envelope are float64 numbers rounded to the safe side in
+ball arithmetic, so the envelope is one fixed public function of (law, space, σ).
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,62 +18,75 @@ from curvedp.entropy.balls import decide, float_up
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.errors import NotIntegrable
+from curvedp.laws.logconcave import mode
+from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["LazyRadius", "RadialLaw", "draw_radius"]
+__all__ = ["LazyRadius", "RadialBall", "draw_radius"]
 
 _OFFSETS = (-2.1, -0.9, 0.0, 0.9, 2.1)  # tangent points, in units of 1/√−h″ around the mode: accepts about 95%
 
 
 @dataclass(frozen=True)
-class RadialLaw:
-    """Radial density ∝ e^{h(r)} on (0, end) of a Gaussian or Laplace law of the given scale."""
+class RadialBall:
+    """Radial density ∝ e^{h(r)} on (0, end) of a Gaussian or Laplace law of the given scale, in balls."""
 
-    kind: str  # "gaussian" or "laplace"
-    curvature: int  # 1, 0 or -1
-    dim: int
+    kind: Kind
+    rays: Rays
     scale: float
 
     def __post_init__(self) -> None:
-        if self.kind == "laplace" and self.curvature == -1 and not self.scale * arb(self.dim - 1) < 1:
+        growth = sum((count * arb(-k).sqrt() for k, count in self.rays.roots if k < 0), arb(0))
+        if self.kind == "laplace" and not self.scale * growth < 1:
             raise NotIntegrable(
-                f"a Laplace law on hyperbolic space of dimension {self.dim} exists only for scale < "
-                f"{1 / (self.dim - 1):.17g}; scale={self.scale!r} gives infinite mass"
+                f"a Laplace law on hyperbolic space of dimension {self.rays.dim} exists only for scale < "
+                f"{1 / float(growth):.17g}; scale={self.scale!r} gives infinite mass"
             )
 
     @property
     def end(self) -> arb:
-        return arb.pi() if self.curvature == 1 else arb.pos_inf()
+        """The exact number of which `rays.end` is the float: π/j√κ, κ the smallest curvature, or π·j or π/j of a circle."""
+        if math.isinf(self.rays.end):
+            return arb.pos_inf()
+        unit = arb.pi() / arb(min((k for k, _ in self.rays.roots), default=1.0)).sqrt()
+        ratio = float(unit) / self.rays.end
+        return unit / round(ratio) if ratio > 0.75 else unit * round(1 / ratio)
+
+    @property
+    def _inverse_scale(self) -> arb:
+        return 1 / arb(self.scale)
 
     def log_density(self, r: arb) -> arb:
-        scale = arb(self.scale)
-        decay = -r * r / (2 * scale * scale) if self.kind == "gaussian" else -r / scale
-        if self.dim == 1:
-            return decay
-        if self.curvature == 0:
-            growth = r.log()
-        elif self.curvature == 1:
-            growth = r.sin().log()
-        else:  # log sinh r = r + log(1 − e^{−2r}) − log 2, which does not overflow
-            growth = r + (-(-2 * r).expm1()).log() - arb.const_log2()
-        return decay + (self.dim - 1) * growth
+        q = r * self._inverse_scale
+        total = -q * q / 2 if self.kind == "gaussian" else -q
+        for k, count in self.rays.roots:
+            if k == 0:
+                total = total + count * r.log()
+                continue
+            root = arb(abs(k)).sqrt()
+            if k > 0:
+                total = total + count * (root * r).sin().log()
+            else:  # log sinh x = x + log(1 − e^{−2x}) − log 2, which does not overflow
+                total = total + count * (root * r + (-(-2 * root * r).expm1()).log() - arb.const_log2())
+        return total
 
     def slope(self, r: arb) -> arb:
         """h′(r)"""
-        scale = arb(self.scale)
-        decay = -r / (scale * scale) if self.kind == "gaussian" else -1 / scale
-        if self.dim == 1:
-            return decay
-        pull = {0: lambda: 1 / r, 1: r.cot, -1: r.coth}[self.curvature]()
-        return decay + (self.dim - 1) * pull
+        inverse = self._inverse_scale
+        total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
+        for k, count in self.rays.roots:
+            root = arb(abs(k)).sqrt()
+            total = total + count * (1 / r if k == 0 else root * ((root * r).cot() if k > 0 else (root * r).coth()))
+        return total
 
     def bending(self, r: arb) -> arb:
         """−h″(r)"""
-        scale = arb(self.scale)
-        decay = 1 / (scale * scale) if self.kind == "gaussian" else arb(0)
-        if self.dim == 1:
-            return decay
-        size = {0: lambda: r, 1: r.sin, -1: r.sinh}[self.curvature]()
-        return decay + (self.dim - 1) / (size * size)
+        inverse = self._inverse_scale
+        total = inverse * inverse if self.kind == "gaussian" else arb(0)
+        for k, count in self.rays.roots:
+            root = arb(abs(k)).sqrt()
+            size = r if k == 0 else ((root * r).sin() if k > 0 else (root * r).sinh()) / root
+            total = total + count / (size * size)
+        return total
 
 
 @dataclass(frozen=True)
@@ -84,16 +98,16 @@ class _Piece:
     slope: float
     height: float
 
-    def width(self, law: RadialLaw) -> arb:
+    def width(self, law: RadialBall) -> arb:
         return (law.end if self.stop is None else arb(self.stop)) - arb(self.start)
 
-    def mass(self, law: RadialLaw) -> arb:
+    def mass(self, law: RadialBall) -> arb:
         """∫ e^{height + slope (r − start)} dr"""
         if self.slope == 0:
             return self.width(law) * arb(self.height).exp()
         return arb(self.height).exp() * _expm1(arb(self.slope) * self.width(law)) / arb(self.slope)
 
-    def invert(self, law: RadialLaw, u: arb) -> arb:
+    def invert(self, law: RadialBall, u: arb) -> arb:
         """The point below which lies the share u of the mass."""
         if self.slope == 0:
             return arb(self.start) + u * self.width(law)
@@ -103,7 +117,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Envelope:
-    law: RadialLaw
+    law: RadialBall
     level: float  # subtracted from h, so that nothing over- or underflows
     pieces: tuple[_Piece, ...]
 
@@ -116,13 +130,13 @@ def _expm1(x: arb) -> arb:
 
 
 @lru_cache(maxsize=256)
-def _envelope(law: RadialLaw) -> _Envelope:
+def _envelope(law: RadialBall) -> _Envelope:
     with at_precision(256):
-        mode = _mode(law)
-        spread = 1 / law.bending(arb(mode)).sqrt() if mode > 0 or law.dim == 1 else arb.pos_inf()
+        top = mode(law.kind, law.rays, law.scale)
+        spread = 1 / law.bending(arb(top)).sqrt()
         width = float(spread) if spread.is_finite() else 0.0
-        points = sorted({t for t in (mode + c * width for c in _OFFSETS) if t > 0 and arb(t) < law.end} | {mode})
-        level = float(law.log_density(arb(mode)))
+        points = sorted({t for t in (top + c * width for c in _OFFSETS) if t > 0 and arb(t) < law.end} | {top})
+        level = float(law.log_density(arb(top)))
         cuts = [0.0, *(_crossing(law, a, b) for a, b in itertools.pairwise(points))]
         pieces = []
         for i, (t, start) in enumerate(zip(points, cuts, strict=True)):
@@ -131,7 +145,7 @@ def _envelope(law: RadialLaw) -> _Envelope:
         return _Envelope(law, level, tuple(pieces))
 
 
-def _piece(law: RadialLaw, level: float, t: float, start: float, stop: float | None) -> _Piece:
+def _piece(law: RadialBall, level: float, t: float, start: float, stop: float | None) -> _Piece:
     """The tangent at t with a float64 slope, raised until it lies above the true tangent on all of [start, stop].
 
     With slope ≥ h′(t) the line through (t, h(t)) is above the tangent to the right of t; to its left it is below by at
@@ -144,27 +158,12 @@ def _piece(law: RadialLaw, level: float, t: float, start: float, stop: float | N
     return _Piece(start, stop, slope, float_up(tangent + (arb(slope) - true_slope) * (at - arb(start))))
 
 
-def _crossing(law: RadialLaw, a: float, b: float) -> float:
+def _crossing(law: RadialBall, a: float, b: float) -> float:
     """About where the tangents at a < b meet. Any point serves: both tangents bound h everywhere."""
     slope_a, slope_b = law.slope(arb(a)), law.slope(arb(b))
     rise = law.log_density(arb(b)) - law.log_density(arb(a)) + slope_a * a - slope_b * b
     meet = float(rise / (slope_a - slope_b))
     return meet if a < meet < b else (a + b) / 2
-
-
-def _mode(law: RadialLaw) -> float:
-    """About where h is largest, by bisection of h′ on a logarithmic scale. Only efficiency depends on it."""
-    if law.dim == 1:
-        return 0.0
-    low, high = -1070.0, 1.65 if law.curvature == 1 else 1020.0  # log2 r
-    for _ in range(70):
-        middle = (low + high) / 2
-        r = arb(2) ** middle
-        if r >= law.end or law.slope(r) < 0:
-            high = middle
-        else:
-            low = middle
-    return float(arb(2) ** low)
 
 
 @lru_cache(maxsize=1024)
@@ -206,7 +205,7 @@ class LazyRadius:
         return self._envelope.law.log_density(r) - self._envelope.level - line
 
 
-def draw_radius(law: RadialLaw, source: Source) -> LazyRadius:
+def draw_radius(law: RadialBall, source: Source) -> LazyRadius:
     """An exact draw: rejection until one is accepted, with no cap."""
     envelope = _envelope(law)
     while True:

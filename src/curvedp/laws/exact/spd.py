@@ -58,6 +58,7 @@ def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int
     return decide(balls, first_precision(grid))
 
 
+@lru_cache(maxsize=256)
 def acceptance(m: int, sigma: float) -> float:
     """About the share of trials that is accepted. Raises where a draw would take more than 10^5 of them."""
     if m == 1:

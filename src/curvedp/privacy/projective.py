@@ -1,0 +1,310 @@
+"""Exact profiles of the Riemannian Gaussian and Laplace on real and complex projective spaces.
+
+Lines in R^m, rotations of space (RP³ of curvature ¼) and planar shapes (ℂP^{k−2}) are two-point homogeneous, with a cut
+locus at half the way around: η₂ is reached over the nearer of its lifts. In units in which that distance is π/2, with η₂
+at distance D and x at distance r from η₁ in the unit direction u,
+
+    cos d₂ = |cos r·cos D + sin r·sin D·w|,   w = ⟨u, v⟩ (real or complex),  v the direction of η₂.
+
+So the loss exceeds t, d₂ > b, on |w + c| < R with c = cot r·cot D and R = cos b/(sin r·sin D): an interval of the real w,
+whose law is a Beta, or a disc of the complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of
+that probability remains, as on spheres (`_space_form`).
+
+The worst pair is as far apart as the sensitivity allows. Let A = {L > ε}; moving η₂ away from η₁ changes P₂(A) by
+∫_A |f′(d₂)|·Re w′ with w′ the direction of x seen from η₂, away from η₁. On a sphere about η₂, A is |w′ − c′| > R′ with
+c′ ≥ 0, whose complement holds the mirror image −w̄′ ↦ w̄′ of its points with Re w′ < 0: so ∫_A Re w′ ≤ 0, P₂(A) falls, and
+δ(ε) = P₁(A) − e^ε·P₂(A) rises (A is optimal, so its own change is of second order). The density is Lipschitz: the cut locus,
+a null set, adds nothing.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.privacy._loss_table import LossTable, log_sum
+from curvedp.privacy._space_form import Kind, SpaceFormLaw, log_beta
+from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
+
+__all__ = ["ProjectiveLaw", "ProjectiveProfile", "projective_profile"]
+
+Array = NDArray[np.float64]
+
+_HALF = math.pi / 2
+_SCALES, _RATIOS = (1e-12, 1e6), (1e-12, 1e6)
+_Z, _W = np.polynomial.legendre.leggauss(64)
+_RADII = np.sqrt((np.polynomial.legendre.leggauss(12)[0] + 1) / 2)  # of a disc, evenly in area
+_AREAS = np.polynomial.legendre.leggauss(12)[1] / 2
+_COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
+
+
+@dataclass(frozen=True)
+class ProjectiveLaw(SpaceFormLaw):
+    """The isotropic law of scale s on the projective space of real dimension d, diameter π/2, at two centres D apart."""
+
+    is_complex: bool = False
+
+    # ---- the radial law: that of the sphere up to π/2, times cos r on ℂPⁿ ----
+
+    @cached_property
+    def mode(self) -> float:
+        """The mode of ρ."""
+        if not self.is_complex:
+            return super().mode  # never beyond π/2
+
+        def slope(r: float) -> float:
+            pull = r / self.s**2 if self.kind == "gaussian" else 1 / self.s
+            return (self.d - 1) / math.tan(r) - math.tan(r) - pull
+
+        return float(brentq(slope, 1e-30, _HALF * (1 - 1e-15), xtol=1e-300))
+
+    def log_rho(self, u: Array) -> Array:
+        """log ρ(m + u) − log ρ(m)."""
+        real = super().log_rho(u)
+        if not self.is_complex:
+            return real
+        half = np.sin(u / 2)  # cos(m+u)/cos m = 1 − 2·sin(u/2)·(tan m·cos(u/2) + sin(u/2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return real + np.log1p(np.maximum(-2 * half * (math.tan(self.mode) * np.cos(u / 2) + half), -1.0))
+
+    @cached_property
+    def width(self) -> float:
+        """(−(log ρ)″)^{−1/2} at the mode."""
+        bend = (self.d - 1) / math.sin(self.mode) ** 2 + (1 / self.s**2 if self.kind == "gaussian" else 0.0)
+        return 1 / math.sqrt(bend + (1 / math.cos(self.mode) ** 2 if self.is_complex else 0.0))
+
+    @property
+    def _right_end(self) -> float:
+        return _HALF - self.mode
+
+    @property
+    def max_loss(self) -> float:
+        """On the cut locus of η₂, at its point nearest to η₁: D(π−D)/2s²; Laplace D/s."""
+        if self.kind == "laplace":
+            return self.distance / self.s
+        return self.distance * (math.pi - self.distance) / (2 * self.s**2)
+
+    # ---- the level sets of the loss ----
+
+    def _level(self, r: Array, t: Array) -> Array:
+        """b, the value of d₂ on the level L = t."""
+        return np.sqrt(r * r + 2 * self.s**2 * t) if self.kind == "gaussian" else r + self.s * t
+
+    def _ends(self, t: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+        """(r_a, r_c, r_e, inner): below r_a all or nothing exceeds t, from r_c on both lifts count, beyond r_e nothing."""
+        D, s, far = self.distance, self.s, math.pi - self.distance
+        if self.kind == "gaussian":
+            level = 2 * s * s * t
+            a, c = np.abs(D * D - level) / (2 * D), (far * far - level) / (2 * far)
+            return a, np.maximum(c, a), np.sqrt(np.maximum(_HALF**2 - level, 0.0)), level < D * D
+        a, c = np.maximum(D - s * t, 0.0) / 2, (far - s * t) / 2
+        return a, np.maximum(c, a), _HALF - s * t, np.ones_like(t, dtype=bool)
+
+    def _far(self, r: Array, t: Array) -> tuple[Array, Array]:
+        """(x, 1−x) of the other lift, (1 − R − c)/2, not clipped: negative where it is never the nearer one."""
+        D, b = self.distance, self._level(r, t)
+        below = np.sin(r) * math.sin(D)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.sin((r + D + b - math.pi) / 2) * np.sin((r + D + math.pi - b) / 2) / below
+            y = np.sin((math.pi - b - r + D) / 2) * np.sin((math.pi - b + r - D) / 2) / below
+        return np.nan_to_num(x, nan=0.0), np.nan_to_num(y, nan=1.0)
+
+    # ---- integrals over r ----
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """(log P₁(L > t), log P₁(L <= t)) for 0 <= t < max_loss, each with its own digits."""
+        t = np.asarray(t, np.float64)
+        r_a, r_c, r_e, inner = self._ends(t)
+        cuts = [np.full_like(t, -self.mode), r_a - self.mode, r_c - self.mode, np.maximum(r_e, r_c) - self.mode]
+        cuts.append(np.full_like(t, self._right_end))
+        below = self._integral(t, cuts[0], cuts[1], "full")
+        upper = [np.where(inner, below, -math.inf), *(self._integral(t, cuts[i], cuts[i + 1], "upper") for i in (1, 2))]
+        lower = [np.where(inner, -math.inf, below), *(self._integral(t, cuts[i], cuts[i + 1], "lower") for i in (1, 2))]
+        lower.append(self._integral(t, cuts[3], cuts[4], "full"))
+        log_s = np.minimum(log_sum(np.stack(upper), axis=0) - self.log_mass, 0.0)
+        log_f = np.minimum(log_sum(np.stack(lower), axis=0) - self.log_mass, 0.0)
+        with np.errstate(divide="ignore"):  # the smaller one carries the digits, the other is its complement
+            small = log_s < log_f
+            return (
+                np.where(small, log_s, np.log1p(-np.exp(np.minimum(log_f, -0.1)))),
+                np.where(small, np.log1p(-np.exp(np.minimum(log_s, -0.1))), log_f),
+            )
+
+    def _log_integrand(self, u: Array, t: Array, part: str, rough: bool = False) -> Array:
+        log_rho = self.log_rho(u)
+        if part == "full":
+            return log_rho
+        r = self.mode + u
+        near, far = self._x(r, t), self._far(r, t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            radius = np.maximum(np.cos(self._level(r, t)), 0.0) / (np.sin(r) * math.sin(self.distance))
+            if rough:
+                x, y = near if part == "upper" else near[::-1]
+                share = np.where(x < 0.5, (self.d - 1) / 2 * np.log(4 * x * y), 0.0)
+                share = share if part == "lower" else share + np.log(np.minimum(radius, 1.0))
+                return log_rho + np.maximum(share, (self.d - 1) / 2 * np.log(np.maximum(far[0], 0.0)))
+            share = (self._disc if self.is_complex else self._interval)(near, far, radius, part)
+        return log_rho + share
+
+    def _interval(self, near: tuple[Array, Array], far: tuple[Array, Array], radius: Array, part: str) -> Array:
+        """log P(|w + c| < R), or of its complement, for a real w: (1+w)/2 ~ Beta((d−1)/2, (d−1)/2)."""
+        a, (x, y) = (self.d - 1) / 2, near
+        x2, y2 = np.clip(far[0], 0.0, 1.0), np.clip(far[1], 0.0, 1.0)
+        beyond = log_beta(a, x2, y2)
+        if part == "lower":
+            return np.logaddexp(log_beta(a, y, x), beyond)
+        first = log_beta(a, x, y)
+        if a == 1.0:
+            return np.where(x2 > 0, np.log(radius), first)
+        difference = first + np.log(-np.expm1(np.minimum(beyond - first, 0.0)))
+        # where they nearly cancel: ∫ sin^{d−2}φ over the angles in between, whose half width is arcsin(R/sin of the middle)
+        middle = np.arctan2(np.sqrt(y), np.sqrt(x)) + np.arctan2(np.sqrt(y2), np.sqrt(x2))
+        half = np.arcsin(np.minimum(radius / np.sin(middle), 1.0))
+        close = (x2 > 0) & (beyond - first > -0.1)
+        if not np.any(close):
+            return difference
+        phi = middle[close][:, None] + half[close][:, None] * _Z
+        total = log_sum((self.d - 2) * np.log(np.abs(np.sin(phi))) + np.log(_W), axis=1)
+        whole = math.lgamma(a) + math.lgamma(0.5) - math.lgamma(a + 0.5)  # log ∫₀^π sin^{d−2}
+        difference[close] = np.log(half[close]) + total - whole
+        return difference
+
+    def _disc(self, near: tuple[Array, Array], far: tuple[Array, Array], radius: Array, part: str) -> Array:
+        """The same for a complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc (`_lens`)."""
+        (x, y), n = near, self.d // 2
+        shape = np.broadcast_shapes(x.shape, far[0].shape, radius.shape)
+        x, y, x2, radius = (np.broadcast_to(v, shape).ravel() for v in (x, y, far[0], radius))
+        upper, lower = _lens(n, x, y, x2, radius)
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(upper if part == "upper" else lower, 0.0)).reshape(shape)
+
+
+def _lens(n: int, x: Array, y: Array, x2: Array, radius: Array) -> tuple[Array, Array]:
+    """(P, 1−P), each with its digits, of the disc of centre −c and radius R: R − c = x − y, 1 − R − c = 2·x2.
+
+    The density is the divergence of −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on the unit circle: so P, or 1 − P if the
+    disc holds 0, is the flux through the arc w = −c + R·e^{iψ} within the unit disc. Where the arc comes near 0, the pole is
+    taken off: (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the angle there. Of a small disc inside
+    the unit disc the density itself is integrated.
+    """
+    c = np.maximum(radius - (x - y), 0.0)
+    least, product = (x - y) ** 2, np.maximum(radius * c, 1e-300)  # |w|² = least + 4Rc·sin²(ψ/2)
+    central = least * (n - 1) < 0.5
+    small = (x2 > 0) & (radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))) & ~central
+    reach = np.where(central, 1.0, -math.expm1(-45 / (n - 1)))  # beyond, (1−|w|²)^{n−1} is e^-45 of its largest
+    psi = 2 * np.arcsin(np.sqrt(np.minimum(x * y / product * reach, 1.0)))
+    angle = psi[:, None] * (_Z + 1) / 2
+    bend = np.sin(angle / 2) ** 2
+    square = least[:, None] + 4 * product[:, None] * bend
+    rest = np.maximum(4 * (x * y)[:, None] - 4 * product[:, None] * bend, 0.0) ** (n - 1)  # (1−|w|²)^{n−1}
+    across = (x - y)[:, None] + 2 * c[:, None] * bend  # w·(outward normal)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        potential = np.where(central[:, None], 1 - rest, rest) / square
+        flux = np.sum(np.where(square > 0, potential, n - 1.0) * across * _W, axis=1) * psi / 2 * radius / math.pi
+        open_ = np.where(x2 < 0, -x * x2 / np.maximum(c, 1e-300), 0.0)
+    circle = 2 / math.pi * np.arcsin(np.sqrt(np.clip(open_, 0.0, 1.0)))  # the share of the unit circle in the disc
+    holds = x >= y
+    upper = np.where(central, flux + circle, np.where(holds, 1 - flux, -flux))
+    lower = np.where(central, 1 - upper, np.where(holds, flux, 1 + flux))
+    if np.any(small):
+        upper[small] = _whole_disc(n, c[small], radius[small])
+        lower[small] = 1 - upper[small]
+    return upper, lower
+
+
+def _whole_disc(n: int, c: Array, radius: Array) -> Array:
+    """(n−1)/π·∫(1−|w|²)^{n−2} over a disc inside the unit disc, in polar coordinates of its own."""
+    q = radius[:, None, None] * _RADII[:, None]
+    square = c[:, None, None] ** 2 + q * q - 2 * c[:, None, None] * q * _COSINES
+    density = np.mean((1 - square) ** (n - 2), axis=2) @ _AREAS
+    return np.asarray((n - 1) * radius**2 * density)
+
+
+@dataclass(frozen=True)
+class ProjectiveProfile(PrivacyProfile):
+    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a projective space.
+
+    *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`.
+
+    Attributes
+    ----------
+    kind
+        "gaussian" or "laplace".
+    field
+        "real" or "complex".
+    dim
+        Real dimension, at least 2 ("real") or 4 ("complex"; ℂP¹ is a sphere).
+    curvature
+        The smallest sectional curvature κ; the diameter is π/2√κ.
+    scale, sensitivity
+        σ of the law, and how far apart the centres can be.
+    """
+
+    kind: Kind
+    field: str
+    dim: int
+    curvature: float
+    scale: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind not in ("gaussian", "laplace") or self.field not in ("real", "complex"):
+            raise ParameterError(f"kind={self.kind!r}, field={self.field!r}: gaussian or laplace, real or complex")
+        least = 2 if self.field == "real" else 4
+        if _validate.integer("dim", self.dim, least) % 2 and self.field == "complex":
+            raise ParameterError(f"dim={self.dim!r} of a complex space must be even")
+        root = math.sqrt(_validate.positive("curvature", self.curvature))
+        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
+        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
+        _validate.within("scale·√curvature", self.scale * root, *_SCALES)
+        _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
+        if self.sensitivity > _HALF / root * (1 + 4e-16):
+            raise ParameterError(
+                f"sensitivity={self.sensitivity!r} must not exceed the diameter {_HALF / root:g} of the space"
+            )
+
+    @cached_property
+    def tails(self) -> ProjectiveLaw:
+        root = math.sqrt(self.curvature)
+        distance = min(self.sensitivity * root, _HALF)
+        law = ProjectiveLaw(self.kind, 1, self.dim, self.scale * root, distance, is_complex=self.field == "complex")
+        resolved = law.resolved()
+        assert isinstance(resolved, ProjectiveLaw)
+        return resolved
+
+    @cached_property
+    def _table(self) -> LossTable:
+        law = self.tails
+        while True:
+            try:
+                return LossTable(law)
+            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
+                if law.order > 2048:
+                    raise
+                law = replace(law, order=2 * law.order)
+
+    @cached_property
+    def rao(self) -> float:
+        """Δ·√Fisher information."""
+        return up(self.tails.loss_scale, RELATIVE_ERROR)
+
+    @property
+    def space(self) -> str:
+        return f"the {self.field} projective space of dimension {self.dim} and curvature {self.curvature:g}"
+
+
+def projective_profile(
+    kind: Kind, field: str, dim: int, curvature: float, scale: float, sensitivity: float
+) -> ProjectiveProfile:
+    """The exact profile on a projective space; Rotations(3) is the real one of dimension 3 and curvature ¼.
+
+    >>> projective_profile("gaussian", "real", 3, 0.25, 0.5, 0.1).mu < 0.2
+    True
+    """
+    return ProjectiveProfile(kind, field, dim, curvature, scale, sensitivity)
