@@ -4,6 +4,7 @@ Each function returns a p-value. `accepts` and `rejects` are the two verdicts of
 p > 1e-4 at its fixed seed, and the same test must give p < 1e-6 for a deliberately wrong one.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from scipy import special, stats
 
 from curvedp.geometry.base import Manifold
+from curvedp.laws.radial import Rays
 
 Array = Any
 
@@ -72,3 +74,9 @@ def mean_zero(z: Array) -> float:
     """Whether the rows of z have mean zero: Hotelling's T² in its χ² limit. For z = log_p(x) it tests the footpoint."""
     mean, spread = z.mean(axis=0), np.atleast_2d(np.cov(z, rowvar=False))
     return float(stats.chi2.sf(len(z) * mean @ np.linalg.solve(spread, mean), z.shape[1]))
+
+
+def form(curvature: float, dim: int, end: float | None = None) -> Rays:
+    """The rays of the sphere, Euclidean or hyperbolic space of this curvature, or of a quotient that ends before."""
+    closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
+    return Rays(((float(curvature), dim - 1),) if dim > 1 else (), closes if end is None else end)

@@ -176,6 +176,12 @@ GAUSSIANS = [
     RiemannianGaussian(SPDLogEuclidean(3), 1.0),
     RiemannianGaussian(SPDLogCholesky(2), 0.4),
     RiemannianGaussian(SPDLogCholesky(3), 1.0),
+    RiemannianGaussian(Rotations(3), 0.3),
+    RiemannianGaussian(Rotations(3), 1.0),
+    RiemannianGaussian(KendallShapes(3), 0.2),
+    RiemannianGaussian(KendallShapes(5), 0.25),
+    RiemannianGaussian(Grassmann(4, 1), 0.3),
+    RiemannianGaussian(Grassmann(4, 3), 0.3),
 ]
 
 
@@ -215,6 +221,9 @@ LAPLACES = [
     RiemannianLaplace(PoincareBall(3), 0.3),
     RiemannianLaplace(SPDLogEuclidean(3), 0.3),
     RiemannianLaplace(SPDLogCholesky(2), 0.3),
+    RiemannianLaplace(Rotations(3), 0.2),
+    RiemannianLaplace(KendallShapes(5), 0.05),
+    RiemannianLaplace(Grassmann(4, 1), 0.1),
 ]
 
 

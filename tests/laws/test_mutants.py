@@ -22,6 +22,7 @@ from curvedp.geometry import (
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.radial import RadialLaw, Table, log_sphere_area
 from curvedp.laws.spaceform import curvature_of, space_form, space_form_factors
+from goodness import form
 
 SN = {-1: np.sinh, 0: lambda r: r, 1: np.sin}
 CASES = [
@@ -41,7 +42,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "curvature", "dim", "scale"), CASES)
 def test_radial_law_by_adaptive_quadrature(kind, curvature, dim, scale):
-    law = RadialLaw(kind, curvature, dim, scale)
+    law = RadialLaw(kind, form(curvature, dim), scale)
     end = math.pi if curvature > 0 else 60 * scale * max(dim, 1)
 
     def density(r):
@@ -70,7 +71,7 @@ def test_radial_law_by_adaptive_quadrature(kind, curvature, dim, scale):
 
 
 def test_many_radii_are_cut_into_blocks():
-    table = RadialLaw("gaussian", 0, 1, 1.0).table
+    table = RadialLaw("gaussian", form(0, 1), 1.0).table
     r = np.linspace(0, 4, 20_001)
     np.testing.assert_allclose(table.cdf(r), special.erf(r / math.sqrt(2)), rtol=1e-12)
     np.testing.assert_allclose(1 - table.cdf(6.0), special.erfc(6 / math.sqrt(2)), rtol=1e-6)

@@ -27,7 +27,7 @@ from curvedp.laws.cells import CellSampler, _corners, _Thinning
 from curvedp.laws.composite import _moment, _support
 from curvedp.laws.domains import GeodesicBall, TangentBundleBall, _log_sn, _mean_sn
 from curvedp.laws.logconcave import TangentHat, _meeting_points, radius_sampler
-from curvedp.laws.logconcave import _mode as mode_of
+from curvedp.laws.logconcave import mode as mode_of
 from curvedp.laws.radial import RadialLaw
 from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_gaussian import (
@@ -42,6 +42,7 @@ from curvedp.laws.spd_gaussian import (
     sample_spd,
 )
 from curvedp.laws.spd_normalizer import _half, log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
+from goodness import form
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -302,7 +303,7 @@ def test_ends_of_the_radial_law():
     ],
 )
 def test_hats_lie_above_touch_and_draw(kind, curvature, dim, scale):
-    mode, hat = radius_sampler(kind, curvature, dim, scale)
+    mode, hat = radius_sampler(kind, form(curvature, dim), scale)
     sn = np.sin if curvature > 0 else np.sinh
 
     def log_density(r):
@@ -326,7 +327,7 @@ def test_hats_lie_above_touch_and_draw(kind, curvature, dim, scale):
     )[0]
     assert 1 - 1e-6 <= hat._cumulative[-1] / mass < 1.01  # rejects a few in a thousand
     draws = mode + hat.draw(rng(dim), 4000)
-    law = RadialLaw(kind, curvature, dim, scale)
+    law = RadialLaw(kind, form(curvature, dim), scale)
     assert stats.kstest(draws, lambda x: law.table.cdf(x)).pvalue > 1e-4
     assert stats.kstest(np.minimum(1.1 * draws, end), lambda x: law.table.cdf(x)).pvalue < 1e-6 or scale > 1
 
@@ -350,8 +351,8 @@ def test_a_hat_on_an_interval():
     knots, height, rise = np.array([-1.0, 0.0, 2.0]), np.array([-0.5, 0.0, -2.0]), np.array([1.0, 0.0, -2.0])
     assert _meeting_points(knots, height, rise) == pytest.approx([-0.5, 1.0])  # −t²/2
     assert _meeting_points(knots, np.zeros(3), np.zeros(3)) == pytest.approx([-0.5, 1.0])
-    assert mode_of("gaussian", 1, 0, 1.0) == 0.0
-    assert mode_of("gaussian", 1, 3, 1e9) == pytest.approx(math.pi / 2)
+    assert mode_of("gaussian", form(1, 1), 1.0) == 0.0
+    assert mode_of("gaussian", form(1, 4), 1e9) == pytest.approx(math.pi / 2)
 
 
 # ---- domains

@@ -11,8 +11,8 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws.exact import exact_gaussian, exact_laplace, exact_log_gaussian
-from curvedp.laws.exact.radial import RadialLaw, draw_radius
-from goodness import accepts, ks, off_origin, rejects, uniform_directions
+from curvedp.laws.exact.radial import RadialBall, draw_radius
+from goodness import accepts, form, ks, off_origin, rejects, uniform_directions
 
 SN = {0: lambda r: r, 1: np.sin, -1: np.sinh}
 
@@ -35,7 +35,7 @@ def radial_cdf(kind: str, curvature: int, dim: int, scale: float, power: int | N
 @functools.cache
 def radii(kind: str, curvature: int, dim: int, scale: float, n: int = 20_000) -> np.ndarray:
     source = GeneratorSource(np.random.default_rng([dim, n]))
-    law = RadialLaw(kind, curvature, dim, scale)
+    law = RadialBall(kind, form(curvature, dim), scale)
     with ctx.workprec(64):
         return np.array([float(draw_radius(law, source).ball(64)) for _ in range(n)])
 

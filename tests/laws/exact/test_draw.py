@@ -32,7 +32,7 @@ from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact import spd_turn as exact_spd_turn
 from curvedp.laws.exact.allowance import Allowance
 from curvedp.laws.exact.draw import ExactDraw
-from goodness import accepts, ks, off_origin
+from goodness import accepts, form, ks, off_origin
 
 
 class Replay(GeneratorSource):
@@ -255,7 +255,7 @@ def test_value_is_the_integers_on_the_grid() -> None:
 
 
 def test_a_wrong_envelope_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = exact_radial.RadialLaw("gaussian", 1, 3, 0.377)
+    law = exact_radial.RadialBall("gaussian", form(1, 3), 0.377)
     envelope = exact_radial._envelope(law)
     lowered = tuple(exact_radial._Piece(p.start, p.stop, p.slope, p.height - 0.2) for p in envelope.pieces)
     monkeypatch.setattr(exact_radial, "_envelope", lambda _: exact_radial._Envelope(law, envelope.level, lowered))

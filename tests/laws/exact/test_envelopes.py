@@ -13,29 +13,32 @@ from curvedp.entropy import GeneratorSource
 from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry import Lorentz, PoincareBall, Sphere
-from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps
-from curvedp.laws.exact.radial import LazyRadius, RadialLaw, _envelope, _mode
+from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
+from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps, place_of
+from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, _sampler, acceptance, cholesky
 from curvedp.laws.exact.spd_chain import ChainEnvelope, _ChainDraw
 from curvedp.laws.exact.spd_far import _FarDraw
 from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
+from curvedp.laws.logconcave import mode as mode_of
+from curvedp.laws.spaceform import rays_of
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import FarEnvelope, NearEnvelope
 from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian
+from goodness import form
 
 LAWS = [
-    RadialLaw("gaussian", 0, 1, 0.7),
-    RadialLaw("gaussian", 0, 5, 30.0),
-    RadialLaw("gaussian", 1, 2, 0.4),
-    RadialLaw("gaussian", 1, 9, 3.0),
-    RadialLaw("gaussian", -1, 3, 0.6),
-    RadialLaw("gaussian", -1, 2, 3.0),
-    RadialLaw("laplace", 0, 1, 2.0),
-    RadialLaw("laplace", 0, 4, 0.1),
-    RadialLaw("laplace", 1, 1, 0.8),
-    RadialLaw("laplace", 1, 3, 0.5),
-    RadialLaw("laplace", -1, 3, 0.3),
+    RadialBall("gaussian", form(0, 1), 0.7),
+    RadialBall("gaussian", form(0, 5), 30.0),
+    RadialBall("gaussian", form(1, 2), 0.4),
+    RadialBall("gaussian", form(1, 9), 3.0),
+    RadialBall("gaussian", form(-1, 3), 0.6),
+    RadialBall("gaussian", form(-1, 2), 3.0),
+    RadialBall("laplace", form(0, 1), 2.0),
+    RadialBall("laplace", form(0, 4), 0.1),
+    RadialBall("laplace", form(1, 1), 0.8),
+    RadialBall("laplace", form(1, 3), 0.5),
+    RadialBall("laplace", form(-1, 3), 0.3),
 ]
 
 
@@ -43,10 +46,10 @@ def source(seed: int = 1) -> GeneratorSource:
     return GeneratorSource(np.random.default_rng(seed))
 
 
-def height(law: RadialLaw, r):
-    sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.curvature]
+def height(law: RadialBall, r):
+    sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.rays.curvature]
     s = mp.mpf(law.scale)
-    return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (law.dim - 1) * mp.log(sn(r))
+    return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (law.rays.dim - 1) * mp.log(sn(r))
 
 
 def line(piece, r):
@@ -54,17 +57,17 @@ def line(piece, r):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_radial_laws_and_their_envelopes(law: RadialLaw) -> None:
-    far = math.pi if law.curvature == 1 else law.scale * 40 + 40 * law.scale**2 * (law.curvature < 0) * law.dim
+def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
+    far = math.pi if law.rays.curvature == 1 else law.scale * 40 + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
     with mp.workdps(25), ctx.workprec(128):
         for r in (0.3, 1.7):
             assert float(law.log_density(arb(r))) == pytest.approx(float(height(law, mp.mpf(r))), rel=1e-14)
             assert float(law.slope(arb(r))) == pytest.approx(float(mp.diff(lambda x: height(law, x), r)), rel=1e-12)
             bend = float(mp.diff(lambda x: height(law, x), r, 2))
             assert float(law.bending(arb(r))) == pytest.approx(-bend, rel=1e-12, abs=1e-12)
-        envelope, mode = _envelope(law), _mode(law)
+        envelope, mode = _envelope(law), mode_of(law.kind, law.rays, law.scale)
         pieces = envelope.pieces
-        if law.dim == 1:
+        if law.rays.dim == 1:
             assert mode == 0.0
         else:
             assert law.slope(arb(mode * (1 - 1e-12))) > 0 > law.slope(arb(mode * (1 + 1e-12)))
@@ -76,7 +79,7 @@ def test_radial_laws_and_their_envelopes(law: RadialLaw) -> None:
         assert len(pieces) == sum(0 < t < far for t in points | {mode or 1e-300})
         assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
         covered, total = mp.mpf(0), mp.mpf(0)
-        end = mp.pi if law.curvature == 1 else mp.inf
+        end = mp.pi if law.rays.curvature == 1 else mp.inf
         for piece in pieces:
             stop = end if piece.stop is None else mp.mpf(piece.stop)
             last = min(stop, mp.mpf(far))
@@ -95,7 +98,7 @@ def test_radial_laws_and_their_envelopes(law: RadialLaw) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialLaw) -> None:
+def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialBall) -> None:
     envelope = _envelope(law)
     for seed in range(12):
         uniform = LazyUniforms(source(seed), 1)
@@ -115,13 +118,13 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialLaw) -> Non
 
 
 def test_a_laplace_law_ends_where_its_mass_does() -> None:
-    assert RadialLaw("laplace", -1, 3, math.nextafter(0.5, 0.0)).dim == 3
+    assert RadialBall("laplace", form(-1, 3), math.nextafter(0.5, 0.0)).rays.dim == 3
     for dim, scale in ((3, 0.5), (2, 1.0), (5, 0.3)):
         with pytest.raises(NotIntegrable):
-            RadialLaw("laplace", -1, dim, scale)
-    assert RadialLaw("laplace", -1, 1, 9.0).end == arb.pos_inf()
-    assert RadialLaw("laplace", 0, 5, 9.0).scale == 9.0
-    assert RadialLaw("gaussian", -1, 5, 9.0).scale == 9.0
+            RadialBall("laplace", form(-1, dim), scale)
+    assert RadialBall("laplace", form(-1, 1), 9.0).end == arb.pos_inf()
+    assert RadialBall("laplace", form(0, 5), 9.0).scale == 9.0
+    assert RadialBall("gaussian", form(-1, 5), 9.0).scale == 9.0
 
 
 # ---- lazy reals
@@ -413,7 +416,7 @@ def test_places_are_the_exponential_map() -> None:
     rng, r = np.random.default_rng(2), 0.9
     g = rng.standard_normal(3)
     p = np.array([0.4, -0.8, 1.1])
-    foot, normals = FloatBall(p), FloatBall(g)
+    foot, normals = [FloatBall(p)], [FloatBall(g)]
     assert _euclidean(foot, normals, FloatBall(1.0), FloatBall(r))[0].mid == pytest.approx(
         p + r * g / np.linalg.norm(g)
     )
@@ -426,29 +429,31 @@ def test_places_are_the_exponential_map() -> None:
     assert coordinates == pytest.approx(r * g / np.linalg.norm(g), rel=1e-9)
     q = np.array([0.3, -0.5, 0.2])
     ball = PoincareBall(3)
-    y = _poincare(FloatBall(q), normals, *hyper)[0].mid
+    y = _poincare([FloatBall(q)], normals, *hyper)[0].mid
     assert ball.dist(q, y) == pytest.approx(r, rel=1e-9)
     s = np.array([0.6, 0.0, 0.8])
     w = g - s * (g @ s)
-    z = _sphere(FloatBall(3 * s), normals, FloatBall(math.cos(r)), FloatBall(math.sin(r)))[0].mid
+    z = _sphere([FloatBall(3 * s)], normals, FloatBall(math.cos(r)), FloatBall(math.sin(r)))[0].mid
     assert z == pytest.approx(math.cos(r) * s + math.sin(r) * w / np.linalg.norm(w), rel=1e-12)
     assert Sphere(2).dist(s, z) == pytest.approx(r, rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("curvature", "functions"), [(0, None), (1, (math.cos, math.sin)), (-1, (math.cosh, math.sinh))]
+    ("space", "functions"),
+    [(Euclidean(3), None), (Sphere(3), (math.cos, math.sin)), (Lorentz(3), (math.cosh, math.sinh))],
 )
-def test_steps_and_the_public_mirror(curvature, functions) -> None:
-    radius = LazyRadius(_envelope(RadialLaw("gaussian", curvature, 3, 0.6)), LazyUniforms(source(), 1))
+def test_steps_and_the_public_mirror(space, functions) -> None:
+    radius = LazyRadius(_envelope(RadialBall("gaussian", rays_of(space), 0.6)), LazyUniforms(source(), 1))
     with ctx.workprec(128):
-        cs, sn = _steps(radius, curvature, 128)
+        cs, sn = _steps(radius, place_of(space), 128)
         r = float(radius.ball(128))
     expected = (1.0, r) if functions is None else (functions[0](r), functions[1](r))
     assert (float(cs), float(sn)) == pytest.approx(expected, rel=1e-14)
     mirror = _mirror(4)
     with ctx.workprec(128):
-        image = np.array([mirror(arb_array(row)) for row in np.eye(4)])
-        back = np.array([float(x) for x in mirror(image[0])])
+        image = np.array(mirror([arb_array(row) for row in np.eye(4)]))
+        back = np.array([float(x) for x in mirror([image[0]])[0]])
+        assert mirror([arb_array(np.ones(3)), arb(2)])[1] == 2  # of another space: not reflected
     q = image.astype(float)
     v = np.sqrt(2.0 + np.arange(4))
     assert q == pytest.approx(np.eye(4) - 2 * np.outer(v, v) / (v @ v), rel=1e-14)

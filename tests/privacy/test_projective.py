@@ -1,0 +1,225 @@
+"""Profiles on projective spaces: the loss law against brute integration in ambient coordinates, δ against another route."""
+
+import itertools
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import integrate
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import Grassmann, KendallShapes, Rotations, Sphere
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.privacy.projective import ProjectiveLaw, ProjectiveProfile, _lens, projective_profile
+
+LAWS = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace}
+
+
+def loss(kind: str, s: float, first, second):
+    return (second**2 - first**2) / (2 * s * s) if kind == "gaussian" else (second - first) / s
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    ("space", "scale", "distance"),
+    [
+        (Rotations(3), 0.5, 0.8),
+        (Rotations(3), 2.0, math.pi),
+        (Grassmann(3, 1), 0.3, 0.4),
+        (Grassmann(8, 1), 0.4, 1.2),
+        (Grassmann(4, 3), 0.4, 1.0),
+        (KendallShapes(4), 0.4, 0.7),
+        (KendallShapes(6), 0.5, math.pi / 2),
+    ],
+    ids=str,
+)
+def test_losses_of_draws_follow_the_tails(kind, space, scale, distance) -> None:
+    """Draws and distances by the manifold itself; a law of the sphere of the same curvature is told apart."""
+    scale = scale if kind == "gaussian" else scale / space.dim
+    law, rng, n = LAWS[kind](space, scale), np.random.default_rng(3), 20_000
+    velocity = space.from_coordinates(space.origin, np.eye(1, space.dim)[0] * distance * (1 - 1e-12))
+    other = space.exp(space.origin, velocity)
+    x = law.sample(rng, space.origin, n)
+    value = loss(kind, scale, space.dist(space.origin, x), space.dist(other, x))
+    profile = law.profile(distance)
+    assert isinstance(profile, ProjectiveProfile)
+    tails = profile.tails
+    assert value.max() <= profile.pure_epsilon * (1 + 1e-9)
+    grid = np.linspace(0, 0.8, 9) * min(tails.max_loss, 6 * tails.loss_scale)
+    truth = np.exp(tails.log_tails(grid)[0])
+    seen = np.mean(value[:, None] > grid, axis=0)
+    z = (seen - truth) / np.sqrt(np.maximum(truth * (1 - truth), 1 / n) / n)
+    assert np.max(np.abs(z)) < 4.5
+    for order in (1.05, 0.95):  # another scale gives other tails
+        wrong = np.exp(LAWS[kind](space, order * scale).profile(distance).tails.log_tails(grid / order)[0])
+        spread = np.sqrt(np.maximum(truth * (1 - truth), 1 / n) / n)
+        assert np.max(np.abs((seen - wrong) / spread)) > 3
+
+
+def brute_delta(kind: str, field: str, d: int, s: float, D: float, eps: float) -> float:
+    """δ(ε) = ∫ (p₁ − e^ε·p₂)₊ in polar coordinates of η₁, the angle and the phase by their own quadrature."""
+
+    def density(r: float) -> float:
+        weight = math.exp(-r * r / (2 * s * s)) if kind == "gaussian" else math.exp(-r / s)
+        return weight * math.sin(r) ** (d - 1) * (math.cos(r) if field == "complex" else 1)
+
+    mass = integrate.quad(density, 0, math.pi / 2, epsabs=0, points=[0.2, 0.5, 1.0])[0]
+    angles, wa = np.polynomial.legendre.leggauss(300 if field == "real" else 60)
+    if field == "real":
+        phi = (angles + 1) * math.pi / 2
+        w, weight = np.cos(phi), wa * np.sin(phi) ** (d - 2)
+    else:  # |w|² ~ Beta(1, n−1), uniform phase
+        v, n = (angles + 1) / 2, d // 2
+        turn = (np.arange(64) + 0.5) * math.pi / 64
+        w = (np.sqrt(v)[:, None] * np.exp(1j * turn)).ravel()
+        weight = (wa[:, None] * ((1 - v) ** (n - 2))[:, None] * np.ones(64)).ravel()
+    weight = weight / weight.sum()
+
+    def inner(r: float) -> float:
+        second = np.arccos(np.minimum(np.abs(math.cos(r) * math.cos(D) + math.sin(r) * math.sin(D) * w), 1.0))
+        gain = -np.expm1(np.minimum(eps - loss(kind, s, r, second), 0.0))
+        return density(r) * float(weight @ gain)
+
+    edges = np.linspace(0, math.pi / 2, 121)
+    z, wz = np.polynomial.legendre.leggauss(6)
+    total = sum(
+        (b - a) / 2 * sum(wj * inner((a + b) / 2 + (b - a) / 2 * zj) for zj, wj in zip(z, wz, strict=True))
+        for a, b in itertools.pairwise(edges)
+    )
+    return total / mass
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "d", "s", "D", "eps"),
+    [
+        ("gaussian", "real", 2, 0.5, 0.6, 0.3),
+        ("gaussian", "real", 3, 0.4, math.pi / 2, 1.0),
+        ("laplace", "real", 5, 0.2, 0.5, 0.7),
+        ("gaussian", "real", 30, 0.3, 0.8, 1.5),
+        ("gaussian", "complex", 4, 0.5, 0.6, 0.3),
+        ("laplace", "complex", 8, 0.2, 1.0, 1.0),
+    ],
+)
+def test_delta_by_brute_integration(kind, field, d, s, D, eps) -> None:
+    found = projective_profile(kind, field, d, 1.0, s, D).delta(eps)
+    truth = brute_delta(kind, field, d, s, D, eps)
+    assert found == pytest.approx(truth, rel=1e-4)  # a kink in two dimensions limits the brute rule
+    assert projective_profile(kind, field, d, 4.0, s / 2, D / 2).delta(eps) == pytest.approx(found, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    ("s", "D", "part"), [(0.3, 0.2, 0.1), (0.8, 0.9, 0.3), (0.25, 1.5, 0.6), (0.5, math.pi / 2, 0.95)]
+)
+def test_tails_on_the_rotations_by_mpmath(kind, s, D, part) -> None:
+    """Dimension 3: the share of directions is a length, so one integral to 25 digits is the truth (1e-8 is asked)."""
+    law = ProjectiveLaw(kind, 1, 3, s, D)
+    t = part * law.max_loss
+    with mp.workdps(25):
+        S, distance, level = mp.mpf(s), mp.mpf(D), mp.mpf(t)
+
+        def b(r):
+            return mp.sqrt(r * r + 2 * S * S * level) if kind == "gaussian" else r + S * level
+
+        def rho(r):
+            return (mp.exp(-r * r / (2 * S * S)) if kind == "gaussian" else mp.exp(-r / S)) * mp.sin(r) ** 2
+
+        def share(r):
+            if b(r) >= mp.pi / 2:
+                return mp.mpf(0)
+            unit, product = mp.sin(r) * mp.sin(distance), mp.cos(r) * mp.cos(distance)
+            high, low = (mp.cos(b(r)) - product) / unit, (-mp.cos(b(r)) - product) / unit
+            return (min(max(high, -1), 1) - min(max(low, -1), 1)) / 2
+
+        far = mp.pi - distance
+        if kind == "gaussian":
+            cuts = [abs(distance**2 - 2 * S**2 * level) / (2 * distance), (far**2 - 2 * S**2 * level) / (2 * far)]
+            cuts.append(mp.sqrt(mp.pi**2 / 4 - 2 * S**2 * level))
+        else:
+            cuts = [(distance - S * level) / 2, (far - S * level) / 2, mp.pi / 2 - S * level]
+        marks = sorted({mp.mpf(0), *cuts, mp.pi / 2, *(mp.mpf(k) * S for k in (1, 2, 4, 8) if k * S < mp.pi / 2)})
+        truth = mp.log(mp.quad(lambda r: rho(r) * share(r), marks) / mp.quad(rho, marks))
+    assert law.log_tails(np.array([t]))[0][0] == pytest.approx(float(truth), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 25, 90])
+def test_discs_in_the_unit_disc(n) -> None:
+    rng = np.random.default_rng(n)
+    c = rng.uniform(0, 2, 25)
+    radius = rng.uniform(np.maximum(0, c - 1), c + 1)
+    upper, lower = _lens(n, (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius)
+    for i in range(25):
+
+        def inside(q: float, i: int = i) -> float:
+            cosine = (radius[i] ** 2 - c[i] ** 2 - q * q) / (2 * q * c[i])
+            return 1 - math.acos(min(1.0, max(-1.0, cosine))) / math.pi
+
+        marks = [0.0, *sorted(x for x in (abs(radius[i] - c[i]), radius[i] + c[i]) if 0 < x < 1), 1.0]
+        parts = [
+            integrate.quad(lambda q: 2 * (n - 1) * q * (1 - q * q) ** (n - 2) * inside(q), a, b, epsabs=0, limit=200)[0]
+            for a, b in itertools.pairwise(marks)
+        ]
+        assert upper[i] == pytest.approx(sum(parts), rel=1e-8, abs=1e-300)
+        assert upper[i] + lower[i] == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_the_worst_pair_is_the_farthest(kind, field) -> None:
+    profiles = [projective_profile(kind, field, 4, 1.0, 0.3, D) for D in (0.1, 0.4, 0.9, 1.3, math.pi / 2)]
+    for eps in (0.0, 0.2, 0.6):
+        values = [p.delta(eps) for p in profiles]
+        assert all(b >= a for a, b in itertools.pairwise(values))
+    assert [p.mu for p in profiles] == sorted(p.mu for p in profiles)
+
+
+def test_far_from_the_cut_locus_it_is_the_sphere() -> None:
+    lines, sphere = Grassmann(5, 1), Sphere(4)
+    for law in (RiemannianGaussian, RiemannianLaplace):
+        a, b = law(lines, 0.02).profile(0.03), law(sphere, 0.02).profile(0.03)
+        assert a.mu == pytest.approx(b.mu, rel=1e-8)
+        assert a.delta(0.5) == pytest.approx(b.delta(0.5), rel=1e-8)
+        assert a.rao == pytest.approx(b.rao, rel=1e-8)
+    assert RiemannianGaussian(KendallShapes(3), 0.3).profile(0.2).mu == pytest.approx(
+        RiemannianGaussian(Sphere(2), 0.6).profile(0.4).mu, rel=1e-9
+    )  # ℂP¹ is the sphere of radius ½
+
+
+@pytest.mark.parametrize("space", [Rotations(3), KendallShapes(5), Grassmann(4, 1)], ids=str)
+def test_a_profile_keeps_its_promises(space) -> None:
+    profile = RiemannianGaussian(space, 0.4).profile(0.3)
+    eps = profile.epsilon(1e-6)
+    assert profile.delta(eps) <= 1e-6
+    assert 0 < eps < profile.pure_epsilon
+    assert profile.tradeoff(0.1) < 0.9
+    assert profile.renyi(2.0) <= profile.mu**2 + 1e-9
+    assert profile.rao <= profile.mu * 1.2
+    assert profile.delta(profile.pure_epsilon) == 0.0
+    assert profile.rho <= profile.mu**2 / 2 * (1 + 1e-6)
+    assert profile.label == "exact"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "normal"},
+        {"field": "quaternions"},
+        {"dim": 1},
+        {"dim": 5, "field": "complex"},
+        {"dim": 2, "field": "complex"},
+        {"curvature": 0.0},
+        {"curvature": -1.0},
+        {"scale": 0.0},
+        {"scale": math.nan},
+        {"scale": 1e9},
+        {"sensitivity": -1.0},
+        {"sensitivity": math.inf},
+        {"sensitivity": 1.6},
+    ],
+)
+def test_parameters_without_a_profile_are_refused(change) -> None:
+    good = {"kind": "gaussian", "field": "real", "dim": 4, "curvature": 1.0, "scale": 0.5, "sensitivity": 0.1}
+    ProjectiveProfile(**good)
+    with pytest.raises(ParameterError):
+        ProjectiveProfile(**good | change)
