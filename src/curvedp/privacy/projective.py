@@ -195,7 +195,7 @@ def _lens(n: int, x: Array, y: Array, x2: Array, radius: Array) -> tuple[Array, 
     c = np.maximum(radius - (x - y), 0.0)
     least, product = (x - y) ** 2, np.maximum(radius * c, 1e-300)  # |w|² = least + 4Rc·sin²(ψ/2)
     central = least * (n - 1) < 0.5
-    small = (x2 > 0) & (radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))) & ~central
+    small = (x2 > 0) & (radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0)))  # next to its distance from the unit circle
     reach = np.where(central, 1.0, -math.expm1(-45 / (n - 1)))  # beyond, (1−|w|²)^{n−1} is e^-45 of its largest
     psi = 2 * np.arcsin(np.sqrt(np.minimum(x * y / product * reach, 1.0)))
     angle = psi[:, None] * (_Z + 1) / 2

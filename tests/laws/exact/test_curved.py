@@ -8,8 +8,9 @@ from flint import ctx
 from scipy import integrate, stats
 
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import NotIntegrable
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, PoincareBall, Rotations, Sphere
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace, exact_log_gaussian
 from curvedp.laws.exact.radial import RadialBall, draw_radius
 from goodness import accepts, form, ks, off_origin, rejects, uniform_directions
@@ -139,6 +140,66 @@ def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> 
     wrong = manifold.exp(center, manifold.from_coordinates(center, 0.5 * scale * np.eye(manifold.dim)[0]))
     seen = manifold.to_coordinates(wrong, manifold.log(wrong, points))
     assert rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None])) or manifold.dim > 10
+
+
+PROJECTIVE = [
+    (exact_gaussian, RiemannianGaussian, Rotations(3), 0.6),
+    (exact_laplace, RiemannianLaplace, Rotations(3), 0.3),
+    (exact_gaussian, RiemannianGaussian, Rotations(2), 0.6),
+    (exact_gaussian, RiemannianGaussian, Grassmann(2, 1), 0.6),
+    (exact_gaussian, RiemannianGaussian, Grassmann(4, 1), 0.4),
+    (exact_laplace, RiemannianLaplace, Grassmann(50, 1), 0.01),
+    (exact_gaussian, RiemannianGaussian, KendallShapes(3), 0.3),
+    (exact_laplace, RiemannianLaplace, KendallShapes(5), 0.1),
+    (exact_gaussian, RiemannianGaussian, KendallShapes(26), 0.08),
+]
+
+
+@pytest.mark.parametrize(("sampler", "law", "manifold", "scale"), PROJECTIVE)
+def test_draws_on_projective_spaces(sampler, law, manifold, scale) -> None:
+    """Radius by the law's own quadrature, uniform directions, and integers that are rounded points."""
+    source, center = GeneratorSource(np.random.default_rng(12)), off_origin(manifold)
+    draws = [sampler(manifold, scale, center, source=source) for _ in range(800)]
+    values = np.stack([draw.value for draw in draws])
+    points = np.stack([draw.point for draw in draws])
+    assert np.max(np.abs(values - points)) < 2.0**-29  # half a cell, and the way back to the manifold
+    log = manifold.to_coordinates(center, manifold.log(center, points))
+    length = np.linalg.norm(log, axis=-1)
+    cdf = law(manifold, scale).radial_cdf
+    assert accepts(ks(length, cdf))
+    assert rejects(ks(1.25 * length, cdf))
+    assert accepts(uniform_directions(log / length[:, None]))
+    wrong = manifold.exp(center, manifold.from_coordinates(center, scale * np.eye(manifold.dim)[0]))
+    seen = manifold.to_coordinates(wrong, manifold.log(wrong, points))
+    assert rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None])) or manifold.dim > 10
+
+
+def test_a_line_has_no_sign_and_a_shape_no_rotation() -> None:
+    """The same line or shape, written down in another way, has the same law of integers: else ε would be infinite."""
+    source = GeneratorSource(np.random.default_rng(13))
+    lines, shapes = Grassmann(3, 1), KendallShapes(3)
+    p, q = off_origin(lines), off_origin(shapes)
+    signs = [np.sign(np.sum(p * exact_gaussian(lines, 0.01, p, source=source).value)) for _ in range(400)]
+    assert accepts(stats.binomtest(signs.count(1.0), 400).pvalue)
+    turned = q @ np.array([[0.0, -1.0], [1.0, 0.0]])
+    phases = []
+    for foot in [q, turned] * 300:
+        x = exact_gaussian(shapes, 0.01, foot, source=source).value
+        z, w = x[:, 0] + 1j * x[:, 1], q[:, 0] + 1j * q[:, 1]
+        phases.append(np.angle(np.vdot(w, z)) / (2 * np.pi) + 0.5)
+    assert accepts(ks(np.array(phases), lambda x: np.clip(x, 0, 1)))
+    assert accepts(stats.ks_2samp(phases[::2], phases[1::2]).pvalue)
+
+
+def test_the_footpoint_of_a_rotation_is_made_orthonormal() -> None:
+    source = GeneratorSource(np.random.default_rng(14))
+    p = off_origin(Rotations(3)) + 1e-9 * np.arange(9).reshape(3, 3)
+    x = exact_gaussian(Rotations(3), 1e-12, p, source=source, grid=50).value
+    assert np.max(np.abs(x.T @ x - np.eye(3))) < 1e-13
+    assert np.max(np.abs(x - p)) < 2e-8
+    for bad in (-np.eye(3), 2 * np.eye(3), np.zeros((3, 3))):
+        with pytest.raises(ParameterError, match="point of"):
+            exact_gaussian(Rotations(3), 1.0, bad)
 
 
 # ---- cells of a coarse grid: the rounded law itself

@@ -16,6 +16,7 @@ from curvedp.geometry import (
     Lorentz,
     PoincareBall,
     Product,
+    Rotations,
     SPDAffineInvariant,
     SPDLogCholesky,
     SPDLogEuclidean,
@@ -57,6 +58,9 @@ SPACES = [
     (exact_laplace, PoincareBall(3)),
     (exact_gaussian, SPDAffineInvariant(3)),
     (exact_gaussian, SPDAffineInvariant(10)),
+    (exact_gaussian, Rotations(3)),
+    (exact_laplace, Grassmann(60, 1)),
+    (exact_gaussian, KendallShapes(26)),
 ]
 
 

@@ -58,7 +58,11 @@ def line(piece, r):
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
-    far = math.pi if law.rays.curvature == 1 else law.scale * 40 + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
+    far = (
+        math.pi
+        if law.rays.curvature == 1
+        else law.scale * 40 + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
+    )
     with mp.workdps(25), ctx.workprec(128):
         for r in (0.3, 1.7):
             assert float(law.log_density(arb(r))) == pytest.approx(float(height(law, mp.mpf(r))), rel=1e-14)

@@ -118,7 +118,8 @@ def _(manifold: Rotations) -> Place | None:
     """The axis and the sense of the turn are the direction."""
     if manifold.n > 3:
         return None
-    return Place(manifold.dim, _circular, _frame, _turned)
+    axes = range(manifold.dim)  # of the body, not of the space that is reflected: numbers one by one
+    return Place(manifold.dim, _circular, lambda p: _frame(p, manifold.n), _turned, lambda g: [g[i] for i in axes])
 
 
 def draw_curved(
@@ -224,18 +225,19 @@ def _shape(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
     return [x * phase[0] - y * phase[1], x * phase[1] + y * phase[0]]
 
 
-def _frame(p: Any) -> list[Any]:
+def _frame(p: Any, n: int) -> list[Any]:
     """The rotation's columns made orthonormal, by Gram–Schmidt and the right-hand rule."""
-    first = _unit(p[:, 0])
-    if len(first) == 2:
-        return [first, np.array([-first[1], first[0]])]
-    second = _unit(p[:, 1] - first * first.dot(p[:, 1]))
-    return [first, second, np.array([first[i - 2] * second[i - 1] - first[i - 1] * second[i - 2] for i in range(3)])]
+    a = _unit(p[:, 0])
+    if n == 2:
+        return [a, a[[1, 0]] * np.array([-1.0, 1.0])]
+    b = _unit(p[:, 1] - a * a.dot(p[:, 1]))
+    return [a, b, a[[1, 2, 0]] * b[[2, 0, 1]] - a[[2, 0, 1]] * b[[1, 2, 0]]]
 
 
 def _turned(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
     """The frame times the rotation by the angle r about the axis g (Rodrigues), or by ±r in the plane."""
-    u = _unit(tangents[0])
+    length = sum(z * z for z in tangents).sqrt()
+    u = [z / length for z in tangents]
     if len(foot) == 2:
         return [foot[0] * cs + foot[1] * (sn * u[0]), foot[1] * cs - foot[0] * (sn * u[0])]
     along = foot[0] * u[0] + foot[1] * u[1] + foot[2] * u[2]
