@@ -125,7 +125,7 @@ def test_density_integrates_to_one_over_the_disc():
 
 
 @pytest.mark.parametrize(
-    "manifold", [Stiefel(4, 2), Rotations(3), Product(Sphere(2), Sphere(2)), SPDAffineInvariant(2)]
+    "manifold", [Stiefel(4, 2), Rotations(4), Product(Sphere(2), Sphere(2)), SPDAffineInvariant(2)]
 )
 def test_manifolds_without_an_exact_sampler_are_refused(manifold):
     with pytest.raises(ParameterError, match="no exact sampler"):

@@ -3,7 +3,7 @@
 from curvedp.errors import ParameterError
 from curvedp.laws.radial import Kind, Rays
 from curvedp.privacy.certify import certified_delta
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.constant_curvature import constant_curvature_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.projective import ProjectiveProfile
 from curvedp.privacy.rotations import certified_rotation_delta
@@ -14,7 +14,7 @@ __all__ = ["isotropic_certified_delta", "isotropic_profile"]
 def isotropic_profile(kind: Kind, rays: Rays, scale: float, sensitivity: float) -> PrivacyProfile:
     """The exact profile: of constant curvature, or of a real or complex projective space."""
     if rays.curvature is not None:
-        return ConstantCurvatureProfile(kind, rays.curvature, rays.dim, scale, sensitivity)
+        return constant_curvature_profile(kind, rays.curvature, rays.dim, scale, sensitivity)
     least = min(curvature for curvature, _ in rays.roots)
     field = "real" if len(rays.roots) == 1 else "complex"
     return ProjectiveProfile(kind, field, rays.dim, least, scale, sensitivity)

@@ -221,7 +221,7 @@ class RadialLaw:
         pull = 0.0
         for k, count in self.rays.roots:
             x = math.sqrt(abs(k)) * r
-            pull += count / (r if k == 0 else r * (math.tan(x) if k > 0 else math.tanh(x)) / x)
+            pull += count / (r if k == 0 else r * ((math.tan(x) if k > 0 else math.tanh(x)) / x))
         return (r / self.scale) / self.scale < pull if self.kind == "gaussian" else 1 / self.scale < pull
 
 

@@ -98,9 +98,15 @@ def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
 
 def drawn_base(manifold: Manifold) -> Any:
     """Where the coordinates of an intrinsic draw are taken: None for ambient ones."""
-    if isinstance(manifold, Product):
+    if len(manifold.factors) > 1:
         return tuple(drawn_base(factor) for factor in manifold.factors)
-    return manifold.origin if isinstance(manifold, _CHART) else None
+    return manifold.origin if _in_chart(manifold) else None
+
+
+def _in_chart(manifold: Manifold) -> bool:
+    """Whether a draw is released in global flat coordinates: a flat space whose points are not its vectors."""
+    rays, ambient = rays_of(manifold), manifold.is_linear or place_of(manifold) is not None
+    return rays is not None and rays.curvature == 0 and not ambient and not isinstance(manifold, SPDAffineInvariant)
 
 
 def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
@@ -183,7 +189,7 @@ def exact_log_gaussian(
 
 def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
     rays = rays_of(manifold)
-    if len(manifold.factors) > 1 and kind == "gaussian" and (rays is None or not manifold.is_linear):
+    if len(manifold.factors) > 1 and kind == "gaussian":
         parts = [
             _draw(kind, factor, scale, part, source, grid)
             for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
@@ -200,7 +206,7 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
     elif kind == "gaussian" and order:
         integers = draw_spd(order, scale, center, metered, grid)
-    elif kind == "gaussian" and rays is not None and rays.curvature == 0:  # in global flat coordinates
+    elif kind == "gaussian" and _in_chart(manifold):
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
