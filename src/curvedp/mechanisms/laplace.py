@@ -12,7 +12,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianLaplace
-from curvedp.laws.exact import drawn_point, exact_laplace
+from curvedp.laws.exact import drawn_point, exact_laplace, has_exact_laplace
 from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -58,7 +58,7 @@ class LaplaceMechanism(ValueMechanism):
         self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
     ) -> None:
         assign(self, statistic=statistic or Stated(manifold, sensitivity))
-        if self.manifold.constant_curvature is None or not self.manifold.is_homogeneous:
+        if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         assign(self, scale=_validate.length("scale", scale))
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release

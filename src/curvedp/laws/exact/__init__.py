@@ -7,6 +7,15 @@ from curvedp.laws.exact.draw import (
     exact_gaussian,
     exact_laplace,
     exact_log_gaussian,
+    has_exact_laplace,
 )
 
-__all__ = ["ExactDraw", "drawn_point", "drawn_shape", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
+__all__ = [
+    "ExactDraw",
+    "drawn_point",
+    "drawn_shape",
+    "exact_gaussian",
+    "exact_laplace",
+    "exact_log_gaussian",
+    "has_exact_laplace",
+]

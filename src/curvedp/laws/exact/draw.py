@@ -28,7 +28,7 @@ from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
 
-__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian"]
+__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian", "has_exact_laplace"]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
@@ -101,6 +101,11 @@ def drawn_base(manifold: Manifold) -> Any:
     if len(manifold.factors) > 1:
         return tuple(drawn_base(factor) for factor in manifold.factors)
     return manifold.origin if _in_chart(manifold) else None
+
+
+def has_exact_laplace(manifold: Manifold) -> bool:
+    """Whether `exact_laplace` draws on this manifold; to be asked before anything is paid."""
+    return rays_of(manifold) is not None and place_of(manifold) is not None
 
 
 def _in_chart(manifold: Manifold) -> bool:
