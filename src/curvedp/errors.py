@@ -10,6 +10,7 @@ __all__ = [
     "NotIntegrable",
     "NotResolved",
     "ParameterError",
+    "ReleaseWarning",
     "UnattainableGuarantee",
     "VerificationFailed",
 ]
@@ -57,3 +58,7 @@ class MissingExtra(CurvedpError, ImportError):
 
 class VerificationFailed(CurvedpError):
     """A certificate claims something that could not be recomputed."""
+
+
+class ReleaseWarning(UserWarning):
+    """What the user of a release should know, told from public numbers and released values alone."""

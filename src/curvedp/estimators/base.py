@@ -6,6 +6,7 @@ Everything that can refuse has refused before anything is paid; everything is pa
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from curvedp import _validate
@@ -15,11 +16,15 @@ from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
 from curvedp.mechanisms.choose import Choice
-from curvedp.mechanisms.statistic import Ball
+from curvedp.mechanisms.private_ball import default_outer_radius
+from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records.base import Records
+from curvedp.records.base import Records, open_records
+from curvedp.records.persons import person_means
 
-__all__ = ["BallEstimator", "Job", "PrivateEstimator"]
+__all__ = ["PERSON", "BallEstimator", "Job", "PrivateEstimator", "ball_of"]
+
+PERSON = PERSON_UNIT
 
 
 class Job(NamedTuple):
@@ -80,16 +85,18 @@ class BallEstimator(PrivateEstimator):
     def __init__(
         self,
         manifold: Manifold,
-        radius: float | None = None,
+        radius: float | str | None = None,
         center: Any = None,
         guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
         mechanism: str = "auto",
         ledger: Ledger | None = None,
         label: str | None = None,
         source: Source | None = None,
+        outer_radius: float | None = None,
     ) -> None:
         self.manifold = manifold
         self.radius = radius
+        self.outer_radius = outer_radius
         self.center = center
         self.guarantee = guarantee
         self.mechanism = mechanism
@@ -97,11 +104,28 @@ class BallEstimator(PrivateEstimator):
         self.label = label
         self.source = source
 
+    def _persons(self, records: Records, groups: Any) -> Records:
+        """One record a person: the mean of their own, a function of these alone, so that any of them may change."""
+        ids = np.asarray(groups)
+        if ids.shape != (records.n,):
+            raise ParameterError(f"groups has shape {ids.shape}; there must be one id for each of {records.n} records")
+        if ids.dtype.kind == "f" and np.isnan(ids).any():
+            raise ParameterError("groups has ids that are NaN")
+        _, codes = np.unique(ids, return_inverse=True)
+        if codes.max() < 1:
+            raise ParameterError("groups names one person only; at least 2 are needed")
+        outer = default_outer_radius(self.manifold) if isinstance(self.radius, str) else self.radius
+        ball = public_ball(self.manifold, self.center, self.outer_radius or outer)
+        return open_records(person_means(self.manifold, ball, records.array(), codes), self.manifold.point_shape)
+
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:
         """The statistic's value, or the records themselves, as the mechanism wants it."""
         mechanism = choice.mechanism
-        data = mechanism.statistic.of(records) if mechanism.reads == "value" else records.array()
+        if mechanism.reads == "value":
+            data: Any = mechanism.statistic.of(records)
+        else:
+            data = records if mechanism.streams else records.array()
         return Job(mechanism, data, choice.reason)
 
 

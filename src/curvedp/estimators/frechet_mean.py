@@ -1,12 +1,16 @@
 """The main job: a private Fréchet mean, with a certificate."""
 
+import warnings
 from typing import Any, Self
 
-from curvedp.estimators.base import BallEstimator, ball_of
+from curvedp import _validate
+from curvedp.errors import ReleaseWarning
+from curvedp.estimators.base import PERSON, BallEstimator, ball_of
 from curvedp.geometry.base import check_manifold
-from curvedp.mechanisms.choose import choose_mechanism, predicted_error
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.records.base import open_records
+from curvedp.mechanisms.choose import Choice, choose_mechanism, predicted_error
+from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.records.base import Records, open_records
 
 __all__ = ["PrivateFrechetMean"]
 
@@ -21,8 +25,12 @@ class PrivateFrechetMean(BallEstimator):
     radius : float
         Of the public ball that holds the records; choose it from domain knowledge. Records outside it are moved into it,
         records that are not finite become its center, silently: telling would be a release.
+        "private" finds a ball privately, inside the public outer ball.
     center : point, optional
         Of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`: the public outer ball's, as generous as one likes; by default all of a compact space, any
+        unit of measurement on matrices, distance 25 in hyperbolic space and 1e6 in flat space.
     guarantee : Guarantee
         What is asked for.
     mechanism : str
@@ -74,19 +82,49 @@ class PrivateFrechetMean(BallEstimator):
 
     _name = "Fréchet mean"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Release the mean of X, (n, *point_shape): in memory, a dask array, or an array on a device. `y` is ignored."""
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release the mean.
+
+        Parameters
+        ----------
+        X : array, dask array or array on a device
+            The records, shape (n, *point_shape).
+        y : ignored
+            For scikit-learn.
+        groups : array of n ids, optional
+            Whose record each is. Then a person is the unit of privacy, however many records they have: each person's records
+            are averaged first, and n is the number of persons.
+        """
         self._check_common()
         records = open_records(X, check_manifold(self.manifold).point_shape)
-        statistic = FrechetMean(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
-        in_memory = records.where == "memory"
-        choice = choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
-        (release,) = self._publish([self._job(choice, records)])
+        if groups is not None:
+            records = self._persons(records, groups)
+        choice = self._choice(records)
+        (release,) = self._publish([self._job(choice, records)], None if groups is None else PERSON)
         self.location_ = release.value
         self.certificate_ = release.certificate
-        self.ball_ = ball_of(statistic)
-        self._mechanism = choice.mechanism
+        self._mechanism: Any = choice.mechanism  # a private ball has more to say
+        found = self._mechanism.ball_of(release.certificate) if self._is_private else None
+        self.ball_ = found or ball_of(choice.mechanism.statistic)
         return self
+
+    def _choice(self, records: Records) -> Choice:
+        in_memory = records.where == "memory"
+        if not self._is_private:
+            statistic: Statistic = FrechetMean(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
+            return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
+        _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
+        statistic = OuterBallMean(self.manifold, self.center, self.outer_radius, records.n)
+        make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
+        mechanism = make(statistic, self.guarantee)
+        if not mechanism.enough:
+            text = f"{records.n} records at {self.guarantee} are few for a private ball: expect the public center"
+            warnings.warn(text, ReleaseWarning, stacklevel=3)
+        return Choice(mechanism, "a private ball was asked for", {}, {})
+
+    @property
+    def _is_private(self) -> bool:
+        return isinstance(self.radius, str) and self.radius == "private"
 
     @property
     def predicted_error_(self) -> float:

@@ -315,6 +315,24 @@ class Manifold(ABC):
         """`curvature_operator` where curvatures differ."""
         raise ParameterError(f"the curvature operator of {self!r} is not known in closed form")
 
+    # ---- what a private location needs to know ---------------------------------------------------------------
+
+    is_cone: ClassVar[bool] = False
+    """Whether positive multiples of points are points: then log det is a public coordinate that tells their unit."""
+
+    @property
+    def embedded_diameter(self) -> float | None:
+        """Largest distance between embedded points; None where there is no embedding whose means can be brought back."""
+        return None
+
+    def embedded(self, X: Array) -> np.ndarray:
+        """Points as vectors along the last axis, of length at most 2 (NumPy)."""
+        raise ParameterError(f"{self!r} has no embedding")
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        """The point whose embedding is nearest to a vector (NumPy)."""
+        raise ParameterError(f"{self!r} has no embedding")
+
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v."""
         square = self.inner(p, v, v)

@@ -4,10 +4,12 @@ from curvedp.mechanisms.base import Mechanism, Release
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.descent import DescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
+from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Statistic
@@ -17,6 +19,7 @@ __all__ = [
     "Certificate",
     "DescentMechanism",
     "GaussianMechanism",
+    "GradientMechanism",
     "KNGMechanism",
     "KNGRegressionMechanism",
     "LaplaceMechanism",
@@ -24,6 +27,7 @@ __all__ = [
     "LogLaplaceMechanism",
     "Mechanism",
     "NewtonMechanism",
+    "PrivateBallMechanism",
     "Release",
     "Statistic",
     "frechet_mean_sensitivity",

@@ -120,6 +120,7 @@ class Mechanism(ABC):
     reads: ClassVar[Literal["value", "records"]] = "value"
     path: ClassVar[str] = EXACT
     staged: ClassVar[bool] = False  # whether its certificate lists stages
+    streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
     registry: ClassVar[dict[str, type["Mechanism"]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:

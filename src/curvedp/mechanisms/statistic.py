@@ -26,6 +26,7 @@ from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_
 from curvedp.records.base import Records
 
 __all__ = [
+    "PERSON_UNIT",
     "Ball",
     "FrechetMean",
     "FrechetVariance",
@@ -38,6 +39,9 @@ __all__ = [
     "public_ball",
     "unpack",
 ]
+
+
+PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
 
 
 class Ball(NamedTuple):
@@ -61,7 +65,7 @@ class Statistic(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str] = "one record, replaced by any other"
-    units: ClassVar[tuple[str, ...]] = ()  # others that an estimator may state
+    units: ClassVar[tuple[str, ...]] = (PERSON_UNIT,)  # others that an estimator may state
     valued: ClassVar[bool] = True  # whether noise can be added to its value
     registry: ClassVar[dict[str, type["Statistic"]]] = {}
 
@@ -313,6 +317,7 @@ class FrechetMean(_OfBall):
     name: ClassVar[str] = "Fréchet mean"
     units: ClassVar[tuple[str, ...]] = (
         "one record, replaced by any other of its class; labels and class sizes are public",
+        PERSON_UNIT,
     )
 
     @property

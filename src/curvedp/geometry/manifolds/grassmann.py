@@ -171,6 +171,23 @@ class Grassmann(Manifold):
         """The polar factor of x at any scale; dependent columns have none."""
         return nearest_frame(x)
 
+    @property
+    def embedded_diameter(self) -> float:
+        """Of projectors over √r: ‖P − Q‖² = 2(r − tr PQ) <= 2·min(r, m − r)."""
+        return float((2 * min(self.r, self.m - self.r) / self.r) ** 0.5)
+
+    def embedded(self, X: Array) -> np.ndarray:
+        X = np.asarray(X)
+        upper = np.triu_indices(self.m)
+        P = X @ np.swapaxes(X, -1, -2)
+        return np.asarray(P[..., upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, 2**0.5) / self.r**0.5)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        upper, P = np.triu_indices(self.m), np.zeros((self.m, self.m))
+        P[upper] = z / np.where(upper[0] == upper[1], 1.0, 2**0.5)
+        vectors: np.ndarray = np.linalg.eigh(P + np.triu(P, 1).T)[1]
+        return vectors[:, ::-1][:, : self.r]
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         return x - p @ (p.mT @ x)
 

@@ -47,6 +47,7 @@ class HPDAffineInvariant(Pulled):
     kind: ClassVar[str] = "hpd-affine"
     scale: ClassVar[float] = 1 / math.sqrt(2)
     carries: ClassVar[bool] = True
+    is_cone: ClassVar[bool] = True
     m: int
 
     def __post_init__(self) -> None:

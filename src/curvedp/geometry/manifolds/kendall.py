@@ -181,6 +181,28 @@ class KendallShapes(Manifold):
         square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
         return centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
 
+    @property
+    def embedded_diameter(self) -> float:
+        """Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²."""
+        return float(2**0.5)
+
+    def embedded(self, X: Array) -> np.ndarray:
+        X = np.asarray(X)
+        z = X[..., 0] + 1j * X[..., 1]
+        P = z[..., :, None] * np.conj(z[..., None, :])
+        rows, columns = np.triu_indices(self.k, 1)
+        above = 2**0.5 * P[..., rows, columns]
+        diagonal = np.real(np.diagonal(P, axis1=-2, axis2=-1))
+        return np.concatenate([diagonal, above.real, above.imag], axis=-1)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        rows, columns = np.triu_indices(self.k, 1)
+        P = np.zeros((self.k, self.k), dtype=np.complex128)
+        real, imaginary = np.split(z[self.k :], 2)
+        P[rows, columns] = (real + 1j * imaginary) / 2**0.5
+        top = np.linalg.eigh(P + np.conj(P.T) + np.diag(z[: self.k]))[1][:, -1]
+        return np.asarray(self.project(np.stack([top.real, top.imag], axis=-1)))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
         centred = x - xp.mean(x, axis=-2, keepdims=True)

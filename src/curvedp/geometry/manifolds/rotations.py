@@ -138,6 +138,18 @@ class Rotations(Manifold):
         last = U[..., :, -1:] * sign[..., None, None]
         return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh, s, sign
 
+    @property
+    def embedded_diameter(self) -> float:
+        """Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n."""
+        return 2.0 * math.sqrt((self.n - self.n % 2) / self.n)
+
+    def embedded(self, X: Array) -> np.ndarray:
+        X = np.asarray(X)
+        return np.asarray(X.reshape(*X.shape[:-2], self.n**2) / self.n**0.5)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(self.project(z.reshape(self.n, self.n)))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         return p @ skew(p.mT @ x)
 

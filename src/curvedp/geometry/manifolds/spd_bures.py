@@ -31,6 +31,8 @@ class SPDBuresWasserstein(SPD):
     1.4142135623730951
     """
 
+    is_cone = False  # the metric is not that of a scale
+
     kind: ClassVar[str] = "spd-bures"
 
     @property

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import exp, inf, sqrt
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
@@ -93,6 +94,7 @@ class SPD(Manifold):
     """Symmetric positive definite m×m matrices, without a metric."""
 
     m: int
+    is_cone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", integer("m", self.m, 1))

@@ -149,6 +149,16 @@ class Sphere(Manifold):
         """The unit vector along x, whatever its length; 0 has none."""
         return direction(namespace(x), x)
 
+    @property
+    def embedded_diameter(self) -> float:
+        return 2.0
+
+    def embedded(self, X: Array) -> np.ndarray:
+        return np.asarray(X)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(self.project(z))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
         return x - (xp.vecdot(p, x) / xp.vecdot(p, p))[..., None] * p

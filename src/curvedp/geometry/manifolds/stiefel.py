@@ -180,6 +180,17 @@ class Stiefel(Manifold):
         """The polar factor of x at any scale; dependent columns have none."""
         return nearest_frame(x)
 
+    @property
+    def embedded_diameter(self) -> float:
+        return 2.0
+
+    def embedded(self, X: Array) -> np.ndarray:
+        X = np.asarray(X)
+        return np.asarray(X.reshape(*X.shape[:-2], self.m * self.r) / self.r**0.5)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(self.project(z.reshape(self.m, self.r)))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         A, N = self._split(p, x)
         return p @ A + N

@@ -98,6 +98,17 @@ class Torus(Manifold):
     def nearest(self, x: Array) -> Array:
         return _wrapped(x)
 
+    @property
+    def embedded_diameter(self) -> float:
+        return 2.0
+
+    def embedded(self, X: Array) -> np.ndarray:
+        X = np.asarray(X)
+        return np.asarray(np.concatenate([np.cos(X), np.sin(X)], axis=-1) / self.d**0.5)
+
+    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(np.arctan2(z[self.d :], z[: self.d]))
+
     def to_tangent(self, p: Array, x: Array) -> Array:
         return namespace(p, x).broadcast_arrays(p, x)[1]
 
