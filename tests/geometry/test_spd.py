@@ -282,3 +282,20 @@ def test_many_tensors_against_60_digits_and_each_on_its_own(spread, step):
         assert M.dist(p[k], q[k]) == distances[k]  # alone, and beside others
         assert np.array_equal(M.log(p[k], q[k]), logs[k])
     np.testing.assert_allclose(M.norm(p, logs), distances, rtol=1e-11)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-12, 1e-6, 1e6, 1e30])
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 11])
+def test_units_cost_no_digits(m, unit):
+    """Covariances in V² are 1e-10·I: distances to the identity come from the matrices' own eigenvalues."""
+    rng = np.random.default_rng(m)
+    for M in (SPDAffineInvariant(m), SPDLogEuclidean(m), SPDLogCholesky(m)):
+        X = unit * np.asarray(M.unchart(M.origin, 0.3 * rng.normal(size=(20, M.dim))))
+        if isinstance(M, SPDLogCholesky):
+            K = np.linalg.cholesky(X)
+            below = np.sum(np.tril(K, -1) ** 2, axis=(1, 2))
+            true = np.sqrt(np.sum(np.log(np.diagonal(K, axis1=1, axis2=2)) ** 2, axis=1) + below)
+        else:
+            true = np.sqrt(np.sum(np.log(np.linalg.eigvalsh(X)) ** 2, axis=1))
+        np.testing.assert_allclose(M.dist(np.eye(m), X), true, rtol=1e-13)
+        np.testing.assert_allclose(M.norm(np.eye(m), M.log(np.eye(m), X)), true, rtol=1e-13)

@@ -135,7 +135,7 @@ def test_the_unit_of_matrices_does_not_matter(unit):
 def test_a_hyperbolic_center_far_away_is_found():
     M, rng = Lorentz(2), np.random.default_rng(5)
     errors = []
-    for distance in (0.0, 4.0, 8.0):
+    for distance in (0.0, 2.0, 4.0):
         center = np.asarray(M.unchart(M.origin, np.array([distance, 0.0])))
         X = cloud(M, 0.5, 400, rng, center)
         truth = np.asarray(frechet_mean(M, X))

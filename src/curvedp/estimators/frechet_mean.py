@@ -103,9 +103,9 @@ class PrivateFrechetMean(BallEstimator):
         (release,) = self._publish([self._job(choice, records)], None if groups is None else PERSON)
         self.location_ = release.value
         self.certificate_ = release.certificate
-        self._mechanism: Any = choice.mechanism  # a private ball has more to say
-        found = self._mechanism.ball_of(release.certificate) if self._is_private else None
-        self.ball_ = found or ball_of(choice.mechanism.statistic)
+        mechanism: Any = choice.mechanism  # a private ball has more to say
+        self.ball_ = mechanism.ball_of(release.certificate) if self._is_private else ball_of(mechanism.statistic)
+        self._mechanism = mechanism
         return self
 
     def _choice(self, records: Records) -> Choice:

@@ -272,7 +272,12 @@ def _flat_difference(L: Array, p: Array, q: Array) -> Array:
     xp = namespace(L, q)
     F = cholesky_minus_identity(whiten(L, q - p))
     diagonal, _ = _mask(F)
-    return xp.where(diagonal, xp.log1p(xp.where(diagonal, F, xp.zeros_like(F))), L @ F)
+    near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, xp.zeros_like(F))), L @ F)
+    # A q of another size than p: q − p would lose its digits, its own factor has them.
+    far = xp.any(diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True)
+    K = cholesky(xp.where(far, q, p))
+    ratio = xp.where(diagonal, K, xp.ones_like(K)) / xp.where(diagonal, L, xp.ones_like(L))
+    return xp.where(far, xp.where(diagonal, xp.log(ratio), K - L), near)
 
 
 def _unflat_difference(L: Array, X: Array) -> Array:

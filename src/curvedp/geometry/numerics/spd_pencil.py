@@ -13,6 +13,7 @@ Under JAX the careful path serves m ≤ 3; larger matrices have the plain path's
 """
 
 from collections.abc import Callable
+from math import log
 from typing import Any
 
 import numpy as np
@@ -298,15 +299,22 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _log_spectrum(p: Array, q: Array) -> Any:
+    """From q − p, which keeps the digits of near points; a q of another size (in other units) is first scaled to p's by a
+    power of two, or the difference would lose those of q."""
     xp = namespace(p, q)
-    L = cholesky(p)
+    L, tops, bottoms = cholesky(p), xp.linalg.trace(q), xp.linalg.trace(p)
+    usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
+    power = xp.round(xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0)))
+    q = q * (2.0**-power)[..., None, None]
+    back = (power * log(2.0))[..., None]
     mu, U = eigh(whiten(L, q - p))
     inside = mu > -1
     safe = xp.where(inside, mu, xp.zeros_like(mu))
     logs = xp.where(inside, xp.log1p(safe), xp.nan)
     low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
     doubtful = ~(_condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
-    return _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)
+    L, logs, U = _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)
+    return L, logs + back, U
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
