@@ -152,7 +152,7 @@ def test_every_site_signs_the_certificate_and_no_other():
     assert not any(is_signed(key, body, sign) for key, sign in release.signatures.items())
 
 
-@pytest.mark.parametrize("lie", ["value", "rounds", "points", "plan"])
+@pytest.mark.parametrize("lie", ["value", "rounds", "points", "plan", "claims", "integers", "lost"])
 def test_no_site_signs_for_a_server_that_lies(lie):
     plan, people, records = study(3, dropouts=0)
 
@@ -164,6 +164,12 @@ def test_no_site_signs_for_a_server_that_lies(lie):
                     request = copy.deepcopy(request)
                     if lie == "plan":
                         request["certificate"]["statistic"]["plan"]["hours"] = 3.0
+                    elif lie == "claims":
+                        request["certificate"]["claims"]["gdp"] = 0.5
+                    elif lie == "integers":
+                        request["certificate"]["release"]["integers"][0][0] += 1
+                    elif lie == "lost":
+                        request["certificate"]["release"]["stages"][0]["lost"] = [plan.sites[0]]
                     elif lie == "rounds":
                         request["rounds"][0][0][0] += 2 ** plan.exponent(0)
                     else:

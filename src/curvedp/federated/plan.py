@@ -24,7 +24,8 @@ __all__ = ["MOST_ROUNDS", "Plan", "Round"]
 
 MOST_ROUNDS = 6
 _SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times
-_FLOAT = 2.0**-40  # relative; a computed term's length is off by less (dim·2^-52)
+_LARGEST = 1024  # dimensions
+_FLOAT = 2.0**-40  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
 _PRECISE = 44  # bits of a term
 _ROOM = 61  # bits of a sum
 _BLOCK = 1 << 14  # records at once
@@ -93,6 +94,10 @@ class Plan:
         if not isinstance(self.kernel, Kernel):
             raise ParameterError(
                 f"kernel={_validate.shown(self.kernel)} must be a kernel, such as MeanKernel(manifold, radius)"
+            )
+        if self.kernel.manifold.dim > _LARGEST:
+            raise ParameterError(
+                f"a space of {self.kernel.manifold.dim} dimensions is too large; {_LARGEST} is the most"
             )
         check_guarantee(self.guarantee)
         if self.guarantee.adjacency != "replace-one":

@@ -1,5 +1,6 @@
 """A site of a federated release: its records, its key, its ledger, its veto. It answers requests, and trusts no server."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,12 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
-from curvedp.federated.release import FederatedMechanism, FederatedSum
+from curvedp.federated.release import FederatedMechanism, FederatedSum, stage_of
 from curvedp.federated.session import digest, signature
 from curvedp.ledger import Ledger
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.certificate import digest as released_digest
+from curvedp.mechanisms.verify import verify_certificate
 
 __all__ = ["Site", "asked", "key_of", "new_identity"]
 
@@ -112,7 +116,8 @@ class Site:
         if self._journal is None or stage not in ("announce", "share", "mask", "unmask"):
             return
         try:
-            (self._journal / f"{self.plan.id[:32]}-{stage}-{round}").touch(exist_ok=False)
+            once = stage in ("announce", "share")
+            (self._journal / f"{self.plan.id[:32]}-{stage}{'' if once else f'-{round}'}").touch(exist_ok=False)
         except FileExistsError:
             raise FederationRefused("this site has answered this stage of this plan") from None
         except OSError:
@@ -157,7 +162,18 @@ class Site:
         same = np.allclose(np.array(request["value"]), value, rtol=_WALK, atol=_WALK)
         if not same or certificate["statistic"]["plan"] != self.plan.to_dict():
             raise FederationRefused("the certificate is of another plan or another value")
+        self._check_certificate(certificate, rounds)
         return {"signature": signature(self._party.identity, certificate)}
+
+    def _check_certificate(self, body: Mapping[str, Any], rounds: list[Round]) -> None:
+        """Refuse to vouch for claims that do not hold, or for other sums."""
+        certificate = Certificate.from_json(json.dumps(body))
+        stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
+        sums = released_digest([round.total for round in rounds])
+        if certificate.release["stages"] != stages or certificate.release["sha256"] != sums:
+            raise FederationRefused("the certificate is of other sums")
+        if any(check.holds is False for check in verify_certificate(certificate)):
+            raise FederationRefused("the certificate claims what does not hold")
 
     def _pay(self) -> None:
         """Once, and before anything is drawn."""
