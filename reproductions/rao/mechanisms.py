@@ -18,6 +18,7 @@ from scipy.special import gammaln
 from curvedp import _validate
 from curvedp._numerics import up
 from curvedp.errors import ParameterError
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.privacy.rao import hellinger_from_affinity
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "laplace_hellinger",
     "laplace_theta",
     "mean_square_radius",
+    "parametric_theta",
     "poisson_distance",
     "riemannian_gaussian_theta",
     "riemannian_laplace_theta",
@@ -39,6 +41,29 @@ __all__ = [
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
+
+
+def parametric_theta(guarantee: Guarantee) -> float:
+    """θ of Corollaries 4.5 and 4.9, by what guarantee the paper's mechanism is calibrated to: ε of the Laplace mechanism at
+    pure ε, μ of the Gaussian at μ-GDP, ε/√(2·log(1.25/δ)) of the Gaussian at (ε, δ) by the classical σ (ε < 1).
+
+    The family is named by the guarantee, as in the paper. `curvedp.privacy.convert` names none, so it returns the Hellinger
+    angle of the worst law that meets the guarantee, which is another number.
+
+    >>> from curvedp.privacy import GDP, ApproxDP, PureDP
+    >>> parametric_theta(PureDP(0.5)), parametric_theta(GDP(0.5)), round(parametric_theta(ApproxDP(0.5, 1e-6)), 6)
+    (0.5, 0.5, 0.09436)
+    """
+    match guarantee:
+        case PureDP():
+            return float(guarantee.eps)
+        case GDP():
+            return float(guarantee.mu)
+        case ApproxDP(eps=eps, delta0=delta) if eps < 1:
+            return float(eps / math.sqrt(2 * math.log(1.25 / delta)))
+    raise ParameterError(
+        f"{guarantee!r}: Corollaries 4.5 and 4.9 are about pure ε, μ-GDP, and (ε, δ) with ε < 1, δ > 0"
+    )
 
 
 def laplace_theta(sensitivity: float, scale: float) -> float:

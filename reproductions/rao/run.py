@@ -7,16 +7,19 @@ from matplotlib.figure import Figure
 from scipy.integrate import quad
 from scipy.special import gamma
 
-from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP, RaoDP, RenyiDP, compose, laplace_profile
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, compose, laplace_profile
 from curvedp.privacy.rao import hellinger_compose
+from reproductions.rao.definitions import KLDP, MeanConcentratedDP
 from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,
     generalised_gaussian_information,
     laplace_hellinger,
     laplace_theta,
+    parametric_theta,
 )
 from reproductions.runner import Setting
+from reproductions.style import plain
 
 RATIO, DELTA, ORDER = 0.1, 1e-6, 2.0  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
 COLORS = {
@@ -37,6 +40,12 @@ def rao_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "laplace": laplace(counts), "gaussian": gaussian(counts), "angle": angles(counts), "errata": errata(),
     }  # fmt: skip
     figures["ten"] = at_ten(figures)
+    figures["corollaries"] = {
+        "4.5: Laplace at pure 0.5": parametric_theta(PureDP(0.5)),
+        "4.9: Gaussian at GDP 0.5": parametric_theta(GDP(0.5)),
+        "4.9: Gaussian at (0.5, 10⁻⁶)": parametric_theta(ApproxDP(0.5, 1e-6)),
+        "exact, Laplace": float(laplace_profile(0, 1, 2.0, 1.0).rao),
+    }
     return figures, draw(figures)
 
 
@@ -71,16 +80,19 @@ def approximate(one: Guarantee, counts: list[int]) -> dict[str, Any]:
     return {"one": float(one.epsilon(DELTA)), "composed": total, "epsilon": total}
 
 
-def mcdp(mean: float, deviation: float, counts: list[int]) -> dict[str, Any]:
-    """(Σμ, √Στ²); a subgaussian loss of that mean and deviation exceeds μ + τ√(2 log 1/δ) with chance at most δ."""
-    total = [[k * mean, math.sqrt(k) * deviation] for k in counts]
-    tail = math.sqrt(2 * math.log(1 / DELTA))
-    return {"one": [mean, deviation], "composed": total, "epsilon": [m + t * tail for m, t in total]}
+def mcdp(one: MeanConcentratedDP, counts: list[int]) -> dict[str, Any]:
+    together = [MeanConcentratedDP.composed([one] * k) for k in counts]
+    return {
+        "one": [one.mean, one.deviation],
+        "composed": [[total.mean, total.deviation] for total in together],
+        "epsilon": [total.epsilon(DELTA) for total in together],
+    }
 
 
-def additive(one: float, counts: list[int]) -> dict[str, Any]:
+def additive(one: KLDP, counts: list[int]) -> dict[str, Any]:
     """KL: a mean loss, which bounds no ε at δ = 10⁻⁶."""
-    return {"one": one, "composed": [k * one for k in counts], "epsilon": [None] * len(counts)}
+    together = [KLDP.composed([one] * k) for k in counts]
+    return {"one": one.alpha, "composed": [total.alpha for total in together], "epsilon": [None] * len(counts)}
 
 
 def laplace(counts: list[int]) -> dict[str, Any]:
@@ -90,8 +102,8 @@ def laplace(counts: list[int]) -> dict[str, Any]:
     return {
         "pure": row(PureDP(x), counts),
         "approx": approximate(profile, counts),
-        "kl": additive(x + math.expm1(-x), counts),
-        "mcdp": mcdp(x * math.expm1(x) / 2, x, counts),  # Dwork and Rothblum 2016, of any pure ε
+        "kl": additive(KLDP(x + math.expm1(-x)), counts),
+        "mcdp": mcdp(MeanConcentratedDP(x * math.expm1(x) / 2, x), counts),  # Dwork and Rothblum 2016, of any pure ε
         "zcdp": row(ZCDP(x * x / 2), counts),  # Bun and Steinke 2016, of any pure ε
         "renyi": row(RenyiDP(ORDER, renyi / (ORDER - 1)), counts),  # Mironov 2017, Prop. 6
         "gdp": row(GDP(float(profile.mu)), counts),
@@ -104,8 +116,8 @@ def gaussian(counts: list[int]) -> dict[str, Any]:
     x = RATIO
     return {
         "approx": approximate(GDP(x), counts),
-        "kl": additive(x * x / 2, counts),
-        "mcdp": mcdp(x * x / 2, x, counts),
+        "kl": additive(KLDP(x * x / 2), counts),
+        "mcdp": mcdp(MeanConcentratedDP(x * x / 2, x), counts),
         "zcdp": row(ZCDP(x * x / 2), counts),
         "renyi": row(RenyiDP(ORDER, ORDER * x * x / 2), counts),
         "gdp": row(GDP(x), counts),
@@ -182,6 +194,7 @@ def draw(figures: dict[str, Any]) -> Figure:
             title=f"{kind}: what the composed budget is worth\n(Rao and KL bound no ε at this δ)",
         )  # fmt: skip
         panel.legend(frameon=False, fontsize=8)
+        plain(panel)
     angle = figures["angle"]
     axes[2].plot(angle["counts"], angle["printed"], color=COLORS["rao"], marker=".", label="Table 1: √Σθ²")
     axes[2].plot(angle["counts"], angle["gaussian"], color="#2471a3", marker=".", label="Gaussian: exact angle")
@@ -195,5 +208,6 @@ def draw(figures: dict[str, Any]) -> Figure:
         ylabel="θ",
         title="Rao: the rule, and the angle itself",
     )
-    axes[2].legend(frameon=False, fontsize=8)
+    axes[2].legend(frameon=False, fontsize=8, loc="lower right")
+    plain(axes[2])
     return picture

@@ -10,6 +10,7 @@ MODULES = (
     "reproductions.gdp.algorithms",
     "reproductions.gdp.circle",
     "reproductions.opt.paper",
+    "reproductions.rao.definitions",
     "reproductions.rao.discrete",
     "reproductions.rao.mechanisms",
 )

@@ -1,6 +1,7 @@
 """Noise laws with exact samplers, and distribution functions that share no code with them."""
 
 from curvedp.laws.euclidean import (
+    CoordinatewiseLaplace,
     GeneralizedGaussian,
     MultivariateGaussian,
     MultivariateLaplace,
@@ -12,6 +13,7 @@ from curvedp.laws.laplace import RiemannianLaplace
 from curvedp.laws.tangent import TangentGaussian
 
 __all__ = [
+    "CoordinatewiseLaplace",
     "GeneralizedGaussian",
     "GeodesicBall",
     "KNormLaw",

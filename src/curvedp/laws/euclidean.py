@@ -7,7 +7,7 @@ Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,13 @@ from curvedp.errors import ParameterError
 from curvedp.laws.base import Floats, Size, check_rng, draw_shape, uniform_directions
 from curvedp.laws.radial import log_sphere_area
 
-__all__ = ["GeneralizedGaussian", "MultivariateGaussian", "MultivariateLaplace", "SphericalGeneralizedGaussian"]
+__all__ = [
+    "CoordinatewiseLaplace",
+    "GeneralizedGaussian",
+    "MultivariateGaussian",
+    "MultivariateLaplace",
+    "SphericalGeneralizedGaussian",
+]
 
 
 @dataclass(frozen=True)
@@ -207,6 +213,28 @@ class GeneralizedGaussian:
         if not self.power > 0.5:
             raise ParameterError(f"power={self.power!r} must be > 0.5 for a finite Fisher information")
         return (self.power / self.scale) ** 2 * _gamma_ratio(1 / self.power, 2 - 2 / self.power)
+
+
+@dataclass(frozen=True)
+class CoordinatewiseLaplace(GeneralizedGaussian):
+    """Independent Laplace coordinates, density ∏ exp(−|xᵢ − centerᵢ|/σ)/2σ, σ = `scale`: Definition F.1 of the Rao paper.
+
+    A shift of L1 norm Δ is pure Δ/σ-DP, one of L2 norm Δ has the parametric Rao distance Δ/σ (Theorem F.2). The law that
+    depends on the Euclidean norm alone is `MultivariateLaplace`.
+
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ; the standard deviation of a coordinate is √2·σ.
+
+    >>> law = CoordinatewiseLaplace(3, 2.0)
+    >>> round(law.variance, 12), round(law.fisher_information, 12)
+    (8.0, 0.25)
+    """
+
+    power: float = field(default=1.0, init=False)
 
 
 def _gamma_ratio(shape: float, step: float) -> float:
