@@ -201,7 +201,7 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from reproductions.opt.paper import claim_4_applies, moments_epsilon, true_delta_at_least
 
     epochs, sigmas = (EPOCHS, (0.1, 0.05)) if setting.full else ([10, 50], (0.05,))
-    figures: dict[str, Any] = {"epochs": epochs, "1.6×: 0.64/0.47": 0.64 / 0.47}
+    figures: dict[str, Any] = {"epochs": epochs, "printed improvement": 0.64 / 0.47}
     for label, (clip, _) in READINGS.items():
         figures[label] = {}
         for sigma in sigmas:

@@ -52,7 +52,7 @@ def parametric_theta(guarantee: Guarantee) -> float:
 
     >>> from curvedp.privacy import GDP, ApproxDP, PureDP
     >>> parametric_theta(PureDP(0.5)), parametric_theta(GDP(0.5)), round(parametric_theta(ApproxDP(0.5, 1e-6)), 6)
-    (0.5, 0.5, 0.09436)
+    (0.5, 0.5, 0.094361)
     """
     match guarantee:
         case PureDP():
