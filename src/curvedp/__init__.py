@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from curvedp.estimators import (
         PrivateDispersion,
         PrivateFrechetMean,
+        PrivateFrechetMedian,
         PrivateGeodesicRegression,
         PrivateMDM,
         PrivatePCA,
@@ -24,6 +25,7 @@ __all__ = [
     "Ledger",
     "PrivateDispersion",
     "PrivateFrechetMean",
+    "PrivateFrechetMedian",
     "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
@@ -38,7 +40,14 @@ __version__ = version("curvedp")
 _HOME = {
     **dict.fromkeys(("GDP", "ZCDP", "ApproxDP", "PureDP", "RaoDP", "RenyiDP", "compose"), "curvedp.privacy"),
     **dict.fromkeys(
-        ("PrivateDispersion", "PrivateFrechetMean", "PrivateGeodesicRegression", "PrivateMDM", "PrivatePCA"),
+        (
+            "PrivateDispersion",
+            "PrivateFrechetMean",
+            "PrivateFrechetMedian",
+            "PrivateGeodesicRegression",
+            "PrivateMDM",
+            "PrivatePCA",
+        ),
         "curvedp.estimators",
     ),
     "Ledger": "curvedp.ledger",

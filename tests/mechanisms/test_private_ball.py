@@ -25,7 +25,7 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
-from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism, _Measured, _Nothing
+from curvedp.mechanisms.private_ball import Measured, OuterBallMean, PrivateBallMechanism, Unmeasured
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
 
@@ -51,7 +51,7 @@ def spent(mechanism, one, two, script):
         seen.append((values.copy(), scales.copy(), released))
         return released
 
-    mechanism._walk(_Measured(mechanism.statistic, mechanism.accepted(one)), lead)
+    mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(one)), lead)
     path = iter(seen)
 
     def follow(values, scales):
@@ -60,7 +60,7 @@ def spent(mechanism, one, two, script):
         other.append(float(np.sum((first - values) ** 2) / noise[0] ** 2))
         return released
 
-    mechanism._walk(_Measured(mechanism.statistic, mechanism.accepted(two)), follow)
+    mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(two)), follow)
     return sum(other)
 
 
@@ -169,8 +169,8 @@ def test_sums_do_not_depend_on_order():
     M, rng = Lorentz(3), np.random.default_rng(7)
     statistic = OuterBallMean(M, None, None, 100)
     X = cloud(M, 0.5, 100, rng)
-    one, two = (_Measured(statistic, open_records(Y, M.point_shape)) for Y in (X, X[::-1].copy()))
+    one, two = (Measured(statistic, open_records(Y, M.point_shape)) for Y in (X, X[::-1].copy()))
     for name, arguments in {"clipped": (M.origin, 1.0), "beyond": (M.origin, np.array([1.0, 0.3]))}.items():
         a, b = (getattr(side, name)(*arguments) for side in (one, two))
         assert np.array_equal(a[0] if name == "clipped" else a, b[0] if name == "clipped" else b)
-    assert _Nothing(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
+    assert Unmeasured(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]

@@ -2,8 +2,16 @@
 
 from curvedp.estimators.dispersion import PrivateDispersion
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.estimators.frechet_median import PrivateFrechetMedian
 from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
 
-__all__ = ["PrivateDispersion", "PrivateFrechetMean", "PrivateGeodesicRegression", "PrivateMDM", "PrivatePCA"]
+__all__ = [
+    "PrivateDispersion",
+    "PrivateFrechetMean",
+    "PrivateFrechetMedian",
+    "PrivateGeodesicRegression",
+    "PrivateMDM",
+    "PrivatePCA",
+]

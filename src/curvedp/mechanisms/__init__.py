@@ -8,6 +8,7 @@ from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.median import MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
@@ -26,6 +27,7 @@ __all__ = [
     "LogGaussianMechanism",
     "LogLaplaceMechanism",
     "Mechanism",
+    "MedianMechanism",
     "NewtonMechanism",
     "PrivateBallMechanism",
     "Release",

@@ -42,7 +42,21 @@ from curvedp.mechanisms.statistic import Ball, FrechetMean, Statistic, public_ba
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 
-__all__ = ["OuterBallMean", "PrivateBallMechanism", "clipped_logs", "default_outer_radius", "mean_moved"]
+__all__ = [
+    "Measured",
+    "OuterBallMean",
+    "PrivateBallMechanism",
+    "Stages",
+    "Unmeasured",
+    "clipped_logs",
+    "collected",
+    "default_outer_radius",
+    "least_scale",
+    "logs_at",
+    "mean_moved",
+    "private_radius",
+    "same_stages",
+]
 
 _UNITS, _EXTRINSIC, _RADIUS, _LOCATION, _BEND = 0.04, 0.06, 0.05, 0.06, 0.01  # shares of μ²
 _QUERIES, _RATIO = 7, 1.25  # radii: 127 of them, from the outer radius down to 1e-12 of it
@@ -108,12 +122,24 @@ class OuterBallMean(Statistic):
         return 2 / self.n
 
 
-class _Stages:
+class Stages:
     """The budget, and what has been released from it so far."""
 
     def __init__(self, scale: float, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
         self.left, self.told = 1.0, []  # type: ignore[var-annotated]  # list of dictionaries
         self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
+
+    @staticmethod
+    def exact(source: Source) -> tuple[list[ExactDraw], Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+        """Exact Gaussian noise, rounded to the public grid, and the list of what it has drawn."""
+        draws: list[ExactDraw] = []
+
+        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
+            draws.append(drawn)
+            return np.asarray(drawn.value)[None]
+
+        return draws, noisy
 
     def ask(self, kind: str, share: float, moved: float, values: np.ndarray) -> tuple[np.ndarray, float]:
         """Noisy values that one record moves by at most `moved`, for a share of the budget, and their noise."""
@@ -164,18 +190,18 @@ class PrivateBallMechanism(Mechanism):
     @classmethod
     def serves(cls, statistic: Statistic) -> bool:
         """Means in a private ball."""
-        return isinstance(statistic, OuterBallMean)
+        return type(statistic) is OuterBallMean
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
         bent = (statistic.space.constant_curvature or 0.0) < 0 and statistic.space.dim > 1
-        return cls(statistic=statistic, scale=_least_scale(guarantee), last="newton" if bent else "step")
+        return cls(statistic=statistic, scale=least_scale(guarantee), last="newton" if bent else "step")
 
     @classmethod
     def streamed(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """For records that are not in memory, and are not read by several steps in a row."""
-        return cls(statistic=statistic, scale=_least_scale(guarantee))
+        return cls(statistic=statistic, scale=least_scale(guarantee))
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
@@ -220,24 +246,12 @@ class PrivateBallMechanism(Mechanism):
 
     def accepted(self, data: Any) -> Records:
         """Records wherever they lie; only their shape and type can be refused."""
-        records: Records = data if hasattr(data, "sums") else open_records(data, self.manifold.point_shape, "records")
-        if records.n != self.n:
-            raise ParameterError(f"{records.n} records, not {self.n}")
-        if records.where != "memory":
-            return records
-        outer = self._mean.outer
-        return open_records(project_to_ball(self.manifold, *outer, records.array()), self.manifold.point_shape)
+        return collected(self._mean, data)
 
     def draw(self, data: Records, source: Source) -> Draw:
         """The stages, one after the other."""
-        draws: list[ExactDraw] = []
-
-        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
-            draws.append(drawn)
-            return np.asarray(drawn.value)[None]
-
-        value, stages, ball = self._walk(_Measured(self._mean, data), noisy)
+        draws, noisy = Stages.exact(source)
+        value, stages, ball = self._walk(Measured(self._mean, data), noisy)
         told = [*stages.told, {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}]
         return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), told)
 
@@ -262,23 +276,16 @@ class PrivateBallMechanism(Mechanism):
         """Every stage follows from the integers before it, and their shares add up to at most 1."""
         _, stages, ball = self._replayed(certificate)
         told = [*stages.told, {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}]
-        same = len(told) == len(certificate.release["stages"]) and all(
-            _alike(a, b) for a, b in zip(told, certificate.release["stages"], strict=True)
-        )
-        total = sum(stage.get("share", 0.0) for stage in stages.told)
-        return [
-            Check(f"{len(told)} stages", same, "each follows from the integers released before it"),
-            Check(f"shares of μ² {total:.9g}", total <= 1 + 1e-9, "the filter's total"),
-        ]
+        return same_stages(told, certificate.release["stages"])
 
-    def _replayed(self, certificate: Certificate) -> tuple[np.ndarray, _Stages, Ball]:
-        return self._walk(_Nothing(self._mean), replay(certificate.release["integers"]))
+    def _replayed(self, certificate: Certificate) -> tuple[np.ndarray, Stages, Ball]:
+        return self._walk(Unmeasured(self._mean), replay(certificate.release["integers"]))
 
     # ---- the stages ----
 
-    def _walk(self, measured: "_Nothing", noisy: Any) -> tuple[np.ndarray, _Stages, Ball]:
+    def _walk(self, measured: "Unmeasured", noisy: Any) -> tuple[np.ndarray, Stages, Ball]:
         """(value, what was released, the last ball)."""
-        M, n, stages = self.manifold, self.n, _Stages(self.scale, noisy)
+        M, n, stages = self.manifold, self.n, Stages(self.scale, noisy)
         d, mu = M.dim, 1 / self.scale
         outside = min(n / 2, 2 * sqrt(d) / mu + 2 * sqrt(_QUERIES) / (mu * sqrt(_RADIUS)))
         rough = 2 * sqrt(d) / (n * mu * sqrt(_LOCATION))
@@ -295,7 +302,7 @@ class PrivateBallMechanism(Mechanism):
             return self._newton(measured, stages, noisy, c, r)
         return self._step(measured, stages, c, r, 1.0), stages, Ball(c, r)
 
-    def _units(self, measured: "_Nothing", stages: _Stages, c: np.ndarray) -> np.ndarray:
+    def _units(self, measured: "Unmeasured", stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
         for place, factor in enumerate(self.manifold.factors):
             if not factor.is_cone:
@@ -309,7 +316,7 @@ class PrivateBallMechanism(Mechanism):
             c = np.asarray(self.manifold.join(parts))
         return c
 
-    def _extrinsic(self, measured: "_Nothing", stages: _Stages, c: np.ndarray) -> tuple[np.ndarray, bool]:
+    def _extrinsic(self, measured: "Unmeasured", stages: Stages, c: np.ndarray) -> tuple[np.ndarray, bool]:
         """The mean of embedded points, brought back, for every factor that has an embedding."""
         factors, parts = self.manifold.factors, list(self.manifold.split(c))
         for place, factor in enumerate(factors):
@@ -320,19 +327,10 @@ class PrivateBallMechanism(Mechanism):
         located = all(factor.embedded_diameter is not None for factor in factors)
         return np.asarray(self.manifold.join(parts)), located
 
-    def _radius(self, measured: "_Nothing", stages: _Stages, c: np.ndarray, outside: float) -> float:
-        """The smallest of the public radii that about `outside` records are beyond, by binary search."""
-        count = 2**_QUERIES - 1
-        radii = self._mean.outer_radius * _RATIO ** -np.arange(count, dtype=np.float64)
-        beyond, low, high = measured.beyond(c, radii), 0, count - 1
-        for _ in range(_QUERIES):
-            middle = (low + high + 1) // 2
-            noisy, _ = stages.ask("radius", _RADIUS / _QUERIES, 1.0, beyond[middle : middle + 1])
-            low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
-            high = max(low, high)
-        return float(radii[low])
+    def _radius(self, measured: "Unmeasured", stages: Stages, c: np.ndarray, outside: float) -> float:
+        return private_radius(self._mean, measured, stages, c, outside, _RADIUS)
 
-    def _step(self, measured: "_Nothing", stages: _Stages, c: np.ndarray, r: float, share: float) -> np.ndarray:
+    def _step(self, measured: "Unmeasured", stages: Stages, c: np.ndarray, r: float, share: float) -> np.ndarray:
         """One noisy clipped gradient step; with all that is left, the release itself."""
         mean, moved = measured.clipped(c, r)
         kind = "final" if share >= stages.left else "location"
@@ -345,15 +343,15 @@ class PrivateBallMechanism(Mechanism):
         v = v * min(1.0, r / length) if length > 0 else v
         return np.asarray(self.manifold.unchart(c, v))
 
-    def _bend(self, measured: "_Nothing", stages: _Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
+    def _bend(self, measured: "Unmeasured", stages: Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
         """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""
         values, moved = measured.bend(c, r, v)
         noisy, _ = stages.ask("bend", _BEND, moved, values)
         return 1 + float(np.clip(noisy[0] - noisy[1], 0.0, moved * self.n))
 
     def _newton(
-        self, measured: "_Nothing", stages: _Stages, noisy: Any, c: np.ndarray, r: float
-    ) -> tuple[np.ndarray, _Stages, Ball]:
+        self, measured: "Unmeasured", stages: Stages, noisy: Any, c: np.ndarray, r: float
+    ) -> tuple[np.ndarray, Stages, Ball]:
         """Noisy Newton steps in B(c, r) with all that is left: noise divided by the records' own Hessian."""
         newton = NewtonMechanism(
             scale=self.scale / sqrt(stages.left), statistic=FrechetMean(self.manifold, c, r, self.n)
@@ -376,11 +374,51 @@ class PrivateBallMechanism(Mechanism):
             return values + scales[:, None] * rng.standard_normal(values.shape)
 
         held = open_records(np.asarray(records), self.manifold.point_shape, least=1)
-        return np.stack([self._walk(_Measured(self._mean, held), noisy)[0] for _ in range(size)])
+        return np.stack([self._walk(Measured(self._mean, held), noisy)[0] for _ in range(size)])
 
 
-def _least_scale(guarantee: Guarantee) -> float:
+def least_scale(guarantee: Guarantee) -> float:
     return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), check_guarantee(guarantee), 1.0))
+
+
+def collected(statistic: OuterBallMean, data: Any) -> Records:
+    """Records wherever they lie, those in memory moved into the outer ball; only shape and type can be refused."""
+    M = statistic.manifold
+    records: Records = data if hasattr(data, "sums") else open_records(data, M.point_shape, "records")
+    if records.n != statistic.n:
+        raise ParameterError(f"{records.n} records, not {statistic.n}")
+    if records.where != "memory":
+        return records
+    return open_records(project_to_ball(M, *statistic.outer, records.array()), M.point_shape)
+
+
+def private_radius(
+    statistic: OuterBallMean, measured: "Unmeasured", stages: Stages, c: np.ndarray, outside: float, share: float
+) -> float:
+    """The smallest of the public radii that about `outside` records are beyond, by binary search."""
+    count = 2**_QUERIES - 1
+    radii = statistic.outer_radius * _RATIO ** -np.arange(count, dtype=np.float64)
+    beyond, low, high = measured.beyond(c, radii), 0, count - 1
+    for _ in range(_QUERIES):
+        middle = (low + high + 1) // 2
+        noisy, _ = stages.ask("radius", share / _QUERIES, 1.0, beyond[middle : middle + 1])
+        low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
+        high = max(low, high)
+    return float(radii[low])
+
+
+def same_stages(told: list[Any], stated: Any) -> list[Check]:
+    """Whether a certificate's stages are those that its integers lead to, and their shares add up to at most 1."""
+    total = sum(stage.get("share", 0.0) for stage in told)
+    same = isinstance(stated, list) and len(told) == len(stated)
+    return [
+        Check(
+            f"{len(told)} stages",
+            same and all(_alike(a, b) for a, b in zip(told, stated, strict=True)),
+            "each follows from the integers released before it",
+        ),
+        Check(f"shares of μ² {total:.9g}", total <= 1 + 1e-9, "the filter's total"),
+    ]
 
 
 def _alike(a: Mapping[str, Any], b: Any) -> bool:
@@ -414,7 +452,7 @@ def _direction(cone: Manifold, c: np.ndarray) -> np.ndarray:
 # ---- what is measured of the records, exactly and in any order -------------------------------------------------------------
 
 
-class _Nothing:
+class Unmeasured:
     """Numbers of the right shape and the right sensitivities, for reading a walk back from its integers."""
 
     def __init__(self, statistic: OuterBallMean) -> None:
@@ -430,7 +468,7 @@ class _Nothing:
         diameter, grid = factor.embedded_diameter, FixedPoint(2.0)
         assert diameter is not None  # asked for only where there is an embedding
         size = np.asarray(factor.embedded(factor.origin)).size
-        return self._mean(partial(_embedded, place, grid), grid, size), mean_moved(diameter / 2, grid, size, self._n)
+        return self.mean(partial(_embedded, place, grid), grid, size), mean_moved(diameter / 2, grid, size, self._n)
 
     def beyond(self, c: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """How many records are farther from c than each of the decreasing radii."""
@@ -439,7 +477,7 @@ class _Nothing:
     def clipped(self, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
         """(mean of clip_r(log_c x) in coordinates, its sensitivity)."""
         grid, d = FixedPoint(2 * r), self._statistic.manifold.dim
-        return self._mean(partial(clipped_logs, c, r, grid), grid, d), mean_moved(r, grid, d, self._n)
+        return self.mean(partial(clipped_logs, c, r, grid), grid, d), mean_moved(r, grid, d, self._n)
 
     def bend(self, c: np.ndarray, r: float, v: np.ndarray) -> tuple[np.ndarray, float]:
         """(mean t, mean t·cos²) of |1 − s·coth s| cut at r, and their sensitivity: as in `NewtonMechanism`."""
@@ -447,21 +485,21 @@ class _Nothing:
         most = float(_bent(np.asarray(r), r, root))
         grid, length = FixedPoint(2 * most), float(np.linalg.norm(v))
         axis = v / length if length > 0 else v
-        values = self._mean(partial(_bend, c, r, root, axis, grid), grid, 2)
+        values = self.mean(partial(_bend, c, r, root, axis, grid), grid, 2)
         return values, sqrt(2) * mean_moved(most / 2, grid, 2, self._n) * (1 + 1e-9)
 
     def inside(self, newton: NewtonMechanism) -> np.ndarray | None:
         """The records as the last steps want them."""
         return None
 
-    def _mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
+    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
         return np.zeros(size)
 
     def _totals(self, kernel: Any, size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
 
 
-class _Measured(_Nothing):
+class Measured(Unmeasured):
     """The same numbers, of records."""
 
     def __init__(self, statistic: OuterBallMean, records: Records) -> None:
@@ -481,7 +519,7 @@ class _Measured(_Nothing):
         assert ball is not None  # a mean's
         return np.asarray(project_to_ball(self._statistic.manifold, ball.center, ball.radius, self._records.array()))
 
-    def _mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
+    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
         return grid.mean(self._sums(kernel).reshape(2, size), self._records.n)
 
     def _totals(self, kernel: Any, size: int) -> np.ndarray:
@@ -507,14 +545,14 @@ def _measure(manifold: Manifold, outer: Ball | None, kernel: Any, block: Any) ->
         return np.asarray(kernel(manifold, np.asarray(points)), dtype=np.int64)
 
 
-def _logs(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
+def logs_at(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Coordinates of log_c x; what is not finite counts as 0."""
     z = np.asarray(manifold.chart(c, points)) if len(points) else np.zeros((0, manifold.dim))
     return np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
 
 
 def _lengths(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.norm(_logs(manifold, c, points), axis=-1))
+    return np.asarray(np.linalg.norm(logs_at(manifold, c, points), axis=-1))
 
 
 def _beyond(c: np.ndarray, radii: np.ndarray, manifold: Manifold, points: np.ndarray) -> np.ndarray:
@@ -531,14 +569,14 @@ def _clip(z: np.ndarray, r: float) -> np.ndarray:
 def clipped_logs(c: np.ndarray, r: float, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
     """Exact sums of clip_r(log_c x) over records."""
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        return np.asarray(grid.sums(_clip(_logs(manifold, c, points), r)).ravel())
+        return np.asarray(grid.sums(_clip(logs_at(manifold, c, points), r)).ravel())
 
 
 def _histogram(
     c: np.ndarray, place: int, width: float, half: int, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
     factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
-    t = _logs(factor, at, np.asarray(manifold.split(points)[place])) @ _direction(factor, at)
+    t = logs_at(factor, at, np.asarray(manifold.split(points)[place])) @ _direction(factor, at)
     bins = np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half
     return np.bincount(bins, minlength=2 * half)
 
@@ -557,7 +595,7 @@ def _bent(s: np.ndarray, r: float, root: float) -> np.ndarray:
 def _bend(
     c: np.ndarray, r: float, root: float, axis: np.ndarray, grid: FixedPoint, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    z = _clip(_logs(manifold, c, points), r)
+    z = _clip(logs_at(manifold, c, points), r)
     s = np.linalg.norm(z, axis=-1)
     cosine = (z @ axis) / np.maximum(s, np.finfo(float).tiny)
     t = _bent(s, r, root)

@@ -1,0 +1,97 @@
+"""The private median: what one record can move, what a tenth of them cannot, walks that read back."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateFrechetMedian
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
+from curvedp.mechanisms.private_ball import Measured
+from curvedp.mechanisms.verify import verify_certificate
+
+SPACES = [
+    (Euclidean(3), 20.0),
+    (Sphere(2), 1.5),
+    (Lorentz(2), 10.0),
+    (SPDAffineInvariant(2), 20.0),
+    (Rotations(3), 2.0),
+]
+
+
+def cloud(M, spread, n, rng):
+    return np.asarray(M.unchart(M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
+
+
+@pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
+def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
+    rng, worst = np.random.default_rng(0), 0.0
+    for trial in range(40):
+        n = int(rng.integers(2, 60))
+        mechanism = MedianMechanism.for_statistic(GeometricMedian(M, None, radius, n), GDP(1.0))
+        X = cloud(M, 10.0 ** rng.uniform(-3, 0), n, rng)
+        Y = X.copy()
+        Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], -X[-1], 1e3 * X[-1]][trial % 4]
+        seen, script = [], np.random.default_rng(trial)
+
+        def lead(values, scales, seen=seen, script=script):
+            seen.append((values, scales, values + scales[:, None] * script.standard_normal(values.shape)))
+            return seen[-1][2]
+
+        mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(X)), lead)
+        path, spent = iter(seen), []
+
+        def follow(values, scales, path=path, spent=spent):
+            first, noise, released = next(path)
+            spent.append(float(np.sum((first - values) ** 2) / noise[0] ** 2))
+            return released
+
+        mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(Y)), follow)
+        worst = max(worst, sum(spent))
+    assert 0.05 < worst <= 1.0
+
+
+@pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
+def test_it_verifies_and_is_robust(M, radius):
+    rng = np.random.default_rng(1)
+    X = cloud(M, 0.2, 600, rng)
+    X[:60] = M.unchart(M.origin, 0.9 * radius * np.eye(M.dim)[0])  # a tenth of them, as far away as they can be
+    model = PrivateFrechetMedian(M, radius=radius).fit(X)
+    assert all(check.holds for check in verify_certificate(model.certificate_))
+    moved = float(M.dist(M.origin, model.location_))
+    assert moved < 0.12
+    assert moved < 0.5 * float(M.dist(M.origin, PrivateFrechetMean(M, radius="private").fit(X).location_)) + 0.05
+
+
+def test_persons_are_the_unit(tmp_path):
+    M, rng = Sphere(2), np.random.default_rng(2)
+    X, ids = cloud(M, 0.3, 300, rng), np.repeat([f"p{k}" for k in range(60)], 5)
+    ledger = Ledger(tmp_path / "a.ledger", GDP(3.0))
+    for estimator in (
+        PrivateFrechetMedian(M, radius=1.0, ledger=ledger),
+        PrivateFrechetMean(M, radius=1.0, ledger=ledger),
+    ):
+        certificate = estimator.fit(X, groups=ids).certificate_
+        assert certificate.statistic["n"] == 60
+        assert "person" in certificate.unit
+        assert all(check.holds for check in verify_certificate(certificate))
+    for bad in (ids[:-1], np.full(300, "one"), np.where(np.arange(300) == 5, np.nan, 1.0)):
+        with pytest.raises(ParameterError):
+            PrivateFrechetMean(M, radius=1.0, ledger=ledger).fit(X, groups=bad)
+    assert len(ledger.entries) == 2  # nothing is spent on a refusal
+
+
+def test_a_person_counts_once_whatever_their_records():
+    """All of one person's records change, and their number: one record of the persons' means does."""
+    from curvedp.records.persons import person_means
+
+    M, rng = SPDAffineInvariant(2), np.random.default_rng(3)
+    ball = (M.origin, 3.0)
+    X, codes = cloud(M, 0.5, 40, rng), np.repeat(np.arange(10), 4)
+    other = np.concatenate([X[:-4], np.full((9, 2, 2), np.nan), 1e9 * X[:2]])
+    changed = np.concatenate([codes[:-4], np.full(11, 9)])
+    one, two = person_means(M, ball, X, codes), person_means(M, ball, other, changed)
+    assert np.array_equal(one[:-1], two[:-1])
+    assert one.shape == two.shape
