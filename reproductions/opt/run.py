@@ -191,7 +191,7 @@ EPOCHS = [1, 5, 10, 25, 50, 100]
 READINGS = {  # (C₀, C₁): §6.2 gives C₁ = 0.1 and C₂ = 0.01
     "exchanged": ((0.01, 0.1), "C₀ = 0.01, C₁ = 0.1: the text's norms exchanged (bound not proved here)"),
     "text": ((0.1, 0.01), "C₀ = 0.1, C₁ = 0.01: the text's norms"),
-    "larger": ((0.1, 0.1), "C = max{C₀, C₁} = 0.1, as in equation (3) (bound not proved here)"),
+    "larger": ((0.1, 0.1), "C₀ = C₁ = 0.1: the larger, as in equation (3) (bound not proved here)"),
 }
 
 
