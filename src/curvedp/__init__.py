@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from curvedp.checking import check
+    from curvedp.errors import ReleaseWarning
     from curvedp.estimators import (
         PrivateDispersion,
         PrivateFrechetMean,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         PrivatePCA,
     )
     from curvedp.ledger import Ledger
+    from curvedp.planning import plan
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
     from curvedp.privacy.compose import compose
 
@@ -31,9 +33,11 @@ __all__ = [
     "PrivatePCA",
     "PureDP",
     "RaoDP",
+    "ReleaseWarning",
     "RenyiDP",
     "check",
     "compose",
+    "plan",
 ]
 __version__ = version("curvedp")
 
@@ -51,7 +55,9 @@ _HOME = {
         "curvedp.estimators",
     ),
     "Ledger": "curvedp.ledger",
+    "ReleaseWarning": "curvedp.errors",
     "check": "curvedp.checking",
+    "plan": "curvedp.planning",
 }
 
 

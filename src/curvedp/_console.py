@@ -23,6 +23,7 @@ __all__ = [
     "console",
     "errors",
     "inert",
+    "number_or_word",
     "one_line_errors",
 ]
 
@@ -70,3 +71,11 @@ def asked(mu: float | None, epsilon: float | None, delta: float | None, rho: flo
         return ZCDP(rho)
     assert epsilon is not None  # exactly one of the three is given
     return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+
+def number_or_word(text: str) -> float | str:
+    """A radius as it is typed: a number, or a word such as "private"."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

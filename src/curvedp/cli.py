@@ -25,6 +25,7 @@ from curvedp._console import (
     console,
     errors,
     inert,
+    number_or_word,
     one_line_errors,
 )
 from curvedp.cli_ledger import ledger_app
@@ -146,6 +147,39 @@ def release(
         console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {why}", soft_wrap=True)
         if book is not None:
             console.print(f"remaining in {ledger}: {book.remaining or 'nothing'}")
+
+
+@app.command()
+def plan(
+    manifold: ManifoldOption,
+    records: Annotated[int, typer.Option("--records", "-n", help="number of records, or of persons")],
+    radius: Annotated[str, typer.Option("--radius", "-r", help="of the public ball, or private")],
+    mu: MuOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
+    json: JsonOption = False,
+) -> None:
+    """How good a private mean would be, for each mechanism; no data needed."""
+    from curvedp.geometry import parse_manifold
+    from curvedp.planning import plan as make_plan
+
+    with one_line_errors():
+        study = make_plan(parse_manifold(manifold), records, number_or_word(radius), asked(mu, epsilon, delta))
+        lines = study.advice()
+        if error is not None:
+            lines.append(f"for an error of {error:g}: {study.records_needed(error)} records")
+        if error is not None and not isinstance(study.radius, str):
+            lines[-1] += f", or a radius of {study.radius_for(error):.3g}"
+        if json:
+            print(json_module.dumps({**study.to_dict(), "advice": lines}))
+            return
+        table = Table("mechanism", "predicted error", title=study.title)
+        for row in study.rows():
+            table.add_row(*row)
+        console.print(table)
+        for line in lines:
+            console.print(inert(line), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None)
 
 
 @app.command()

@@ -121,6 +121,7 @@ class Mechanism(ABC):
     path: ClassVar[str] = EXACT
     staged: ClassVar[bool] = False  # whether its certificate lists stages
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
+    most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
     registry: ClassVar[dict[str, type["Mechanism"]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:

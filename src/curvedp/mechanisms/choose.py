@@ -125,10 +125,10 @@ def predicted_error(mechanism: Any) -> float:
     """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
     if not hasattr(mechanism, "simulate"):  # a mechanism that predicts its own
         return float(mechanism.predicted_error())
-    manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.values
+    manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.typical
     if ball is None:
         raise ParameterError(f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball")
-    draws = max(16, _DRAWS_TIMES_DIM // manifold.dim)
+    draws = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated)
     errors = []
     for population in _populations(manifold, ball):
         about = population.mean if isinstance(mechanism, ValueMechanism) else population.records

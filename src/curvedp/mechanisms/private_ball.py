@@ -117,6 +117,11 @@ class OuterBallMean(Statistic):
         return Ball(self.center, self.outer_radius)
 
     @property
+    def typical(self) -> Ball:
+        """Records within distance 1, or a quarter of what is injective: the stages are made for any spread."""
+        return Ball(self.center, min(1.0, self.manifold.injectivity_radius / 4, self.outer_radius / 2))
+
+    @property
     def sensitivity(self) -> float:
         """Of a mean of vectors of unit length: every stage scales it by its own radius."""
         return 2 / self.n
@@ -178,6 +183,7 @@ class PrivateBallMechanism(Mechanism):
     reads: ClassVar[Literal["value", "records"]] = "records"
     staged: ClassVar[bool] = True
     streams: ClassVar[bool] = True
+    most_simulated: ClassVar[int] = 32  # each is a walk through all stages
 
     def __init__(self, *, statistic: Statistic, scale: float, last: Any = "step") -> None:
         if not self.serves(statistic):

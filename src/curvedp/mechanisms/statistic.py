@@ -90,6 +90,11 @@ class Statistic(ABC):
         return None
 
     @property
+    def typical(self) -> Ball | None:
+        """A ball of records for which the error is predicted."""
+        return self.values
+
+    @property
     def base(self) -> np.ndarray:
         """Where the chart is: the center of `values`, or the origin."""
         return np.asarray(self.space.origin if self.values is None else self.values.center)

@@ -1,0 +1,264 @@
+"""How good a release would be, before there are data: `plan`. Everything here is computed from public numbers."""
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, inf, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import CurvedpError, UnattainableGuarantee
+from curvedp.geometry import parse_manifold
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.numerics.threads import one_blas_thread
+from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank
+from curvedp.mechanisms.private_ball import OuterBallMean
+from curvedp.mechanisms.statistic import FrechetMean, Statistic, public_ball
+from curvedp.privacy import GDP, Guarantee
+
+__all__ = ["TOO_LARGE", "Plan", "plan"]
+
+TOO_LARGE = 1 / 3  # of the radius: an error beyond says no more than the public center does
+_WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
+_STEP, _TRIES, _CLOSE = (
+    1.1,
+    40,
+    1.01,
+)  # first step and number of steps of a search, and the ratio at which it has arrived
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `plan` predicts. It prints itself, in a notebook too.
+
+    Attributes
+    ----------
+    errors : dict
+        Predicted mean distance to the mean of the records moved into the ball, by mechanism, best first. What moving them
+        does is not in it.
+    left_out : dict
+        Why the other mechanisms are not considered, by mechanism.
+    """
+
+    manifold: Manifold
+    n: int
+    radius: float | str
+    guarantee: Guarantee
+    center: np.ndarray
+    outer_radius: float | None
+    spread: float
+    errors: dict[str, float]
+    left_out: dict[str, str]
+
+    @property
+    def mechanism(self) -> str:
+        """The best one: what "auto" takes."""
+        return next(iter(self.errors))
+
+    @property
+    def error(self) -> float:
+        """The best one's predicted error."""
+        return self.errors[self.mechanism]
+
+    @property
+    def dominated(self) -> list[str]:
+        """Mechanisms at least 5% worse than the best."""
+        return [name for name, error in self.errors.items() if error >= _WORSE * self.error]
+
+    @property
+    def too_small(self) -> bool:
+        """Whether the public center is as good an answer as the release."""
+        return self.error >= TOO_LARGE * self.spread
+
+    def records_needed(self, error: float) -> int:
+        """The number of records at which the predicted error is `error`, to about a percent.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If no number up to 10¹² is enough.
+        """
+        wanted = _validate.positive("error", error)
+        found = _crossing(lambda n: self._error(n=max(2, ceil(n))), float(self.n), wanted, rises=False)
+        if not 2 <= found <= 1e12:
+            raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
+        return ceil(found)
+
+    def radius_for(self, error: float) -> float:
+        """The largest radius that keeps the predicted error at `error`, to about a percent.
+
+        Raises
+        ------
+        ParameterError
+            With radius="private", where there is nothing to choose.
+        """
+        start = _validate.positive("radius", self.radius)
+        wanted = _validate.positive("error", error)
+        return _crossing(lambda r: self._error(radius=r), start, wanted, rises=True)
+
+    def _error(self, **other: Any) -> float:
+        """The least error of the few best mechanisms with another n or radius; infinite where there is none."""
+        found = []
+        for name in list(self.errors)[:2]:
+            try:
+                given = {"radius": self.radius, "n": self.n, **other}
+                statistic = _statistic(self.manifold, self.center, outer_radius=self.outer_radius, **given)
+                with one_blas_thread():
+                    found.append(predicted_error(choose_mechanism(name, statistic, self.guarantee).mechanism))
+            except CurvedpError:  # such as a ball that is too large for its sphere
+                continue
+        return min(found, default=inf)
+
+    def advice(self) -> list[str]:
+        """What follows, one line each."""
+        lines = [f"take mechanism={self.mechanism!r}, which is what 'auto' takes: error {self.error:.3g}"]
+        if self.dominated:
+            lines.append(f"dominated: {', '.join(self.dominated)}")
+        of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
+        if self.too_small:
+            lines.append(
+                f"this study is too small: the public center is as good (the error is above a third of the {of})"
+            )
+        else:
+            lines.append(f"the error is {self.error / self.spread:.2g} of the {of}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "manifold": self.manifold.name,
+            "n": self.n,
+            "radius": self.radius,
+            "guarantee": self.guarantee.to_dict(),
+            "spread": self.spread,
+            "mechanism": self.mechanism,
+            "error": self.error,
+            "errors": self.errors,
+            "dominated": self.dominated,
+            "left_out": self.left_out,
+            "too_small": self.too_small,
+            "advice": self.advice(),
+        }
+
+    @property
+    def title(self) -> str:
+        """The question, in one line."""
+        return f"private mean of {self.n} records on {self.manifold.name}, radius {self.radius}, {self.guarantee}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Mechanism and predicted error, or why there is none."""
+        found = [(name, f"{error:.4g}") for name, error in self.errors.items()]
+        return found + [(name, f"left out: {why}") for name, why in self.left_out.items()]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.rows())
+        lines = [f"  {name:<{width}}  {text}" for name, text in self.rows()]
+        return "\n".join([self.title, *lines, *(f"- {line}" for line in self.advice())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th align='left'>{html.escape(a)}<td>{html.escape(b)}" for a, b in self.rows())
+        advice = "".join(f"<li>{html.escape(line)}" for line in self.advice())
+        return f"<p><b>{html.escape(self.title)}</b><table>{rows}</table><ul>{advice}</ul>"
+
+
+def plan(
+    manifold: Manifold,
+    n: int,
+    radius: float | str,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    center: Any = None,
+    outer_radius: float | None = None,
+) -> Plan:
+    """How far a private mean would be from the mean, for each mechanism, before there are data.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records will live.
+    n : int
+        How many there will be; of persons, where a person has several.
+    radius : float or "private"
+        Of the public ball; with "private" the error is that of records as spread out as `Plan.spread`.
+    guarantee : Guarantee
+        What will be asked for.
+    center, outer_radius : point and float, optional
+        As of `PrivateFrechetMean`.
+
+    Returns
+    -------
+    Plan
+        The predictions; it prints itself.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee
+        If a parameter is not usable, or no mechanism meets the guarantee.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> study = plan(SPDAffineInvariant(3), n=972, radius=2.5, guarantee=GDP(1.0))
+    >>> study.mechanism, study.too_small, round(study.error, 2)
+    ('log-gaussian', False, 0.01)
+    >>> 550 < study.records_needed(0.02) < 650
+    True
+    """
+    check_manifold(manifold)
+    check_guarantee(guarantee)
+    statistic = _statistic(manifold, center, radius, n, outer_radius)
+    middle = np.asarray(statistic.center, dtype=np.float64)  # type: ignore[attr-defined]  # both kinds have one
+    key = float(statistic.radius) if isinstance(statistic, FrechetMean) else "private"
+    wide = statistic.outer_radius if isinstance(statistic, OuterBallMean) else None
+    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide)  # type: ignore[attr-defined]
+    if not errors:
+        _ = statistic.sensitivity  # where there is none, that is the reason
+        why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
+    spread = statistic.typical.radius if statistic.typical is not None else inf
+    return Plan(manifold, statistic.n, key, guarantee, middle, wide, spread, dict(errors), dict(left_out))  # type: ignore[attr-defined]
+
+
+def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any) -> Statistic:
+    count = _validate.integer("n", n, 2)
+    if isinstance(radius, str):
+        _validate.choice("radius", radius, ("private",))
+        return OuterBallMean(manifold, center, outer_radius, count)
+    ball = public_ball(manifold, center, radius)
+    return FrechetMean(manifold, ball.center, ball.radius, count)
+
+
+@lru_cache(maxsize=256)
+def _predicted(
+    name: str, center: bytes, radius: float | str, n: int, guarantee: Guarantee, outer: float | None
+) -> tuple[dict[str, float], dict[str, str]]:
+    manifold = parse_manifold(name)
+    middle = np.frombuffer(center).reshape(manifold.point_shape)
+    with one_blas_thread():  # small matrices
+        found, left_out = rank(_statistic(manifold, middle, radius, n, outer), guarantee)
+    return {mechanism: error for mechanism, (error, _) in found.items()}, left_out
+
+
+def _crossing(error: Callable[[float], float], start: float, wanted: float, *, rises: bool) -> float:
+    """Where `error`, nearly proportional to x (or to 1/x), is as wanted: bracketed about what proportion gives, then
+    halved on the logarithm. The end returned is the one where it is no larger; 0 or inf where there is none."""
+    here = error(start)
+    x = start * (wanted / here if rises else here / wanted) if here < inf else start
+    good = error(x) <= wanted
+    factor = _STEP if good == rises else 1 / _STEP
+    for _ in range(_TRIES):
+        if (error(x * factor) <= wanted) != good:
+            break
+        x, factor = x * factor, factor**2 if abs(log(factor)) < 1 else factor
+    else:
+        return inf if factor > 1 else 0.0
+    ends = {good: x, not good: x * factor}
+    while max(ends.values()) > _CLOSE * min(ends.values()):
+        middle = sqrt(ends[True] * ends[False])
+        ends[error(middle) <= wanted] = middle
+    return ends[True]

@@ -1,0 +1,68 @@
+"""`plan`: public numbers only; its errors are those of real releases, and its answers are the wanted ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from curvedp import GDP, PrivateFrechetMean, PureDP, plan
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
+
+
+def test_the_predicted_error_is_that_of_releases():
+    """Against the mean of real releases, whose noise is drawn by another path, of records that fill half the ball."""
+    manifold, rng = SPDAffineInvariant(2), np.random.default_rng(0)
+    study = plan(manifold, n=60, radius=1.5, guarantee=GDP(1.0))
+    records = manifold.unchart(np.eye(2), rng.uniform(-0.4, 0.4, (60, 3)) + np.array([0.3, 0, 0]))
+    truth = frechet_mean(manifold, records)
+    model = PrivateFrechetMean(manifold, radius=1.5, mechanism=study.mechanism)
+    errors = [float(manifold.dist(truth, model.fit(records).location_)) for _ in range(200)]
+    assert np.mean(errors) == pytest.approx(study.error, rel=0.25)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), SPDLogEuclidean(3), Lorentz(3)], ids=repr)
+def test_the_number_of_records_gives_the_wanted_error(manifold):
+    study = plan(manifold, n=200, radius=0.7)
+    for error in (2 * study.error, study.error / 3):
+        n = study.records_needed(error)
+        assert plan(manifold, n=n, radius=0.7).error == pytest.approx(error, rel=0.05)
+    r = study.radius_for(study.error / 2)
+    assert plan(manifold, n=200, radius=r).error == pytest.approx(study.error / 2, rel=0.05)
+
+
+def test_what_is_said():
+    study = plan(Sphere(2), n=200, radius=0.7)
+    assert list(study.errors.values()) == sorted(study.errors.values())
+    assert "laplace" in study.dominated
+    assert "kng" in study.left_out
+    assert not study.too_small
+    assert study.mechanism in repr(study)
+    assert "<table>" in study._repr_html_()
+    assert json.loads(json.dumps(study.to_dict()))["mechanism"] == study.mechanism
+    small = plan(Euclidean(20), n=5, radius=1.0, guarantee=GDP(0.1))
+    assert small.too_small
+    assert "too small: the public center is as good" in str(small)
+
+
+def test_a_private_ball_is_planned():
+    study = plan(Sphere(2), n=2000, radius="private")
+    assert study.mechanism == "private-ball"
+    assert 0 < study.error < 0.1
+    assert study.records_needed(study.error / 2) > 2500
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"n": 1}, {"n": 2.5}, {"radius": 0}, {"radius": np.nan}, {"radius": "large"}, {"radius": None}, {"guarantee": 1.0},
+     {"manifold": "sphere"}, {"center": [2.0, 0, 0]}, {"radius": 3.0}, {"guarantee": GDP(1.0, adjacency="add-remove")}],
+    ids=repr,
+)  # fmt: skip
+def test_mistakes_are_one_line(given):
+    with pytest.raises((ParameterError, UnattainableGuarantee)) as raised:
+        plan(**{"manifold": Sphere(2), "n": 100, "radius": 0.5, "guarantee": PureDP(1.0), **given})
+    assert "\n" not in str(raised.value)
+    study = plan(Sphere(2), n=100, radius=0.5)
+    for wrong in (0, -1.0, np.nan, np.inf, None):
+        with pytest.raises(ParameterError):
+            study.records_needed(wrong)
