@@ -243,8 +243,18 @@ def _check_form(record: dict[str, Any]) -> None:
         raise ParameterError("a field is of the wrong kind")
     if not (record["ledger"] is None or isinstance(record["ledger"], dict)):
         raise ParameterError("ledger must be an object or null")
-    if isinstance(record["sensitivity"], bool) or not isinstance(record["sensitivity"], int | float):
+    told = {name: value for name, value in record.items() if name != "entropy"}
+    if _has_boolean(told):
+        raise ParameterError("only entropy says yes or no")
+    if not isinstance(record["sensitivity"], int | float):
         raise ParameterError("sensitivity must be a number")
+
+
+def _has_boolean(record: Any) -> bool:
+    """Python takes True for 1: in a certificate it is no number."""
+    if isinstance(record, dict):
+        return any(map(_has_boolean, record.values()))
+    return any(map(_has_boolean, record)) if isinstance(record, list) else isinstance(record, bool)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class LaplaceMechanism(ValueMechanism):
     @property
     def guarantee(self) -> Guarantee:
         """Pure ε."""
-        return PureDP(np.nextafter(self.sensitivity / self.scale, np.inf))
+        return PureDP(self.profile.pure_epsilon)
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -434,6 +434,8 @@ class BundleDescentMechanism(_LineMechanism):
         """The same descent along the released directions."""
         size = (1 + self.domain.predictors) * self.manifold.dim
         drawn = replay(certificate.release["integers"])
+        if len(certificate.release["integers"]) != self.steps:
+            raise ParameterError("the released integers are not those of so many steps")
         return self.finish(self._descend(lambda p, V: drawn(np.empty(size))))
 
     def _descend(self, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pair:
