@@ -13,6 +13,7 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
+from curvedp.inference.region import Region, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
 from curvedp.mechanisms.choose import Choice
@@ -117,6 +118,25 @@ class BallEstimator(PrivateEstimator):
         outer = default_outer_radius(self.manifold) if isinstance(self.radius, str) else self.radius
         ball = public_ball(self.manifold, self.center, self.outer_radius or outer)
         return open_records(person_means(self.manifold, ball, records.array(), codes), self.manifold.point_shape)
+
+    def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
+        """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        of : {"records", "population"}
+            Of the records as they were moved into the ball, or of the population they are independent draws of.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`, for a level that is no probability, or where no theorem gives a region.
+        """
+        if not hasattr(self, "certificate_"):
+            raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
+        return region_of(self.certificate_, level, of)
 
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:

@@ -18,6 +18,7 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.certificate import Certificate, Claims, digest
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
@@ -31,6 +32,7 @@ __all__ = [
     "Check",
     "Draw",
     "Mechanism",
+    "Reading",
     "Release",
     "ValueMechanism",
     "assign",
@@ -77,6 +79,19 @@ def replay(integers: Any) -> Callable[..., np.ndarray]:
         return np.array([k / 2**GRID for k in part]).reshape(values.shape)
 
     return next_draw
+
+
+class Reading(NamedTuple):
+    """What a certificate says of the truth before shrinkage and projection, in the frame of the statistic.
+
+    `drawn` was drawn by `law` about: the statistic itself ("point"); its coordinates in the chart at `base`, shortened to
+    `reach` ("chart"); or the mean logarithm of the records at `base`, whose length is at most `reach` ("gradient")."""
+
+    kind: Literal["point", "chart", "gradient"]
+    law: Any
+    drawn: np.ndarray
+    base: np.ndarray | None = None
+    reach: float = inf
 
 
 class Draw(NamedTuple):
@@ -212,6 +227,18 @@ class Mechanism(ABC):
         ParameterError
             If the certificate does not list them, or they are not of this mechanism.
         """
+
+    def reading(self, certificate: Certificate) -> Reading:
+        """What was drawn, from the certificate's grid integers alone, for regions about it.
+
+        Raises
+        ------
+        ParameterError
+            If the law of what was drawn is not that of one isotropic noise, or the certificate does not list its integers.
+        """
+        raise ParameterError(
+            f"no region follows from {self.name}: release with a public radius and mechanism='log-gaussian', say"
+        )
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """What `verify` recomputes beside what every certificate claims."""
@@ -353,6 +380,13 @@ class ValueMechanism(Mechanism):
         """The point of the one draw, finished."""
         drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
         return np.asarray(self.finish(self.at(drawn)))
+
+    def reading(self, certificate: Certificate) -> Reading:
+        """The point of the one draw, about the statistic."""
+        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
+        kind, space, scale, _ = self.noise
+        law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, scale)
+        return Reading("point", law, self.at(drawn))
 
     @property
     @abstractmethod

@@ -17,8 +17,9 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
-from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.private_ball import clipped_logs, mean_moved
@@ -136,6 +137,12 @@ class GradientMechanism(Mechanism):
         """The point of the one draw."""
         drawn = replay(certificate.release["integers"])(np.empty(self.manifold.dim))
         return np.asarray(self.finish(self._at(drawn)))
+
+    def reading(self, certificate: Certificate) -> Reading:
+        """The drawn vector, about the mean logarithm at the center."""
+        drawn = replay(certificate.release["integers"])(np.empty(self.manifold.dim))
+        law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
+        return Reading("gradient", law, drawn, *self._mean.ball)
 
     def _gradient(self, records: np.ndarray) -> np.ndarray:
         center, r = self._mean.ball

@@ -25,8 +25,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks, in_threads
+from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import ExactDraw, exact_gaussian
-from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, at_least, check_guarantee, replay
+from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign, at_least, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
@@ -325,7 +326,17 @@ class NewtonMechanism(Mechanism):
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
         return np.asarray(self.finish(value[0]))
 
-    def _walk(self, records: np.ndarray | None, size: int, noisy: Noise) -> tuple[np.ndarray, list[Stage], np.ndarray]:
+    def reading(self, certificate: Certificate) -> Reading:
+        """The last noisy gradient, where it was taken: given the steps before, its noise is fresh."""
+        seen: list[tuple[np.ndarray, np.ndarray, float]] = []
+        self._walk(None, 1, replay(certificate.release["integers"]), seen)
+        w, gradient, scale = seen[-1]
+        law = RiemannianGaussian(Euclidean(self.manifold.dim), scale)
+        return Reading("gradient", law, gradient, w, self.radius + float(self.manifold.dist(self.center, w)))
+
+    def _walk(
+        self, records: np.ndarray | None, size: int, noisy: Noise, seen: list[Any] | None = None
+    ) -> tuple[np.ndarray, list[Stage], np.ndarray]:
         """`size` independent walks from the center, the noise of the first one's steps, and what is left of it in each
         coordinate (about: from the private H). Without records, a walk is read back from what `noisy` gives."""
         M, stages = self.manifold, []
@@ -343,6 +354,8 @@ class NewtonMechanism(Mechanism):
                 np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None)
             )
             gradient = noisy(np.broadcast_to(measured, (size, M.dim)), scales)
+            if seen is not None:
+                seen.append((w[0], gradient[0], float(scales[0])))
             axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
             if stages[-1].hessian_scale is not None:
                 values = np.zeros((1, 2)) if records is None else self._means(w, records, axis)

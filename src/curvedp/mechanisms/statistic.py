@@ -121,6 +121,10 @@ class Statistic(ABC):
         """Points of the frame in which the value is computed, in the frame of the records: post-processing."""
         return points
 
+    def unplaced(self, points: np.ndarray) -> np.ndarray:
+        """The inverse of `placed`."""
+        return points
+
     @property
     def afterwards(self) -> list[str]:
         """What `inside` does, in words."""
@@ -349,6 +353,10 @@ class FrechetMean(_OfBall):
     def placed(self, points: np.ndarray) -> np.ndarray:
         """Carried back."""
         return np.asarray(self.manifold.from_origin(self.center, points))
+
+    def unplaced(self, points: np.ndarray) -> np.ndarray:
+        """Carried home."""
+        return np.asarray(self.manifold.to_origin(self.center, points))
 
     def of(self, records: Records) -> np.ndarray:
         """The mean of the records in the ball. NOT private."""
