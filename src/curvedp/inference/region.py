@@ -1,7 +1,7 @@
 """Confidence regions about what was released, from the certificate alone.
 
 Of the records: the noise law's own quantile about the draw BEFORE shrinkage and projection, which the certificate keeps. Of
-the population: that, and how far the mean of n independent records is from the population's. docs/inference.md has the proofs.
+the population: that, and how far the mean of n independent records is from the population's (docs/inference.md).
 """
 
 from dataclasses import dataclass
