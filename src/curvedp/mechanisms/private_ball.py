@@ -429,16 +429,15 @@ def same_stages(told: list[Any], stated: Any) -> list[Check]:
 
 def _alike(a: Mapping[str, Any], b: Any) -> bool:
     """Two descriptions of a stage, up to the last digits of what is computed from integers."""
-    if not isinstance(b, dict) or sorted(a) != sorted(b):
-        return False
-    return all(
-        a[name] == b[name]
-        if isinstance(a[name], str) or a[name] is None
-        else b[name] is not None
-        and not isinstance(b[name], str)
-        and np.allclose(a[name], b[name], rtol=1e-9, atol=1e-12)
-        for name in a
-    )
+    return isinstance(b, dict) and sorted(a) == sorted(b) and all(_equal(a[name], b[name]) for name in a)
+
+
+def _equal(mine: Any, stated: Any) -> bool:
+    if isinstance(mine, str) or mine is None:
+        return bool(mine == stated)
+    numbers, others = np.asarray(mine), np.asarray(stated)
+    same = others.dtype.kind in "if" and numbers.shape == others.shape
+    return bool(same and np.allclose(numbers, others, rtol=1e-9, atol=1e-12))
 
 
 def _shrunk(v: np.ndarray, noise: float) -> np.ndarray:
