@@ -60,7 +60,7 @@ class PrivateEstimator(BaseEstimator):
     def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
         """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
         for job in jobs:
-            job.mechanism.manifold.name  # noqa: B018 - a space without a name is refused before anything is paid
+            job.mechanism.described()  # a space without a name is refused before anything is paid
         accepted = [job.mechanism.accepted(job.data) for job in jobs]
         source = check_source(self.source)
         entry = self._pay([job.mechanism for job in jobs])

@@ -307,15 +307,11 @@ class Mechanism(ABC):
         entry: Mapping[str, Any] | None,
     ) -> Release:
         """`release` of what `accepted` has given; for whoever pays in between."""
-        name = manifold_name(self.manifold)  # a space without a name is refused before anything is drawn
+        described = self.described()  # what has no name is refused before anything is drawn
         source.refresh()  # fresh bytes a release: clones of a machine must not share noise
         draw = self.draw(accepted, source)
         certificate = Certificate(
-            mechanism=self.name,
-            manifold=name,
-            parameters=dict(self.parameters),
-            statistic=self.statistic.to_dict(),
-            sensitivity=self.sensitivity,
+            **described,
             guarantee=self.guarantee if guarantee is None else guarantee,
             claims=Claims.of(self.profile, draw.tau or 0.0),
             unit=self.statistic.unit if unit is None else unit,
@@ -332,6 +328,22 @@ class Mechanism(ABC):
             ledger=None if entry is None else dict(entry),
         )
         return Release(self.finish(draw.value), certificate)
+
+    def described(self) -> dict[str, Any]:
+        """What a certificate says of mechanism and statistic; refuses what has no name.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold is a user's own without a name.
+        """
+        return {
+            "mechanism": self.name,
+            "manifold": manifold_name(self.manifold),
+            "parameters": dict(self.parameters),
+            "statistic": self.statistic.to_dict(),
+            "sensitivity": self.sensitivity,
+        }
 
     @property
     def label(self) -> str:

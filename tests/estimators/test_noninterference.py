@@ -1,0 +1,125 @@
+"""Same bits from the source and same grid integers: then every byte that leaves is the same, whatever the records are.
+
+The exact samplers are led to fixed integers, so that two wildly different data sets release the same numbers. What is
+published (fitted attributes and certificates) may depend on nothing else of them.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+import curvedp
+from curvedp import GDP, PureDP
+from curvedp.entropy import GeneratorSource
+from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, SPDLogEuclidean, Sphere
+from curvedp.laws.exact import ExactDraw
+
+DATA = {
+    "near": lambda M, rng: M.unchart(M.origin, 0.1 * rng.normal(size=(60, M.dim))),
+    "far": lambda M, rng: M.unchart(M.origin, 5.0 * rng.normal(size=(60, M.dim))),
+    "equal": lambda M, rng: np.broadcast_to(M.origin, (60, *M.point_shape)),
+    "missing": lambda M, rng: np.full((60, *M.point_shape), np.nan),
+    "huge": lambda M, rng: 1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim)))),
+}
+MODULES = ["gaussian", "laplace", "newton", "regression", "private_ball", "gradient"]
+
+
+@pytest.fixture
+def led(monkeypatch):
+    """Every exact draw gives integers that depend on how many there were before it, and on nothing else."""
+
+    def restart():
+        state = {"count": 0}
+
+        def scripted(manifold, scale, center, *, source=None, grid=30):
+            from curvedp.laws.exact.draw import drawn_base, drawn_shape
+
+            state["count"] += 1
+            rng = np.random.default_rng(state["count"])
+            value = np.asarray(manifold.origin, dtype=float) + 0 * np.asarray(center)
+            near = value if drawn_base(manifold) is None else np.zeros(drawn_shape(manifold))
+            integers = np.round((near + 0.01 * rng.normal(size=near.shape)) * 2**grid).astype(np.int64).astype(object)
+            return ExactDraw(integers, grid, 2.0**-100, manifold, drawn_base(manifold))
+
+        for module in MODULES:
+            for name in ("exact_gaussian", "exact_laplace"):
+                monkeypatch.setattr(f"curvedp.mechanisms.{module}.{name}", scripted, raising=False)
+
+    return restart
+
+
+def published(model) -> str:
+    """Every fitted attribute and every certificate, without the time."""
+    told = {}
+    for name, value in sorted(vars(model).items()):
+        if not name.endswith("_") or name.startswith("_"):
+            continue
+        certificates = value if isinstance(value, list) else [value]
+        if hasattr(certificates[0], "to_dict"):
+            told[name] = [{**each.to_dict(), "created": ""} for each in certificates]
+        else:
+            told[name] = repr([np.asarray(part).tolist() for part in (value if isinstance(value, tuple) else (value,))])
+    return json.dumps(told, sort_keys=True)
+
+
+CASES = {
+    **{
+        f"mean {mechanism} {M}": (
+            lambda M=M, mechanism=mechanism, guarantee=guarantee: curvedp.PrivateFrechetMean(
+                M, radius=0.5, mechanism=mechanism, guarantee=guarantee
+            ),
+            M,
+        )
+        for M, mechanism, guarantee in [
+            (Sphere(2), "gaussian", GDP(1.0)), (Sphere(2), "laplace", PureDP(1.0)), (Sphere(2), "log-gaussian", GDP(1.0)),
+            (Lorentz(3), "newton", GDP(1.0)), (SPDAffineInvariant(2), "gradient", GDP(1.0)),
+            (SPDLogEuclidean(2), "gaussian", GDP(1.0)), (Rotations(3), "log-laplace", PureDP(1.0)),
+        ]
+    },
+    **{
+        f"private ball {M}": (lambda M=M: curvedp.PrivateFrechetMean(M, radius="private"), M)
+        for M in (Sphere(2), SPDAffineInvariant(2), Lorentz(2))
+    },
+    "median": (lambda: curvedp.PrivateFrechetMedian(SPDAffineInvariant(2), radius=5.0), SPDAffineInvariant(2)),
+    "dispersion": (lambda: curvedp.PrivateDispersion(Sphere(2), radius=0.5, mechanism="gaussian"), Sphere(2)),
+    "classes": (lambda: curvedp.PrivateMDM(Sphere(2), radius=0.5, mechanism="log-gaussian"), Sphere(2)),
+    "line": (
+        lambda: curvedp.PrivateGeodesicRegression(
+            Sphere(2), radius=0.5, speed=0.5, clip=0.2, guarantee=GDP(1.0), method="dp-rgd"
+        ),
+        Sphere(2),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_leaves_is_a_function_of_integers_and_public_numbers(name, led):
+    make, M = CASES[name]
+    seen = {}
+    for data, records in DATA.items():
+        led()
+        X = np.array(records(M, np.random.default_rng(1)))
+        extra = {"classes": (X, np.arange(60) % 2), "line": (np.linspace(0, 1, 60), X)}.get(name, (X,))
+        model = make().set_params(source=GeneratorSource(np.random.default_rng(0)))
+        seen[data] = published(model.fit(*extra))
+    assert len(set(seen.values())) == 1, [data for data in seen if seen[data] != seen["near"]]
+
+
+def test_the_test_can_fail(led):
+    """An estimator that tells what the records were is seen."""
+
+    class Talkative(curvedp.PrivateFrechetMean):
+        def fit(self, X, y=None, groups=None):
+            super().fit(X, y)
+            self.reach_ = float(np.nanmax(np.abs(X)))
+            return self
+
+    seen = set()
+    for scale in (1.0, 2.0):
+        led()
+        model = Talkative(
+            Sphere(2), radius=0.5, mechanism="log-gaussian", source=GeneratorSource(np.random.default_rng(0))
+        )
+        seen.add(published(model.fit(scale * np.ones((10, 3)))))
+    assert len(seen) == 2

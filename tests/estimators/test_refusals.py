@@ -1,0 +1,115 @@
+"""A refusal comes before anything is paid: every estimator × every public mistake, and the ledger is as it was."""
+
+import numpy as np
+import pytest
+
+import curvedp
+from curvedp import GDP, Ledger, PureDP
+from curvedp.errors import CurvedpError
+from curvedp.geometry import Sphere
+from curvedp.privacy import ApproxDP
+
+S2, RNG = Sphere(2), np.random.default_rng(0)
+X = Sphere(2).project(RNG.normal([3.0, 0, 0], 0.5, (60, 3)))
+Y, x = np.arange(60) % 2, np.linspace(0, 1, 60)
+
+
+class Unnamed(Sphere):
+    """A user's own space, which no certificate can name."""
+
+
+# estimator -> (how it is made, what fit takes); mechanisms that read the records among them
+ESTIMATORS = {
+    "mean": (lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
+    "mean by newton": (
+        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, "mechanism": "newton", **o}),
+        (X,),
+    ),
+    "mean by kng": (
+        lambda **o: curvedp.PrivateFrechetMean(
+            **{"manifold": S2, "radius": 0.7, "mechanism": "kng", "guarantee": PureDP(1.0), **o}
+        ),
+        (X,),
+    ),
+    "mean by a gradient": (
+        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, "mechanism": "gradient", **o}),
+        (X,),
+    ),
+    "mean in a private ball": (
+        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": "private", **o}),
+        (X,),
+    ),
+    "median": (lambda **o: curvedp.PrivateFrechetMedian(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
+    "dispersion": (lambda **o: curvedp.PrivateDispersion(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
+    "classes": (lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, **o}), (X, Y)),
+    "line": (
+        lambda **o: curvedp.PrivateGeodesicRegression(
+            **{"manifold": S2, "radius": 0.5, "speed": 0.5, "clip": 0.2, "guarantee": GDP(0.5), **o}
+        ),
+        (x, X),
+    ),
+    "components": (lambda **o: curvedp.PrivatePCA(**{"radius": 2.0, **o}), (X,)),
+}
+MISTAKES = {
+    "source": [np.random.default_rng(0), "urandom", 5],
+    "guarantee": [1.0, None, "GDP(1)", GDP(0.5, adjacency="add-remove"), ApproxDP(1.0, 1e-6, adjacency="add-remove")],
+    "radius": [0.0, -1.0, np.nan, np.inf, "wide", [1.0]],
+    "center": [[1.0, 0.0], np.full(3, np.nan), [0.0, 0.0, 0.0]],
+    "mechanism": ["magic", None, 3],
+    "manifold": ["sphere", None, Unnamed(2)],
+    "label": ["", 3, b"x"],
+    "method": ["magic"],
+    "outer_radius": [],
+}
+
+
+def cases():
+    for name, (make, _) in ESTIMATORS.items():
+        for parameter, values in MISTAKES.items():
+            if parameter in make().get_params():
+                for k in range(len(values)):
+                    yield pytest.param(name, parameter, k, id=f"{name}-{parameter}-{k}")
+
+
+@pytest.mark.parametrize(("name", "parameter", "k"), list(cases()))
+def test_a_mistake_spends_nothing(name, parameter, k, tmp_path):
+    make, data = ESTIMATORS[name]
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    head = ledger.head
+    with pytest.raises(CurvedpError):
+        make(ledger=ledger, **{parameter: MISTAKES[parameter][k]}).fit(*data)
+    assert ledger.head == head
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+@pytest.mark.parametrize(
+    "bad",
+    [lambda a: a[:1], lambda a: a[..., :0], lambda a: a[0], lambda a: a + 1j],
+    ids=["one", "narrow", "flat", "complex"],
+)
+def test_records_of_another_form_spend_nothing(name, bad, tmp_path):
+    make, data = ESTIMATORS[name]
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    wrong = bad(X)
+    with pytest.raises((CurvedpError, ValueError)) as refusal:
+        make(ledger=ledger).fit(*(wrong if part is X else part for part in data))
+    assert not ledger.entries
+    assert not any(f"{value:.6f}"[:7] in str(refusal.value) for value in X.ravel())
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_without_a_mistake_it_is_paid_once(name, tmp_path):
+    make, data = ESTIMATORS[name]
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    model = make(ledger=ledger).fit(*data)
+    assert len(ledger.entries) == 1
+    certificate = getattr(model, "certificate_", None) or model.certificates_[0]
+    assert certificate.ledger == {"entry": 1, "head": ledger.head}
+
+
+def test_every_estimator_is_here():
+    import curvedp.estimators
+
+    made = {type(make()).__name__ for make, _ in ESTIMATORS.values()}
+    assert made == set(curvedp.estimators.__all__)
