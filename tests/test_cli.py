@@ -73,6 +73,102 @@ def test_the_whole_round(sphere_file):
     assert run("verify", paths["c.json"]).exit_code == 1
 
 
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(1)
+    X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.4, (200, 3)))
+    rows = [f"{x},{y},{z},{'ab'[i % 2]},{20 + i % 60},p{i // 2}" for i, (x, y, z) in enumerate(X)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y,z,class,age,person", *rows]) + "\n")
+    return tmp_path
+
+
+STATISTICS = {
+    "mean": ["-r", 0.7, "--groups", "person"],
+    "median": ["-r", 1.0],
+    "dispersion": ["-r", 0.7],
+    "pca": ["-r", 1.2, "-m", "euclidean:3"],
+    "mdm": ["-r", 0.7, "--labels", "class"],
+    "regression": ["-r", 0.8, "--x", "age", "--x-range", "20,90", "--speed", 1.5, "--clip", 0.3],
+}
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_every_statistic_from_a_table(table, statistic):
+    """Value, certificate, report and ledger of each; nothing is left half written."""
+    given = ["-m", "sphere:2", "--mu", 1, "--header", "--columns", "x,y,z", *STATISTICS[statistic]]
+    made = {option: table / name for option, name in
+            (("out", "v.csv"), ("certificate", "c.json"), ("report", "r.html"), ("ledger", "l"))}  # fmt: skip
+    targets = [part for option, path in made.items() for part in (f"--{option}", path)]
+    result = run("release", statistic, table / "t.csv", *given, *targets, "--budget-mu", 3)
+    assert result.exit_code == 0, result.output
+    assert np.all(np.isfinite(np.loadtxt(made["out"], delimiter=",")))
+    certificates = sorted(table.glob("c*.json"))
+    assert len(certificates) == (2 if statistic == "mdm" else 1)
+    assert {run("verify", path).exit_code for path in certificates} == {0}
+    assert "moved into the ball" in made["report"].read_text(encoding="utf-8") or statistic in (
+        "pca",
+        "regression",
+        "median",
+    )
+    assert not list(table.glob(".*.part"))
+    again = run("release", statistic, table / "t.csv", *given, "--json")
+    assert np.shape(json.loads(again.stdout)[statistic])
+    n = json.loads(certificates[0].read_text())["statistic"]["n"]
+    assert n == (100 if statistic in ("mean", "mdm") else 200), "a person, or a record of a class, is one"
+
+
+def test_nothing_is_overwritten(table):
+    """Every output against every input, the ledger and every other output, by name, by another name and by link."""
+    (table / "center.csv").write_text("1,0,0\n")
+    assert run("ledger", "create", table / "l", "--mu", 5).exit_code == 0
+    data, center, ledger = (table / name for name in ("t.csv", "center.csv", "l"))
+    given = [
+        "-m",
+        "sphere:2",
+        "-r",
+        0.7,
+        "--mu",
+        1,
+        "--header",
+        "--columns",
+        "x,y,z",
+        "--center",
+        center,
+        "--ledger",
+        ledger,
+    ]
+    before = {path: path.read_bytes() for path in (data, center, ledger)}
+    (table / "link.csv").symlink_to(data)
+    (table / "hard.csv").hardlink_to(data)
+    (table / "sub").mkdir()
+    for option in ("--out", "--certificate", "--report"):
+        for target in (data, center, ledger, table / "sub" / ".." / "t.csv", table / "link.csv", table / "hard.csv"):
+            result = run("release", data, *given, option, target)
+            assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1), (
+                option,
+                target,
+                result.output,
+            )
+    for a, b in (("--out", "--certificate"), ("--out", "--report"), ("--certificate", "--report")):
+        assert run("release", data, *given, a, table / "same.csv", b, table / "sub" / ".." / "same.csv").exit_code == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_private_radius_a_plan_and_a_look(table):
+    given = ["-m", "sphere:2", "--header", "--columns", "x,y,z"]
+    result = run("release", table / "t.csv", *given, "-r", "private", "--mu", 1, "--json")
+    assert json.loads(result.stdout)["certificate"]["mechanism"] == "private-ball"
+    look = run("check", table / "t.csv", *given, "-r", 0.7, "--groups", "person")
+    assert look.output.startswith("NOT PRIVATE"), look.output
+    study = run("plan", "-m", "sphere:2", "-n", 200, "-r", 0.7, "--mu", 1, "--error", 0.02, "--json")
+    assert json.loads(study.stdout)["too_small"] is False
+    small = run("plan", "-m", "euclidean:20", "-n", 5, "-r", 1, "--mu", 0.1)
+    assert "the public center is as good" in small.output
+    (table / "center.csv").write_text("0,1,0\n")
+    misplaced = run("release", table / "t.csv", *given, "-r", 0.3, "--mu", 9, "--center", table / "center.csv")
+    assert "note: the release lies on the edge" in misplaced.output
+
+
 def test_calibrate():
     result = run("calibrate", "-m", "sphere:2", "--mu", 0.5, "--sensitivity", 0.1, "--json")
     scales = json.loads(result.stdout)["mechanisms"]
@@ -94,6 +190,29 @@ def test_calibrate():
         ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--out", "/nonexistent/folder/x.npy"],
         ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--ledger", "missing.ledger"],
         ["release", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--mechanism", "magic"],
+        ["release", "mdm", "X", "-m", "sphere:2", "-r", "0.5", "--mu", "1"],
+        [
+            "release",
+            "regression",
+            "X",
+            "-m",
+            "sphere:2",
+            "-r",
+            "0.5",
+            "--mu",
+            "1",
+            "--x",
+            "0",
+            "--speed",
+            "1",
+            "--clip",
+            "1",
+        ],
+        ["release", "pca", "X", "-m", "euclidean:3", "-r", "0.5", "--mu", "1", "--method", "magic"],
+        ["release", "X", "-m", "sphere:2", "-r", "wide", "--mu", "1"],
+        ["plan", "-m", "sphere:2", "-n", "1", "-r", "0.5", "--mu", "1"],
+        ["plan", "-m", "sphere:2", "-n", "100", "-r", "wide", "--mu", "1"],
+        ["check", "missing.npy", "-m", "sphere:2"],
         ["calibrate", "-m", "sphere:2", "--mu", "1"],
         ["verify", "missing.json"],
         ["ledger", "show", "missing.ledger"],

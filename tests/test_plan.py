@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from curvedp import GDP, PrivateFrechetMean, PureDP, plan
+from curvedp import GDP, PrivateFrechetMean, PrivateMDM, PrivatePCA, PureDP, plan
+from curvedp.alarms import alarms
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
 
@@ -66,3 +67,21 @@ def test_mistakes_are_one_line(given):
     for wrong in (0, -1.0, np.nan, np.inf, None):
         with pytest.raises(ParameterError):
             study.records_needed(wrong)
+
+
+def test_alarms_of_releases():
+    """Enumerated: a misplaced ball, one too small, too much noise; and silence where all is well."""
+    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (300, 3)))
+    rare = GDP(20.0)
+    assert alarms(PrivateFrechetMean(Sphere(2), radius=0.7, guarantee=rare).fit(X)) == []
+    for center, radius in (([0.0, 1, 0], 0.5), ([-0.6, 0.8, 0], 0.3)):
+        model = PrivateFrechetMean(Sphere(2), radius=radius, center=center, guarantee=rare).fit(X)
+        assert "edge" in alarms(model)[0]
+    tensors = SPDAffineInvariant(3).unchart(np.eye(3), np.full((9, 6), 0.1))
+    found = alarms(PrivateFrechetMean(SPDAffineInvariant(3), radius=3, guarantee=GDP(0.05)).fit(tensors))
+    assert any("above a third of the radius" in line for line in found)
+    for quiet in (
+        PrivateMDM(Sphere(2), radius=0.7, guarantee=rare).fit(X, np.arange(300) % 2),
+        PrivatePCA(1, 1.2).fit(X),
+    ):
+        assert alarms(quiet) == []

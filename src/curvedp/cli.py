@@ -1,17 +1,15 @@
-"""The command line: `curvedp demo | release | calibrate | verify | audit | ledger | reproduce`.
+"""The command line: `curvedp demo | check | plan | release | calibrate | verify | audit | ledger | reproduce`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
 line that says what to do; 3 (`verify`) every claim holds for the ideal law, but the release was drawn in float64.
 """
 
 import json as json_module
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -29,10 +27,8 @@ from curvedp._console import (
     one_line_errors,
 )
 from curvedp.cli_ledger import ledger_app
+from curvedp.cli_release import reading_of, release_app
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
-
-if TYPE_CHECKING:
-    from curvedp.ledger import Ledger
 
 __all__ = ["app"]
 
@@ -41,112 +37,42 @@ app = typer.Typer(
     help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
     pretty_exceptions_enable=False,
 )
+app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2")]
 
 
-def _check_targets(**targets: Path | None) -> None:
-    """Refuse what could not be written before anything is spent."""
-    for option, target in targets.items():
-        if target is None:
-            continue
-        if not target.absolute().parent.is_dir():
-            raise ParameterError(f"the folder of {target} does not exist")
-        if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
-            raise ParameterError(f"--{option} {target} cannot be written")
-    out = targets.get("out")
-    if out is not None and out.suffix not in (".npy", ".csv"):
-        raise ParameterError(f"--out {out} must end in .npy or .csv")
-
-
-@contextmanager
-def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | None]":
-    """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
-    from curvedp import GDP, Ledger
-
-    if path is None:
-        yield None
-        return
-    fresh = not path.exists()
-    book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
-    try:
-        yield book
-    except CurvedpError:
-        if fresh and not book.entries:
-            path.unlink()
-        raise
-
-
 @app.command()
-def release(
-    data: Annotated[Path, typer.Argument(help="npy, npz, csv or parquet, one record a row")],
-    manifold: Annotated[str | None, typer.Option("--manifold", "-m", help="such as sphere:2 or spd-affine:3")] = None,
-    radius: Annotated[float | None, typer.Option("--radius", "-r", help="public ball that holds the records")] = None,
-    mu: MuOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's centre; the origin otherwise")] = None,
+def check(
+    data: Annotated[Path, typer.Argument(help="whatever `curvedp release` reads")],
+    manifold: ManifoldOption,
+    radius: Annotated[float | None, typer.Option("--radius", "-r", help="of the public ball")] = None,
+    center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's center; the origin otherwise")] = None,
+    groups: Annotated[str | None, typer.Option(help="column that says whose record each is")] = None,
     key: Annotated[str | None, typer.Option(help="array inside an npz file")] = None,
     header: Annotated[bool | None, typer.Option(help="whether the first line of a csv names its columns")] = None,
-    mechanism: Annotated[
-        str, typer.Option(help="auto, gaussian, laplace, log-gaussian, log-laplace, newton, kng")
-    ] = "auto",
-    ledger: Annotated[Path | None, typer.Option(help="budget to spend from")] = None,
-    budget_mu: Annotated[float | None, typer.Option(help="start the ledger with this GDP budget")] = None,
-    out: Annotated[Path | None, typer.Option(help="write the private mean (npy or csv)")] = None,
-    certificate: Annotated[Path | None, typer.Option(help="write the certificate (json)")] = None,
-    report: Annotated[Path | None, typer.Option(help="write a page about the release (html)")] = None,
+    form: Annotated[str | None, typer.Option("--as", help="what a row is, such as latlon-degrees")] = None,
+    columns: Annotated[str | None, typer.Option(help="names or places from 0, separated by commas")] = None,
+    mask: Annotated[Path | None, typer.Option(help="which voxels of a volume are records")] = None,
+    sep: Annotated[str | None, typer.Option(help="what separates the cells")] = None,
+    decimal: Annotated[str, typer.Option(help="the decimal sign")] = ".",
+    skip: Annotated[int, typer.Option(help="lines before the first")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Release the private Fréchet mean of the records in a file, with a certificate."""
-    import numpy as np
-
-    from curvedp import PrivateFrechetMean
+    """NOT private: what is wrong with the records of a file, for those who may see them."""
+    from curvedp.checking import check as look
     from curvedp.geometry import parse_manifold
-    from curvedp.records import load_point, load_records
+    from curvedp.records import load_point, read_column
 
     with one_line_errors():
-        if manifold is None:
-            raise ParameterError(
-                "--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3"
-            )
-        if radius is None:
-            raise ParameterError(
-                "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
-            )
         space = parse_manifold(manifold)
-        guarantee = asked(mu, epsilon, delta)
-        _check_targets(out=out, certificate=certificate, report=report)
-        if report is not None:
-            import curvedp.report  # noqa: F401 - without its extra nothing is paid
-        if ledger is None and budget_mu is not None:
-            raise ParameterError("--budget-mu goes with --ledger")
+        given = SimpleNamespace(**locals())
         middle = None if center is None else load_point(center, space)
-        records = load_records(data, space, key, header)
-        with _opened(ledger, budget_mu) as book:
-            fitted = PrivateFrechetMean(
-                space, radius, middle, guarantee, mechanism, book, label=f"Fréchet mean of {data.name}"
-            ).fit(records)
-        mean, signed = fitted.location_, fitted.certificate_
-        if out is not None:
-            flat = mean.reshape(1, -1)
-            np.savetxt(out, flat, delimiter=",", fmt="%.17g") if out.suffix == ".csv" else np.save(out, mean)
-        if certificate is not None:
-            signed.save(certificate)
-        if report is not None:
-            from curvedp.report import write_report
-
-            write_report(report, mean, signed, book)
-        if json:
-            print(json_module.dumps({"mean": mean.tolist(), "certificate": signed.to_dict()}))
-            return
-        console.print(f"private mean of {len(records)} records on {manifold}, {guarantee}:")
-        console.print(np.array2string(mean, precision=8), highlight=False)
-        why = signed.release["reason"]
-        console.print(f"{signed.mechanism}, sensitivity {signed.sensitivity:.6g}; {why}", soft_wrap=True)
-        if book is not None:
-            console.print(f"remaining in {ledger}: {book.remaining or 'nothing'}")
+        place = int(groups) if groups is not None and groups.isdigit() else groups
+        persons = None if place is None else read_column(data, place, header=header, sep=sep, skip=skip)
+        found = look(space, data, middle, radius, persons, **reading_of(given))
+        print(json_module.dumps(found.to_dict(), default=str) if json else found)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
+from curvedp.alarms import TOO_LARGE
 from curvedp.errors import CurvedpError, UnattainableGuarantee
 from curvedp.geometry import parse_manifold
 from curvedp.geometry.base import Manifold, check_manifold
@@ -20,9 +21,8 @@ from curvedp.mechanisms.private_ball import OuterBallMean
 from curvedp.mechanisms.statistic import FrechetMean, Statistic, public_ball
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["TOO_LARGE", "Plan", "plan"]
+__all__ = ["Plan", "plan"]
 
-TOO_LARGE = 1 / 3  # of the radius: an error beyond says no more than the public center does
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
 _STEP, _TRIES, _CLOSE = (
     1.1,

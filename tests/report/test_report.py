@@ -16,11 +16,11 @@ from curvedp.report import figures, write_report
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def released(manifold, radius=0.5, ledger=None):
+def released(manifold, radius=0.5, ledger=None, mechanism="auto"):
     rng = np.random.default_rng(0)
     z = 0.2 * rng.normal(size=(60, manifold.dim))
     X = np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
-    return PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0), ledger=ledger).fit(X)
+    return PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0), ledger=ledger, mechanism=mechanism).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_cloud_is_the_mechanisms_noise():
 
 
 def test_a_walk_draws_what_its_last_step_left():
-    estimator = released(Sphere(2))
+    estimator = released(Sphere(2), mechanism="newton")
     assert estimator.certificate_.mechanism == "noisy-newton"
     cloud = figures.simulate_cloud(estimator.certificate_, estimator.location_)
     assert np.mean(cloud.distances) == pytest.approx(2 * 0.5 / 60 * np.sqrt(np.pi / 2), rel=0.15)

@@ -58,11 +58,11 @@ def simulate_cloud(certificate: Certificate, value: np.ndarray) -> Cloud | None:
     manifold, statistic = mechanism.manifold, mechanism.statistic
     if np.shape(value) != manifold.point_shape:
         return None
-    if isinstance(mechanism, ValueMechanism):
-        home = manifold.to_origin(statistic.center, value) if statistic.values is not None else value
-        points = mechanism.finished(mechanism.simulate(rng, np.asarray(home), _DRAWS))
-        points = statistic.placed(points)
-    elif mechanism.staged:
+    if not mechanism.staged and hasattr(mechanism, "simulate"):
+        home = statistic.unplaced(np.asarray(value))
+        about = home if isinstance(mechanism, ValueMechanism) else home[None]
+        points = statistic.placed(mechanism.finished(mechanism.simulate(rng, about, _DRAWS)))
+    elif mechanism.staged and "noise_left" in certificate.release["stages"][-1]:
         left = float(certificate.release["stages"][-1]["noise_left"])
         z = left * rng.standard_normal((_DRAWS, manifold.dim))
         points = np.asarray(manifold.unchart(value, z))

@@ -6,10 +6,13 @@ from html import escape
 from math import floor
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from curvedp._files import write_atomically
+from curvedp.alarms import alarms_of, released
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import Guarantee
@@ -76,12 +79,30 @@ _COLOURS = {
 
 def write_report(
     path: str | Path,
-    value: np.ndarray,
-    certificate: Certificate,
+    value: Any,
+    certificate: Certificate | None = None,
     ledger: Ledger | None = None,
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
 ) -> None:
-    """Write the page. `tables` are further (title, header, rows) to show, such as a comparison made for a demonstration."""
+    """Write the page.
+
+    Parameters
+    ----------
+    path : path
+        Where to.
+    value : array or fitted estimator
+        The released value; an estimator brings its certificate and ledger.
+    certificate : Certificate, optional
+        Of the value, where it is an array.
+    ledger : Ledger, optional
+        What paid for it.
+    tables : sequence of (title, header, rows)
+        Further tables to show, such as a comparison made for a demonstration.
+    """
+    if certificate is None:
+        (_, shown, certificate), *others = released(value)
+        tables = [*tables, *_others(others), *_parameters(value)]
+        value, ledger = shown, ledger or value.ledger
     statistic = certificate.statistic
     cloud, curve = figures.simulate_cloud(certificate, value), figures.curve_of(certificate)
     mu = certificate.claims.gdp
@@ -117,7 +138,7 @@ def write_report(
     page = _PAGE.substitute(
         title=f"Private {escape(name)} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
-        warning=_warning(certificate),
+        warning=_warning(certificate, alarms_of(value, certificate)),
         explanation=_explanation(certificate, error),
         keys="".join(
             f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in _keys(certificate, error, ledger)
@@ -133,11 +154,25 @@ def write_report(
         facts=_table(("what", "value"), _facts(certificate)),
         certificate=escape(certificate.to_json()),
     )
-    Path(path).write_text(page, encoding="utf-8")
+    write_atomically(path, page)
 
 
-def _warning(certificate: Certificate) -> str:
-    warnings = []
+def _others(releases: Sequence[tuple[str, np.ndarray, Certificate]]) -> list[Any]:
+    """What else was released at the same price: other classes."""
+    rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in releases]
+    return [("Other released values", ("what", "records", "value"), rows)] if rows else []
+
+
+def _parameters(estimator: Any) -> list[Any]:
+    """What belongs to the value: the velocity of a geodesic."""
+    if not hasattr(estimator, "velocity_"):
+        return []
+    rows = [("velocity", np.array2string(estimator.velocity_, precision=6)), ("x range", str(estimator.x_range))]
+    return [("The geodesic", ("what", "value"), rows)]
+
+
+def _warning(certificate: Certificate, alarms: Sequence[str]) -> str:
+    warnings = list(alarms)
     if certificate.entropy.get("cryptographic") is not True:
         warnings.append("The random numbers were simulated: this is NOT a private release.")
     if certificate.numerics.get("tau") is None:
@@ -154,7 +189,13 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
-    moved = "" if error is None else f" The noise moves the result by about {error:.3g} (distance on the manifold)."
+    moved = (
+        ""
+        if error is None
+        else f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
+        f"{escape(_of_what(certificate))}. "
+        "What is not covered: how far moving the records into the public ball has moved it; nobody may say so without paying."
+    )
     return (
         f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
         f"suppose an attacker knows every other record and must guess which of two records the last one is: a coin is right "
@@ -170,10 +211,15 @@ def _keys(certificate: Certificate, error: float | None, ledger: Ledger | None) 
     if claims.gdp is not None:
         keys.append(("μ: as hard to see as a shift of a normal by so many standard deviations", f"{claims.gdp:.3g}"))
     if error is not None:
-        keys.append(("expected distance from the true value", f"{error:.3g}"))
+        keys.append((f"expected distance from the {_of_what(certificate)}", f"{error:.3g}"))
     if ledger is not None:
         keys.append((f"left of the budget {ledger.budget}", _short(ledger.remaining)))
     return keys
+
+
+def _of_what(certificate: Certificate) -> str:
+    name = str(certificate.statistic.get("name", "statistic")).split(" by ")[0]
+    return f"{'mean' if name == 'Fréchet mean' else name} of the records moved into the ball"
 
 
 def _short(guarantee: Guarantee | None) -> str:

@@ -1,0 +1,385 @@
+"""`curvedp release [mean | median | dispersion | pca | mdm | regression] FILE`: one command a statistic."""
+
+import io
+import json as json_module
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import Parameter, Signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from curvedp._console import (
+    DeltaOption,
+    EpsilonOption,
+    JsonOption,
+    MuOption,
+    asked,
+    console,
+    inert,
+    number_or_word,
+    one_line_errors,
+)
+from curvedp.errors import CurvedpError, ParameterError
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger
+
+__all__ = ["READING", "reading_of", "release_app"]
+
+
+class _MeanByDefault(TyperGroup):
+    """`curvedp release FILE` means the mean."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["mean", *args]
+        return super().parse_args(ctx, args)
+
+
+release_app = typer.Typer(
+    cls=_MeanByDefault,
+    no_args_is_help=True,
+    help="Release a statistic of the records in a file, with a certificate; without a name, their mean.",
+)
+
+
+def _option(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help)
+
+
+READING: dict[str, tuple[Any, Any]] = {
+    "key": (Annotated[str | None, _option("--key", help="array inside an npz file")], None),
+    "header": (
+        Annotated[bool | None, _option("--header/--no-header", help="whether the first line names columns")],
+        None,
+    ),
+    "form": (
+        Annotated[str | None, _option("--as", help="what a row is, such as latlon-degrees or tensor6-lower")],
+        None,
+    ),
+    "columns": (Annotated[str | None, _option("--columns", help="names or places from 0, separated by commas")], None),
+    "mask": (Annotated[Path | None, _option("--mask", help="which voxels of a volume are records")], None),
+    "sep": (Annotated[str | None, _option("--sep", help="what separates the cells")], None),
+    "decimal": (Annotated[str, _option("--decimal", help="the decimal sign")], "."),
+    "skip": (Annotated[int, _option("--skip", help="lines before the first")], 0),
+}
+_COMMON: dict[str, tuple[Any, Any]] = {
+    "manifold": (Annotated[str | None, _option("--manifold", "-m", help="such as sphere:2 or spd-affine:3")], None),
+    "radius": (
+        Annotated[str | None, _option("--radius", "-r", help="of the public ball that holds the records")],
+        None,
+    ),
+    "mu": (MuOption, None),
+    "epsilon": (EpsilonOption, None),
+    "delta": (DeltaOption, None),
+    **READING,
+    "ledger": (Annotated[Path | None, _option("--ledger", help="budget to spend from")], None),
+    "budget_mu": (Annotated[float | None, _option("--budget-mu", help="start the ledger with this GDP budget")], None),
+    "out": (Annotated[Path | None, _option("--out", help="write the released value (npy or csv)")], None),
+    "certificate": (Annotated[Path | None, _option("--certificate", help="write the certificate (json)")], None),
+    "report": (Annotated[Path | None, _option("--report", help="write a page about the release (html)")], None),
+    "json": (JsonOption, False),
+}
+_CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv; the origin otherwise")], None)}
+_BALL = {
+    **_CENTER,
+    "mechanism": (
+        Annotated[str, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")],
+        "auto",
+    ),
+}
+_OUTER = {
+    "outer_radius": (
+        Annotated[float | None, _option("--outer-radius", help="with -r private: as wide as you like")],
+        None,
+    )
+}
+_PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
+_METHOD = {"method": (Annotated[str, _option("--method", help="auto, or one of its methods")], "auto")}
+
+
+def _ball_of(given: SimpleNamespace, *names: str) -> dict[str, Any]:
+    ball = {"radius": given.radius, "center": given.center, "mechanism": given.mechanism}
+    return {**ball, **{name: getattr(given, name) for name in names}}
+
+
+def _mean(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivateFrechetMean
+
+    model = PrivateFrechetMean(space, **_ball_of(given, "outer_radius"), **common)
+    return lambda records: model.fit(records, groups=_column(given, given.groups))
+
+
+def _median(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivateFrechetMedian
+
+    model = PrivateFrechetMedian(space, **_ball_of(given, "outer_radius"), **common)
+    return lambda records: model.fit(records, groups=_column(given, given.groups))
+
+
+def _dispersion(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivateDispersion
+
+    return PrivateDispersion(space, **_ball_of(given), **common).fit
+
+
+def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivatePCA
+
+    model = PrivatePCA(given.components, given.radius, given.method, **common)
+    return lambda records: model.fit(records.reshape(len(records), -1))
+
+
+def _mdm(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivateMDM
+
+    if given.labels is None:
+        raise ParameterError("--labels is missing: the column with the class of each record, which is public")
+    model = PrivateMDM(space, **_ball_of(given), **common)
+    return lambda records: model.fit(records, _column(given, given.labels))
+
+
+def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+    from curvedp import PrivateGeodesicRegression
+
+    for name in ("x", "x_range", "speed", "clip"):
+        if getattr(given, name) is None:
+            raise ParameterError(
+                f"--{name.replace('_', '-')} is missing: choose it from domain knowledge, not from the data"
+            )
+    low, _, high = given.x_range.partition(",")
+    ends = (number_or_word(low), number_or_word(high))
+    if any(isinstance(end, str) for end in ends):
+        raise ParameterError(f"--x-range {given.x_range} must be two numbers with a comma between, such as 20,90")
+    model = PrivateGeodesicRegression(
+        space, given.radius, given.speed, given.clip, method=given.method, center=given.center, x_range=ends, **common
+    )
+    return lambda records: model.fit(_numbers(_column(given, given.x)), records)
+
+
+_STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str]] = {
+    "mean": (_mean, {**_BALL, **_OUTER, **_PERSONS}, "The private Fréchet mean; with -r private no radius is needed."),
+    "median": (_median, {**_BALL, **_OUTER, **_PERSONS}, "The private geometric median."),
+    "dispersion": (_dispersion, _BALL, "The private Fréchet variance."),
+    "pca": (
+        _pca,
+        {"components": (Annotated[int, _option("--components", help="how many directions")], 1), **_METHOD},
+        "Private principal directions of records in euclidean:d.",
+    ),
+    "mdm": (
+        _mdm,
+        {"labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None), **_BALL},
+        "One private mean a class: a classifier by the nearest of them.",
+    ),
+    "regression": (
+        _regression,
+        {
+            "x": (Annotated[str | None, _option("--x", help="column with the predictor")], None),
+            "x_range": (Annotated[str | None, _option("--x-range", help="its public range, such as 20,90")], None),
+            "speed": (Annotated[float | None, _option("--speed", help="public bound on the geodesic's length")], None),
+            "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
+            **_CENTER,
+            **_METHOD,
+        },
+        "A private geodesic through the records, by a predictor.",
+    ),
+}
+
+
+def _column(given: SimpleNamespace, name: str | None) -> Any:
+    from curvedp.records import read_column
+
+    if name is None:
+        return None
+    place: str | int = int(name) if name.isdigit() else name
+    return read_column(given.data, place, header=given.header, sep=given.sep, skip=given.skip)
+
+
+def _numbers(texts: Any) -> Any:
+    """A predictor as numbers: what is none is missing, never an error."""
+    import numpy as np
+
+    def number(text: Any) -> float:
+        try:
+            return float(text)
+        except (TypeError, ValueError, OverflowError):
+            return float("nan")
+
+    return np.array([number(text) for text in texts])
+
+
+def reading_of(given: SimpleNamespace) -> dict[str, Any]:
+    """How a file is read, as `read_records` takes it."""
+    reading = {name: getattr(given, name) for name in READING}
+    if given.columns is not None:
+        reading["columns"] = [int(each) if each.isdigit() else each for each in given.columns.split(",")]
+    return reading
+
+
+def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
+    """Refuse, before anything is spent, what could not be written and what would overwrite an input or another output."""
+    taken = [path for path in inputs if path is not None]
+    for option, target in targets.items():
+        if target is None:
+            continue
+        if not target.absolute().parent.is_dir():
+            raise ParameterError(f"the folder of {target} does not exist")
+        if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
+            raise ParameterError(f"--{option} {target} cannot be written")
+        if any(_same(target, path) for path in taken):
+            raise ParameterError(
+                f"--{option} {target} is an input, the ledger or another output: it would be overwritten"
+            )
+        taken.append(target)
+    out = targets.get("out")
+    if out is not None and out.suffix not in (".npy", ".csv"):
+        raise ParameterError(f"--out {out} must end in .npy or .csv")
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.resolve() == b.resolve() or (a.exists() and b.exists() and a.samefile(b))
+
+
+@contextmanager
+def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | None]":
+    """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
+    from curvedp import GDP, Ledger
+
+    if path is None:
+        yield None
+        return
+    fresh = not path.exists()
+    book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
+    try:
+        yield book
+    except CurvedpError:
+        if fresh and not book.entries:
+            path.unlink()
+        raise
+
+
+def _run(statistic: str, given: SimpleNamespace) -> None:
+    from curvedp.geometry import parse_manifold
+    from curvedp.records import load_point, read_records
+
+    if given.manifold is None:
+        raise ParameterError("--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3")
+    if given.radius is None:
+        raise ParameterError(
+            "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
+        )
+    space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta)
+    inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
+    _check_targets(inputs, out=given.out, certificate=given.certificate, report=given.report)
+    if given.report is not None:
+        import curvedp.report  # noqa: F401 - without its extra nothing is paid
+    if given.ledger is None and given.budget_mu is not None:
+        raise ParameterError("--budget-mu goes with --ledger")
+    given.radius = number_or_word(given.radius)
+    if getattr(given, "center", None) is not None:
+        given.center = load_point(given.center, space)
+    records = read_records(given.data, space, **reading_of(given))
+    with _opened(given.ledger, given.budget_mu) as book:
+        label = f"{'Fréchet mean' if statistic == 'mean' else statistic} of {given.data.name}"
+        fit = _STATISTICS[statistic][0](given, space, {"guarantee": guarantee, "ledger": book, "label": label})
+        fitted = fit(records)
+    _write(statistic, given, fitted)
+    _print(statistic, given, fitted, len(records))
+
+
+def _write(statistic: str, given: SimpleNamespace, fitted: Any) -> None:
+    from curvedp._files import write_atomically
+    from curvedp.alarms import released
+
+    if given.out is not None:
+        write_atomically(given.out, _encoded(_values(fitted), given.out.suffix))
+    if given.certificate is not None:
+        found = [certificate for _, _, certificate in released(fitted)]
+        for number, certificate in enumerate(found):
+            name = given.certificate.stem + (f"-{number + 1}" if len(found) > 1 else "") + given.certificate.suffix
+            certificate.save(given.certificate.with_name(name))
+    if given.report is not None:
+        from curvedp.report import write_report
+
+        write_report(given.report, fitted)
+
+
+def _values(fitted: Any) -> Any:
+    """All that was released, as one array."""
+    import numpy as np
+
+    from curvedp.alarms import released
+
+    if hasattr(fitted, "velocity_"):
+        shape = (-1, *fitted.footpoint_.shape)
+        return np.concatenate([fitted.footpoint_[None], fitted.velocity_.reshape(shape)])
+    found = [value for _, value, _ in released(fitted)]
+    return np.stack(found) if hasattr(fitted, "certificates_") else found[0]
+
+
+def _encoded(value: Any, suffix: str) -> bytes:
+    import numpy as np
+
+    buffer = io.BytesIO()
+    if suffix == ".csv":
+        rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
+        np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
+    else:
+        np.save(buffer, value)
+    return buffer.getvalue()
+
+
+def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
+    import numpy as np
+
+    from curvedp.alarms import alarms, released
+
+    found, warnings = released(fitted), alarms(fitted)
+    value = _values(fitted)
+    if given.json:
+        certificates = [certificate.to_dict() for _, _, certificate in found]
+        signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
+        print(json_module.dumps({statistic: value.tolist(), "alarms": warnings, **signed}))
+        return
+    console.print(f"private {statistic} of {n} records on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
+    console.print(inert_block(np.array2string(value, precision=8)), highlight=False)
+    for _, _, signed_one in found[:1]:
+        why = signed_one.release["reason"]
+        text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
+        console.print(inert(text), soft_wrap=True)
+    for line in warnings:
+        console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
+    if fitted.ledger is not None:
+        console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
+
+
+def inert_block(text: str) -> str:
+    """Several lines, each inert."""
+    return "\n".join(map(inert, text.splitlines()))
+
+
+def _command(statistic: str) -> Callable[..., None]:
+    """A function with the options of one statistic, for typer to read."""
+    _, own, words = _STATISTICS[statistic]
+
+    def command(**given: Any) -> None:
+        with one_line_errors():
+            _run(statistic, SimpleNamespace(**given))
+
+    data = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, zarr or nii, one record a row")]
+    parameters = [Parameter("data", Parameter.KEYWORD_ONLY, annotation=data)]
+    for name, (kind, default) in {**_COMMON, **own}.items():
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = words
+    return command
+
+
+for _name in _STATISTICS:
+    release_app.command(_name)(_command(_name))
