@@ -1,13 +1,16 @@
 """The command line: the main job from a shell, one-line errors, exit codes, JSON."""
 
 import json
+import time
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from curvedp import GDP
 from curvedp.cli import app
 from curvedp.geometry import Sphere
+from curvedp.mechanisms import GaussianMechanism
 
 runner = CliRunner()
 
@@ -284,10 +287,91 @@ def test_float_draws_are_never_plainly_verified(sphere_file):
     result = run("verify", certificate)
     assert result.exit_code == 3
     assert "sampler not" in result.output
+    stated = GaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0)).release(Sphere(2).origin).certificate
+    stated.save(sphere_file / "stated.json")
+    result = run("verify", sphere_file / "stated.json")
+    assert (result.exit_code, "sensitivity not" in result.output) == (3, True), result.output
     forged = json.loads(certificate.read_text())
     forged["parameters"]["scale"] *= 0.9
     certificate.write_text(json.dumps(forged))
     assert run("verify", certificate).exit_code == 1
+
+
+def hostile(text):
+    """Certificates that ask for a lot of work or memory, or that are none."""
+    honest = json.loads(text)
+
+    def on(name, **more):
+        changed = json.loads(text)
+        changed["manifold"] = changed["statistic"]["manifold"] = name
+        return json.dumps({**changed, **more})
+
+    yield from map(
+        on,
+        (
+            "sphere:99999999",
+            "sphere:999999",
+            "spd-affine:60",
+            "euclidean:999999",
+            "stiefel:400,200",
+            "grassmann:300,150",
+        ),
+    )
+    yield on("product(" + ", ".join(["spd-affine:8"] * 200) + ")")
+    yield on("product(" * 300 + "sphere:2" + ")" * 300)
+    laplace = {"mechanism": "riemannian-laplace", "parameters": {"scale": 0.01}}
+    yield on("sphere:300", **laplace)
+    yield on("lorentz:300", **laplace)
+    yield json.dumps({**honest, "release": {**honest["release"], "integers": [[10**4000] * 3]}})
+    yield json.dumps({**honest, "statistic": {**honest["statistic"], "n": 10**300}})
+    yield "[" * 100_000
+    yield '{"a":' * 50_000
+    yield text[:-20]
+    yield "0" * (5 << 20)
+
+
+def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
+    certificate = sphere_file / "c.json"
+    given = ["-m", "sphere:2", "-r", 0.5, "--mu", 1, "--mechanism", "gaussian", "--certificate", certificate]
+    assert run("release", sphere_file / "x.npy", *given).exit_code == 0
+    for number, text in enumerate(hostile(certificate.read_text())):
+        (sphere_file / "h.json").write_text(text)
+        start = time.monotonic()
+        result = run("verify", sphere_file / "h.json", "--json")
+        assert time.monotonic() - start < 10.5, number
+        assert result.exit_code in (1, 2), (number, result.output)
+        said = result.stderr.strip().splitlines()
+        assert len(said) == 1, (number, result.output)
+        assert len(said[0]) < 500
+
+
+def test_markup_and_escapes_are_inert(sphere_file):
+    """In the terminal and on the page, wherever a stranger's text can stand."""
+    certificate = sphere_file / "c.json"
+    given = ["-m", "sphere:2", "-r", 0.5, "--mu", 1, "--certificate", certificate]
+    assert run("release", sphere_file / "x.npy", *given).exit_code == 0
+    evil = "[bold red]x[/] \x1b[31m \x07 <script>alert(1)</script> [/nothing]"
+    for name in ("mechanism", "manifold", "unit", "trust", "created"):
+        forged = json.loads(certificate.read_text())
+        forged[name] = evil
+        (sphere_file / "e.json").write_text(json.dumps(forged))
+        result = run("verify", sphere_file / "e.json")
+        assert "\x1b" not in result.output, name
+        assert "\x07" not in result.output, name
+        assert result.exit_code in (0, 1, 2), (name, result.output)
+
+
+def test_no_fork_outlives_its_time():
+    from curvedp.cli_verify import limited
+    from curvedp.errors import ParameterError
+
+    start = time.monotonic()
+    with pytest.raises(ParameterError, match="was not recomputed"):
+        limited(lambda: time.sleep(60), 0.3)
+    assert time.monotonic() - start < 5
+    with pytest.raises(ParameterError, match="2 GB"):
+        limited(lambda: np.ones(1 << 30).sum(), 30)
+    assert limited(lambda: 7, 30) == 7
 
 
 def test_demo(tmp_path):

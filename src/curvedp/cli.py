@@ -1,7 +1,7 @@
 """The command line: `curvedp demo | check | plan | release | calibrate | verify | audit | ledger | reproduce`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
-line that says what to do; 3 (`verify`) every claim holds for the ideal law, but the release was drawn in float64.
+line that says what to do; 3 (`verify`) every claim holds, but for what no certificate can vouch for.
 """
 
 import json as json_module
@@ -28,6 +28,7 @@ from curvedp._console import (
 )
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_release import reading_of, release_app
+from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
 __all__ = ["app"]
@@ -37,6 +38,7 @@ app = typer.Typer(
     help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
     pretty_exceptions_enable=False,
 )
+app.command()(verify)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 
@@ -147,39 +149,6 @@ def calibrate(
         for name, row in rows.items():
             table.add_row(name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
         console.print(table)
-
-
-@app.command()
-def verify(certificate: Annotated[Path, typer.Argument(help="certificate.json")], json: JsonOption = False) -> None:
-    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
-    but the release was drawn in float64, which no certificate can vouch for."""
-    from curvedp import federated  # noqa: F401 - knows the certificates of sums over sites
-    from curvedp.mechanisms.certificate import Certificate
-    from curvedp.mechanisms.verify import verify_certificate
-
-    with one_line_errors():
-        with errors.status("recomputing every claim"):
-            checks = verify_certificate(Certificate.load(certificate))
-        failed = [check.claim for check in checks if check.holds is False]
-        unknown = [check for check in checks if check.holds is None]
-        if json:
-            print(json_module.dumps([check._asdict() for check in checks]))
-        else:
-            shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
-            table = Table("claim", "holds", "how")
-            for check in checks:
-                table.add_row(check.claim, shown[check.holds], check.detail)
-            console.print(table)
-            if not failed and not unknown:
-                console.print("[bold green]verified[/]: every claim was recomputed and holds")
-        if failed:
-            raise VerificationFailed(", ".join(failed))
-        if unknown:
-            errors.print(
-                f"[bold yellow]claims confirmed, sampler not[/]: {inert(unknown[0].claim)}; {unknown[0].detail}",
-                soft_wrap=True,
-            )
-            raise typer.Exit(3)
 
 
 @app.command()

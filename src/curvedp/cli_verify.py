@@ -1,0 +1,140 @@
+"""`curvedp verify`: a stranger's certificate, recomputed in a process of its own with little time and memory."""
+
+import json as json_module
+import os
+import pickle
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from curvedp._console import JsonOption, console, errors, inert, one_line_errors
+from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+
+__all__ = ["limited", "verify"]
+
+_MEMORY = 2 << 30  # bytes, beyond what the process has at the start
+_SECONDS = 9.0
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    seconds: Annotated[float, typer.Option(help="how long it may take; large spaces may need more")] = _SECONDS,
+    json: JsonOption = False,
+) -> None:
+    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
+    but the release was drawn in float64 or its sensitivity is the caller's word, for which no certificate can vouch, and 2 if
+    it is no certificate or takes more than its time or 2 GB."""
+    with one_line_errors():
+        with errors.status("recomputing every claim"):
+            checks = limited(lambda: _checks(certificate), seconds)
+        failed = [check.claim for check in checks if check.holds is False]
+        unknown = [check for check in checks if check.holds is None]
+        if json:
+            print(json_module.dumps([check._asdict() for check in checks]))
+        else:
+            _show(checks, sure=not failed and not unknown)
+        if failed:
+            raise VerificationFailed(", ".join(failed))
+        if unknown:
+            text = f"{inert(unknown[0].claim)}; {inert(unknown[0].detail)}"
+            which = unknown[0].claim.split()[0].rstrip(":")
+            errors.print(f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}", soft_wrap=True)
+            raise typer.Exit(3)
+
+
+def _checks(path: Path) -> list[Any]:
+    from curvedp import federated  # noqa: F401 - knows the certificates of sums over sites
+    from curvedp.mechanisms.certificate import Certificate
+    from curvedp.mechanisms.verify import verify_certificate
+
+    return verify_certificate(Certificate.load(path))
+
+
+def _show(checks: list[Any], *, sure: bool) -> None:
+    shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
+    table = Table("claim", "holds", "how")
+    for check in checks:
+        table.add_row(inert(check.claim), shown[check.holds], inert(check.detail))
+    console.print(table)
+    if sure:
+        console.print("[bold green]verified[/]: every claim was recomputed and holds")
+
+
+def limited(work: Callable[[], Any], seconds: float) -> Any:
+    """work() in a child process that is ended after some seconds and may take 2 GB; its own errors are raised here.
+
+    Raises
+    ------
+    ParameterError
+        If it took longer or needed more.
+    """
+    if not hasattr(os, "fork"):
+        return work()
+    if not 0 < seconds < 1e6:
+        raise ParameterError(f"--seconds {seconds} must be finite and > 0")
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads: the child starts none of the parent's
+        child = os.fork()
+    if child == 0:
+        _child(work, reading, writing)
+    os.close(writing)
+    try:
+        answer = _answer(reading, time.monotonic() + seconds)
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if answer is None:
+        raise ParameterError(f"the certificate was not recomputed within {seconds:g} s; --seconds gives it longer")
+    if not answer:
+        raise ParameterError("the certificate cannot be recomputed within 2 GB of memory")
+    found = pickle.loads(answer)
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _child(work: Callable[[], Any], reading: int, writing: int) -> None:
+    """Answer through the pipe and end without any of the parent's exits."""
+    os.close(reading)
+    try:
+        _limit_memory()
+        try:
+            found: Any = work()
+        except (CurvedpError, OSError) as error:
+            found = type(error)(str(error))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(pickle.dumps(found))
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _limit_memory() -> None:
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    most = pages * resource.getpagesize() + _MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _answer(reading: int, deadline: float) -> bytes | None:
+    """All that the child writes; None where it has not ended in time."""
+    parts = []
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([reading], [], [], left)[0]:
+            return None
+        part = os.read(reading, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+    return None
