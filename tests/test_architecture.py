@@ -28,7 +28,7 @@ ARROWS: dict[str, set[str]] = {
     "regression": {"geometry"},
     "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression"},
     "ledger": {"privacy"},
-    "inference": {"geometry", "mechanisms"},
+    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy"},
     "estimators": {
         "entropy",
         "geometry",

@@ -1,0 +1,163 @@
+"""Are two samples from one law? Private permutation tests, with a certificate."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.inference.kernel import KernelStatistic, PairedDistance, TwoSampleDistance
+from curvedp.inference.permutation import PermutationMechanism
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.base import check_source
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.privacy import GDP, Guarantee
+
+__all__ = ["PermutationTest", "paired_test", "two_sample_test"]
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """What a private test has released.
+
+    Attributes
+    ----------
+    pvalue : float
+        The test's attained level where it rejects, else 1. Privacy is proved for this one bit, not for a rank.
+    rejected : bool
+        Whether the samples differ, at this level.
+    level : float
+        As asked for.
+    statistic : str
+        What was compared.
+    certificate : Certificate
+        Why it may be published.
+    """
+
+    pvalue: float
+    rejected: bool
+    level: float
+    statistic: str
+    certificate: Certificate
+
+
+def two_sample_test(
+    manifold: Manifold,
+    X: Any,
+    Y: Any,
+    radius: float | None = None,
+    center: Any = None,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    level: float = 0.05,
+    permutations: int = 498,
+    ledger: Ledger | None = None,
+    label: str | None = None,
+    source: Source | None = None,
+) -> PermutationTest:
+    """Whether two independent samples are from one law, by a private permutation test of level at most `level` at every n.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    X, Y : array
+        The samples, shapes (n, *point_shape) and (m, *point_shape).
+    radius, center : float and point, optional
+        The public ball; records are moved into it, so that the test is of their laws in the ball.
+    guarantee : Guarantee
+        What is asked for, for replacing one record of either sample; n and m are public.
+    level : float
+        The largest probability of a rejection where the laws are the same.
+    permutations : int
+        How many, at least 1/level − 1.
+    ledger : Ledger, optional
+        The budget to spend from. Nothing is spent on a refusal.
+    label : str, optional
+        What the ledger's entry is called.
+    source : Source, optional
+        Replaces the cryptographic source in simulations, and is recorded.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        Because of parameters, shapes and types, never because of a record's values; nothing is spent then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (400, 3)))
+    >>> Y = Sphere(2).project(rng.normal([3.0, 2, 0], 0.5, (300, 3)))
+    >>> two_sample_test(Sphere(2), X, Y, radius=1.0).rejected
+    True
+    """
+    sizes = _size("X", manifold, X), _size("Y", manifold, Y)
+    statistic = TwoSampleDistance(manifold, center, radius, *sizes)  # type: ignore[arg-type]  # None is refused there
+    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label or "two-sample test", source)
+
+
+def paired_test(
+    manifold: Manifold,
+    X: Any,
+    Y: Any,
+    radius: float | None = None,
+    center: Any = None,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    level: float = 0.05,
+    permutations: int = 498,
+    ledger: Ledger | None = None,
+    label: str | None = None,
+    source: Source | None = None,
+) -> PermutationTest:
+    """Whether the members of pairs (X[i], Y[i]) can change places, as `two_sample_test`; the unit of privacy is a pair.
+
+    Parameters
+    ----------
+    manifold, radius, center, guarantee, level, permutations, ledger, label, source
+        As in `two_sample_test`.
+    X, Y : array
+        As many records of each.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        As in `two_sample_test`.
+    """
+    statistic = PairedDistance(manifold, center, radius, _size("X", manifold, X))  # type: ignore[arg-type]  # None is refused there
+    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label or "paired test", source)
+
+
+def _size(name: str, manifold: Any, sample: Any) -> int:
+    array, shape = _validate.array(name, sample), check_manifold(manifold).point_shape
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
+        raise ParameterError(f"{name} has shape {array.shape}; it must be (n, {', '.join(map(str, shape))})")
+    return len(array)
+
+
+def _tested(
+    statistic: KernelStatistic,
+    data: tuple[Any, Any],
+    guarantee: Guarantee,
+    level: float,
+    permutations: int,
+    ledger: Any,
+    label: Any,
+    source: Source | None,
+) -> PermutationTest:
+    """Check, pay, release: everything that can refuse has refused before anything is paid."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise ParameterError(f"ledger={_validate.shown(ledger)} must be a curvedp.Ledger")
+    if not isinstance(label, str):
+        raise ParameterError(f"label={_validate.shown(label)} must be a text that says what is released")
+    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
+    accepted, source, entry = mechanism.accepted(data), check_source(source), None
+    if ledger is not None:
+        spent = ledger.spend(mechanism.bill(ledger.account, guarantee), label)
+        entry = {"entry": spent.number, "head": spent.hash}
+    release = mechanism.released(
+        accepted, source=source, guarantee=guarantee, unit=None, reason="the test that was asked for", entry=entry
+    )
+    pvalue = float(release.value[0])
+    return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)

@@ -1,0 +1,204 @@
+"""Private permutation tests: the level is kept at every n, a wrong version is found out, and the bit is private."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, norm
+
+from curvedp import GDP, ApproxDP, Ledger, PureDP
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
+from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.inference import paired_test, two_sample_test
+from curvedp.inference.kernel import PairedDistance, TwoSampleDistance
+from curvedp.inference.permutation import PermutationMechanism
+from curvedp.mechanisms.verify import verify_certificate
+
+LEVEL, RUNS, B = 0.1, 150, 39
+
+
+def sample(M, rng, n, shift=0.0, spread=0.4):
+    return np.asarray(M.unchart(M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))))
+
+
+def spoiled(X):
+    """Ties, records far outside the ball, and records that are none."""
+    X = X.copy()
+    X[: len(X) // 2] = X[0]
+    X[-1] = np.nan
+    X[-2] = np.inf
+    X[-3] *= 100
+    return X
+
+
+def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, shift=0.0, seed=0):
+    rng, source = np.random.default_rng(seed), GeneratorSource(np.random.default_rng(seed + 1))
+    count = 0
+    for _ in range(runs):
+        pooled = sample(M, rng, sum(sizes))
+        if spoil:
+            pooled = spoiled(pooled)[rng.permutation(sum(sizes))]  # one law for both samples
+        X, Y = pooled[: sizes[0]], pooled[sizes[0] :]
+        if shift:
+            Y = sample(M, rng, sizes[1], shift)
+        draw = mechanism.draw(mechanism.accepted((X, Y)), source)
+        count += int(draw.integers[0][0])
+    return count
+
+
+def mechanism_for(M, sizes, guarantee, paired=False, kind=PermutationMechanism):
+    statistic = PairedDistance(M, None, 1.0, sizes[0]) if paired else TwoSampleDistance(M, None, 1.0, *sizes)
+    return kind.for_statistic(statistic, guarantee).at(LEVEL, B)
+
+
+SETTINGS = [
+    (M, sizes, guarantee, paired, spoil)
+    for M in (Euclidean(2), Sphere(2), Lorentz(3), SPDAffineInvariant(2), Rotations(3))
+    for (sizes, guarantee, paired, spoil) in (
+        ((5, 5), GDP(1.0), False, False),
+        ((12, 30), GDP(8.0), False, True),
+        ((10, 10), PureDP(2.0), True, False),
+        ((20, 20), GDP(50.0), True, True),
+    )
+]
+
+
+@pytest.mark.parametrize(("M", "sizes", "guarantee", "paired", "spoil"), SETTINGS, ids=str)
+def test_the_level_is_kept(M, sizes, guarantee, paired, spoil):
+    hits = rejections(mechanism_for(M, sizes, guarantee, paired), M, sizes, spoil=spoil)
+    assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue > 1e-4
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class NoiseOnTheObservedOnly(PermutationMechanism):
+    """What a curator might write who perturbs the statistic and compares it to the usual permutations."""
+
+    def _noisy(self, values, source):
+        noisy, tau = super()._noisy(values, source)
+        return [noisy[0], *(int(v * 2**30) for v in values[1:])], tau
+
+
+def test_the_level_test_finds_noise_on_the_observed_statistic_only():
+    mechanism = mechanism_for(Sphere(2), (12, 12), GDP(1.0), kind=NoiseOnTheObservedOnly)
+    hits = rejections(mechanism, Sphere(2), (12, 12))
+    assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue < 1e-6
+
+
+def test_the_level_is_attained_where_there_are_no_ties():
+    hits = rejections(mechanism_for(Sphere(2), (10, 10), GDP(2.0)), Sphere(2), (10, 10), runs=1000, seed=5)
+    assert binomtest(hits, 1000, LEVEL).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("test", [two_sample_test, paired_test])
+@pytest.mark.parametrize("guarantee", [GDP(1.0), PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=str)
+def test_a_clear_difference_is_found_and_certified(test, guarantee):
+    M, rng = Sphere(2), np.random.default_rng(2)
+    X, Y = sample(M, rng, 200, 0.0, 0.2), sample(M, rng, 200, 0.8, 0.2)
+    found = test(M, X, Y, radius=1.0, guarantee=guarantee)
+    assert found.rejected
+    assert 0 < found.pvalue < 0.05
+    assert all(check.holds for check in verify_certificate(found.certificate))
+    assert found.certificate.release["integers"] == [[1]]
+
+
+@pytest.mark.parametrize("kind", [TwoSampleDistance, PairedDistance])
+def test_no_replacement_moves_the_statistic_further_than_it_says(kind):
+    """Against the definition, with any records and any permutation; and the bound is nearly attained."""
+    M, rng, worst = Euclidean(2), np.random.default_rng(4), 0.0
+    statistic = kind(M, None, 1.0, 6, 9) if kind is TwoSampleDistance else kind(M, None, 1.0, 6)
+    n, m = statistic.sizes
+    corners = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1], [0, 0]])
+    for seed in range(200):
+        Z = corners[rng.integers(5, size=n + m)]
+        W = Z.copy()
+        who = [int(rng.integers(n + m))] if kind is TwoSampleDistance else [k := int(rng.integers(n)), n + k]
+        W[who] = corners[rng.integers(5, size=len(who))]
+        if kind is PairedDistance and seed % 2:  # members of the pair change places: the worst there is
+            Z[:], W[:] = corners[0], corners[0]
+            Z[: n - 1], W[: n - 1] = corners[1], corners[1]
+            Z[n : 2 * n - 1], W[n : 2 * n - 1] = corners[0], corners[0]
+            Z[n - 1], Z[-1], W[n - 1], W[-1] = corners[1], corners[0], corners[0], corners[1]
+        values = [
+            statistic.permuted(statistic.accepted((A[:n], A[n:])), 30, GeneratorSource(np.random.default_rng(seed)))
+            for A in (Z, W)
+        ]
+        worst = max(worst, float(np.max(np.abs(values[0] - values[1]))))
+    assert worst <= statistic.exact_sensitivity * (1 + 1e-9)
+    assert worst > 0.6 * statistic.exact_sensitivity
+
+
+def test_the_statistic_is_the_discrepancy_by_its_definition():
+    M, rng = Euclidean(3), np.random.default_rng(8)
+    X, Y = 0.3 * rng.standard_normal((7, 3)), 0.3 * rng.standard_normal((5, 3))
+    statistic = TwoSampleDistance(M, None, 2.0, 7, 5)
+    value = statistic.permuted(statistic.accepted((X, Y)), 1, GeneratorSource(rng))[0]
+
+    def mean(A, B):
+        return np.mean([[np.exp(-np.sum((a - b) ** 2) / 2) for b in B] for a in A])  # the bandwidth is 1
+
+    assert value == pytest.approx(np.sqrt(mean(X, X) + mean(Y, Y) - 2 * mean(X, Y)), rel=1e-9)
+
+
+def test_the_decision_on_neighbors_is_within_the_tradeoff():
+    """Records all but alike, and a neighbor whose record is as far as it can be: β >= G_μ(α), both ways."""
+    M, mu, runs = Euclidean(1), 1.0, 600
+    mechanism = PermutationMechanism.for_statistic(TwoSampleDistance(M, None, 1.0, 2, 2), GDP(mu)).at(0.4, 4)
+    rates = []
+    for first in (-1.0, 1.0):
+        data = mechanism.accepted((np.array([[first], [1.0]]), np.array([[-1.0], [-1.0]])))
+        source = GeneratorSource(np.random.default_rng(3))
+        rates.append(sum(int(mechanism.draw(data, source).integers[0][0]) for _ in range(runs)) / runs)
+    error = 4 * np.sqrt(0.25 / runs)
+    for p, q in (rates, rates[::-1]):
+        assert q <= norm.cdf(norm.ppf(min(p + error, 1 - 1e-9)) + mu) + error
+
+
+def test_the_ledger_is_charged_once_and_a_refusal_costs_nothing(tmp_path):
+    M, rng = Sphere(2), np.random.default_rng(0)
+    X, Y = sample(M, rng, 20), sample(M, rng, 30)
+    ledger = Ledger(tmp_path / "ledger.json", budget=GDP(1.0))
+    for wrong in ({"level": 2}, {"permutations": 3}, {"source": 1}, {"radius": None}):
+        with pytest.raises(ParameterError):
+            two_sample_test(M, X, Y, ledger=ledger, **{"radius": 1.0, "guarantee": GDP(0.8), **wrong})
+    assert ledger.spent is None
+    found = two_sample_test(M, X, Y, radius=1.0, guarantee=GDP(0.8), ledger=ledger)
+    assert ledger.spent.mu == pytest.approx(0.8)
+    assert found.certificate.ledger["entry"] >= 1
+    with pytest.raises(BudgetExceeded):
+        two_sample_test(M, X, Y, radius=1.0, guarantee=GDP(0.8), ledger=ledger)
+
+
+def test_bad_data_never_raise_and_bad_parameters_do():
+    M = Sphere(2)
+    two_sample_test(M, np.full((5, 3), np.nan), np.full((4, 3), np.inf), radius=1.0)
+    X = np.ones((5, 3))
+    for arguments in ((M, X[0], X), (M, X, np.ones((5, 4))), (M, X[:1], X), ("sphere", X, X)):
+        with pytest.raises(ParameterError) as error:
+            two_sample_test(*arguments, radius=1.0)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ParameterError, match="shape"):
+        paired_test(M, X, X[:4], radius=1.0)
+    with pytest.raises(ParameterError, match="guarantee"):
+        two_sample_test(M, X, X, radius=1.0, guarantee=1.0)
+
+
+def confirmed(certificate):
+    try:
+        return all(check.holds for check in verify_certificate(certificate))
+    except VerificationFailed:
+        return False
+
+
+def test_a_changed_certificate_is_refused():
+    M, rng = Sphere(2), np.random.default_rng(0)
+    good = two_sample_test(M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0).certificate
+    assert confirmed(good)
+    changed = [
+        replace(good, parameters={**good.parameters, "scale": good.parameters["scale"] / 2}),
+        replace(good, statistic={**good.statistic, "n": 10}),
+        replace(good, release={**good.release, "integers": [[2]]}),
+        replace(good, sensitivity=good.sensitivity / 2),
+    ]
+    for certificate in changed:
+        assert not confirmed(certificate)
