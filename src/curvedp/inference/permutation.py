@@ -1,4 +1,4 @@
-"""Private permutation tests: noise of one law on the statistic and on every permuted one (Kim & Schrab 2023, arXiv:2310.19043).
+"""Private permutation tests: the same noise law on the statistic and on every permuted one (Kim & Schrab, arXiv:2310.19043).
 
 Level. Under the hypothesis the observed statistic and the permuted ones are exchangeable, and stay so when each gets
 independent noise of the same law; rejecting where the observed one is among the ⌊α(B+1)⌋ largest of B + 1 (ties count
@@ -7,7 +7,7 @@ against it) has level at most α at every n.
 Privacy. Fix the permutations and the noise of all but the observed statistic: they do not depend on the data. The test
 rejects where T₀ + ξ₀ > q, q the k-th largest of the other noisy statistics. Each statistic moves by at most Δ when one record
 is replaced, so q does, and T₀ − q moves by at most 2Δ: the decision is a function of one noisy number of sensitivity 2Δ
-(Kim & Schrab 2023, for Laplace noise of scale 2Δ/ε; the argument serves every additive noise). It does not cover the rank of
+(Kim & Schrab 2023, by the quantile, for Laplace noise of scale 2Δ/ε; the argument serves every additive noise). It does not cover the rank of
 T₀, whose event q' <= T₀ + ξ₀ < q has two ends that may move apart: what is released is the decision alone, at one level.
 """
 
