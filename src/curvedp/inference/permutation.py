@@ -7,8 +7,10 @@ against it) has level at most α at every n.
 Privacy. Fix the permutations and the noise of all but the observed statistic: they do not depend on the data. The test
 rejects where T₀ + ξ₀ > q, q the k-th largest of the other noisy statistics. Each statistic moves by at most Δ when one record
 is replaced, so q does, and T₀ − q moves by at most 2Δ: the decision is a function of one noisy number of sensitivity 2Δ
-(Kim & Schrab 2023, by the quantile, for Laplace noise of scale 2Δ/ε; the argument serves every additive noise). It does not cover the rank of
-T₀, whose event q' <= T₀ + ξ₀ < q has two ends that may move apart: what is released is the decision alone, at one level.
+(Kim & Schrab 2023, by the quantile, for Laplace noise of scale 2Δ/ε; the argument serves every additive noise).
+
+It does not cover the rank of T₀, whose event q' <= T₀ + ξ₀ < q has two ends that may move apart: what is released is the
+decision alone, at one level.
 """
 
 from collections.abc import Mapping
