@@ -23,8 +23,8 @@ from benchmarks.optim import non_private, private
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision
-from curvedp.optim.accounting import ACCELERATOR_BLOCK
 from curvedp.optim.rgd import _steps
+from curvedp.privacy.descent import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786
 Figures = dict[str, Any]

@@ -23,12 +23,10 @@ ARROWS: dict[str, set[str]] = {
     "privacy": set(),
     "geometry": set(),
     "records": {"geometry"},
-    "testing": {"geometry"},
     "laws": {"entropy", "geometry", "privacy"},
     "regression": {"geometry"},
     "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression"},
     "ledger": {"privacy"},
-    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy"},
     "estimators": {
         "entropy",
         "geometry",
@@ -41,10 +39,12 @@ ARROWS: dict[str, set[str]] = {
         "regression",
     },
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
+    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy"},
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
-    "alarms": {"mechanisms"},
     "report": {"alarms", "geometry", "ledger", "mechanisms", "privacy"},
+    "testing": {"geometry"},
+    "alarms": {"mechanisms"},
 }
 # The doors: they may import everything.
 TOP = {

@@ -30,8 +30,8 @@ from curvedp.estimators import PrivateFrechetMean, PrivatePCA
 from curvedp.geometry import Manifold, PoincareBall, SPDAffineInvariant, frechet_mean
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, OptimResult, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision
-from curvedp.optim.accounting import rgd_noise, rsgd_noise, rsvrg_noise
 from curvedp.privacy import ApproxDP
+from curvedp.privacy.descent import rgd_noise, rsgd_noise, rsvrg_noise
 from reproductions.opt import data as datasets
 from reproductions.opt.paper import moments_sigma, paper_rsvrg
 

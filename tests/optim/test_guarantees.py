@@ -11,7 +11,8 @@ from scipy import optimize, stats
 from curvedp.errors import UnattainableGuarantee
 from curvedp.geometry import Euclidean
 from curvedp.optim import Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim.accounting import (
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP, compose
+from curvedp.privacy.descent import (
     error_weights,
     rgd_guarantee,
     rgd_noise,
@@ -20,7 +21,6 @@ from curvedp.optim.accounting import (
     rsvrg_guarantee,
     rsvrg_noise,
 )
-from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP, compose
 from curvedp.privacy.subsampled import subsampled_gaussian
 
 # Its gradient is the record itself, wherever the iterate is: with records ±C the worst pair is met at every step.

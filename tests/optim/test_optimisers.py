@@ -15,8 +15,8 @@ from curvedp.optim import (
     dp_rsgd,
     dp_rsvrg,
 )
-from curvedp.optim.accounting import rgd_guarantee, rsvrg_guarantee
 from curvedp.privacy import GDP, ApproxDP
+from curvedp.privacy.descent import rgd_guarantee, rsvrg_guarantee
 
 
 def cloud(manifold, n, spread, seed=0):

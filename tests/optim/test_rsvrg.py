@@ -9,8 +9,8 @@ import pytest
 
 from curvedp.geometry import Euclidean, Sphere, frechet_mean
 from curvedp.optim import FrechetMeanProblem, dp_rsvrg
-from curvedp.optim.accounting import error_weights, rgd_guarantee, rsvrg_guarantee, rsvrg_noise
 from curvedp.privacy import GDP, ApproxDP
+from curvedp.privacy.descent import error_weights, rgd_guarantee, rsvrg_guarantee, rsvrg_noise
 from reproductions.opt.paper import (
     claim_4_applies,
     moments_epsilon,

@@ -25,7 +25,7 @@ import numpy as np
 
 from curvedp._files import write_atomically
 from curvedp._numerics import up
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert, guarantee_from_dict
 
 __all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest"]
@@ -86,11 +86,9 @@ class Claims:
 
 
 def _implied(promise: Guarantee, to: Any, name: str) -> float:
-    from curvedp.errors import UnattainableGuarantee
-
     try:
         return float(getattr(convert(promise, to=to), name))
-    except UnattainableGuarantee:
+    except CurvedpError:  # it implies none
         return inf
 
 

@@ -6,6 +6,7 @@ mechanism itself would have written. So a certificate that was changed in any on
 """
 
 import re
+from fractions import Fraction
 from math import exp, inf, isfinite
 from typing import Any
 
@@ -146,11 +147,17 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
 
 def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.mechanisms.kng import pure_epsilon
-    from curvedp.privacy import PureDP
+    from curvedp.privacy import ApproxDP, PureDP, convert
 
     if isinstance(mechanism.profile, PureDP):
         return bool(mechanism.profile.eps <= pure_epsilon(asked) * (1 + 1e-12))
-    return bool(meets(mechanism.profile, asked))
+    if isinstance(asked, ApproxDP):
+        return bool(float(mechanism.profile.delta(asked.eps)) <= asked.delta0 * (1 + 1e-9))
+    if not hasattr(mechanism, "known_batches"):
+        return bool(meets(mechanism.profile, asked))
+    order = {"order": asked.order} if hasattr(asked, "order") else {}
+    implied = convert(mechanism.known_batches, to=type(asked), **order)
+    return all(cost <= most * (1 + Fraction(1, 10**9)) for cost, most in zip(implied.cost(), asked.cost(), strict=True))
 
 
 def _certified_mu(mechanism: Any, own: float | None) -> float | None:

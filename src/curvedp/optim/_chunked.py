@@ -14,11 +14,12 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
 from curvedp.optim._loop import Randomness, _on_manifold, chunks, clip_rows, full_precision, prepare, step_along
-from curvedp.optim.accounting import BLOCK, derive, rgd_guarantee, rgd_noise
 from curvedp.optim.problem import FrechetMeanProblem, Problem
-from curvedp.optim.result import OptimResult
+from curvedp.optim.result import OptimResult, certified
 from curvedp.privacy import Guarantee
+from curvedp.privacy.descent import BLOCK, derive, rgd_guarantee, rgd_noise
 from curvedp.records import ChunkedRecords, check_sizes
 
 __all__ = ["chunked_clip", "chunked_rgd"]
@@ -58,7 +59,11 @@ def chunked_rgd(
             for rate, noisy in zip(rates[part], xi, strict=True):
                 sums = records.sums(partial(_gradient_sums, frozen, start, np.asarray(w), clip, grid))
                 w = _step(problem, w, rate, grid.mean(sums.reshape(2, -1), n) + noisy)
-        return OptimResult(np.asarray(problem.manifold.project(w)), guarantee or met, sd)
+        mechanism = DescentMechanism(statistic=ClippedGradient(problem.manifold, charged, n), steps=steps, noise=sd)
+        point = np.asarray(problem.manifold.project(w))
+        return OptimResult(
+            point, guarantee or met, sd, certificate=certified(mechanism, point, guarantee or met, random)
+        )
 
 
 def chunked_clip(clip: float, dim: int, dtype: Any, n: int) -> float:

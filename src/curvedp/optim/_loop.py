@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import SecureSource, Source
+from curvedp.entropy import GeneratorSource, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.optim._ziggurat import ziggurat_normals
-from curvedp.optim.accounting import ACCELERATOR_BLOCK, BLOCK
 from curvedp.optim.problem import FrechetMeanProblem, Problem
+from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
 from curvedp.records import refuse_chunked
 
 __all__ = [
@@ -78,6 +78,11 @@ class Randomness:
             self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
             raise ParameterError(f"rng={rng!r} must be None (cryptographic), a NumPy generator or a JAX key")
+
+    @property
+    def source(self) -> Source:
+        """What a certificate names: the source, or that it was a simulation."""
+        return GeneratorSource(np.random.default_rng(0)) if self._source is None else self._source
 
     def normal(self, rows: int, dim: int) -> Any:
         """Standard normals of shape (rows, dim)."""

@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
+from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
-__all__ = ["OptimResult"]
+__all__ = ["OptimResult", "certified"]
 
 
 class OptimResult(NamedTuple):
@@ -19,3 +20,13 @@ class OptimResult(NamedTuple):
     noise: Any
     history: Any = None
     history_is_private: bool = False
+    certificate: Any = None  # why the point may be published; None where the manifold has no name
+
+
+def certified(mechanism: Any, point: Any, guarantee: Guarantee, random: Any) -> Any:
+    """The certificate of a finished descent: what it cost, from which bits; None where the manifold has no name."""
+    try:
+        mechanism.described()
+    except ParameterError:
+        return None
+    return mechanism.release(lambda _: point, source=random.source, guarantee=guarantee).certificate

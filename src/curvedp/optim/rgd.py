@@ -23,10 +23,10 @@ from curvedp.optim._loop import (
     recorded,
     step_along,
 )
-from curvedp.optim.accounting import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult
+from curvedp.optim.result import OptimResult, certified
 from curvedp.privacy import Guarantee
+from curvedp.privacy.descent import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.records import is_chunked
 
 __all__ = ["descent_mechanism", "dp_rgd"]
@@ -87,7 +87,10 @@ def dp_rgd(
             xi = sd * random.normal(part.stop - part.start, problem.manifold.dim)
             w, values = _steps(problem, records, w, clip, schedule[part], xi, marks[part] if marks.any() else None)
             history.append(values)
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks))
+        mechanism = DescentMechanism(statistic=ClippedGradient(problem.manifold, charged, n), steps=steps, noise=sd)
+        point = np.asarray(w)
+        proof = certified(mechanism, point, guarantee or met, random)
+        return OptimResult(point, guarantee or met, sd, joined(history, marks), certificate=proof)
 
 
 def descent_mechanism(

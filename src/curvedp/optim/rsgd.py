@@ -11,6 +11,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.mechanisms.descent import BatchDescentMechanism, ClippedGradient
 from curvedp.optim._loop import (
     Randomness,
     chunks,
@@ -26,10 +27,10 @@ from curvedp.optim._loop import (
     recorded,
     step_along,
 )
-from curvedp.optim.accounting import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult
+from curvedp.optim.result import OptimResult, certified
 from curvedp.privacy import Guarantee
+from curvedp.privacy.descent import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 
 __all__ = ["Batches", "batch_sum", "dp_rsgd", "draw_batches", "portions"]
 
@@ -91,7 +92,11 @@ def dp_rsgd(
             record = marks[part] if marks.any() else None
             w, values = _steps(problem, records, w, clip, size, batches, schedule[part], xi, record)
             history.append(values)
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks))
+        gradient = ClippedGradient(problem.manifold, charged, n)
+        mechanism = BatchDescentMechanism(statistic=gradient, steps=steps, batch_size=size, noise=sd, sampling=sampling)
+        point = np.asarray(w)
+        proof = certified(mechanism, point, guarantee or met, random)
+        return OptimResult(point, guarantee or met, sd, joined(history, marks), certificate=proof)
 
 
 def check_batch(batch_size: int, n: int, sampling: str) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.mechanisms.descent import ClippedGradient, VarianceReducedMechanism
 from curvedp.optim._loop import (
     Randomness,
     clip_rows,
@@ -28,11 +29,11 @@ from curvedp.optim._loop import (
     recorded,
     step_along,
 )
-from curvedp.optim.accounting import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult
+from curvedp.optim.result import OptimResult, certified
 from curvedp.optim.rsgd import Batches, batch_sum, check_batch, draw_batches
 from curvedp.privacy import Guarantee
+from curvedp.privacy.descent import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 
 __all__ = ["dp_rsvrg"]
 
@@ -121,7 +122,19 @@ def dp_rsvrg(
                 if keep_path:
                     kept = problem.manifold.project(path[chosen[1]])
             w = w if output == "last" else kept
-        return OptimResult(np.asarray(w), guarantee or met, sd, joined(history, marks.ravel()))
+        mechanism = VarianceReducedMechanism(
+            statistic=ClippedGradient(problem.manifold, charged[0], n),
+            epochs=total,
+            inner_steps=inner_steps,
+            batch_size=size,
+            difference_clip=charged[1],
+            full_noise=sd[0],
+            inner_noise=sd[1],
+            sampling=sampling,
+        )
+        point = np.asarray(w)
+        proof = certified(mechanism, point, guarantee or met, random)
+        return OptimResult(point, guarantee or met, sd, joined(history, marks.ravel()), certificate=proof)
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "keep_path"))

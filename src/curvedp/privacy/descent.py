@@ -9,13 +9,18 @@ import numpy as np
 from curvedp import _validate
 from curvedp._numerics import bracket, private_side, up
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, compose, gaussian_profile, smallest_scale
+from curvedp.privacy.calibrate import smallest_scale
+from curvedp.privacy.compose import compose
+from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "ACCELERATOR_BLOCK",
     "BLOCK",
+    "check_request",
+    "derive",
     "error_weights",
     "rgd_guarantee",
     "rgd_noise",
