@@ -91,6 +91,14 @@ def test_regions_after_gradient_steps_cover_at_least_as_often(M, name, radius):
     assert binomtest(less, RUNS, LEVEL, alternative="less").pvalue < 1e-6  # the test has power
 
 
+def test_a_wide_ball_is_the_region_itself_where_gradients_say_no_more():
+    M = Sphere(2)
+    mean = PrivateFrechetMean(M, radius=1.2, mechanism="newton", guarantee=GDP(0.5)).fit(records(M))
+    region = mean.confidence_region()
+    assert region.radius == pytest.approx(1.2)
+    assert np.allclose(region.center, M.origin)
+
+
 def test_the_radius_is_the_law_s_quantile():
     for name, law in (("log-gaussian", chi(4)), ("log-laplace", gamma(4))):
         mean = PrivateFrechetMean(Euclidean(4), radius=1.0, mechanism=name).fit(records(Euclidean(4)))
@@ -158,7 +166,7 @@ def test_refusals_are_one_line():
     M = Euclidean(2)
     X = records(M)
     fitted = PrivateFrechetMean(M, radius=1.0).fit(X)
-    wide = PrivateFrechetMean(Sphere(2), radius=1.5, mechanism="gradient").fit(records(Sphere(2)))
+    wide = PrivateFrechetMean(Sphere(2), radius=2.0, mechanism="gradient").fit(records(Sphere(2)))
     stripped = replace(fitted.certificate_, release={**fitted.certificate_.release, "integers": None})
     refused = [
         lambda: PrivateFrechetMean(M, radius=1.0).confidence_region(),

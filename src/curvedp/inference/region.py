@@ -167,21 +167,22 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float) -
     Let f = ½·mean d²(·, xᵢ), G = −∇f(w), λ <= Hess f <= H where distances to records are at most D (Karcher 1977). Along
     exp_w(u·t·G) the gradient turns into −(I − tA)G with λ <= A <= H, and f is λ-convex, so that the mean is within
     max(1−tλ, tH−1)·|G|/λ of exp_w(t·G); and exp_w(t·g) is within t·q·sinh(s)/s of that. |G| <= min(reach, |g| + q).
-    On flat space the radius is q: exact.
+    On flat space the radius is q: exact. Where this gives more than the public ball, that is the region.
     """
     w, g = _base(reading), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
     ball = statistic.values
     assert ball is not None  # gradients are of means of records in a ball
     away = float(M.dist(ball.center, w))
+    if not ball.radius < M.convexity_radius:
+        raise ParameterError("the ball is too wide for a region after gradient steps: the mean may lie outside it")
+    whole = ball.center, ball.radius * (1 + CHART_ERROR), None
     low, high = _hessian_bounds(M, away + longest + ball.radius)
-    if not max(away + longest, ball.radius) < M.convexity_radius or not low > 0:
-        raise ParameterError("the ball is too wide for a region after gradient steps; ask for mechanism='log-gaussian'")
+    if not (away + longest < M.convexity_radius and low > 0):
+        return whole  # a refusal here would follow the draw, and what is not refused would cover less often
     t = min(1.0, 2 / (low + high))
-    gap = longest * max(1 - t * low, t * high - 1) / low
-    center = np.asarray(M.unchart(w, t * g))
-    everywhere = ball.radius + float(M.dist(ball.center, center))
-    return center, min(_stretch(M, t * longest) * t * q + gap, everywhere), None
+    radius = _stretch(M, t * longest) * t * q + longest * max(1 - t * low, t * high - 1) / low
+    return whole if radius >= ball.radius else (np.asarray(M.unchart(w, t * g)), radius, None)
 
 
 def _base(reading: Reading) -> np.ndarray:
