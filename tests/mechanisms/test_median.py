@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateFrechetMedian
+from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateFrechetMedian
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
@@ -69,10 +69,8 @@ def test_persons_are_the_unit(tmp_path):
     M, rng = Sphere(2), np.random.default_rng(2)
     X, ids = cloud(M, 0.3, 300, rng), np.repeat([f"p{k}" for k in range(60)], 5)
     ledger = Ledger(tmp_path / "a.ledger", GDP(3.0))
-    for estimator in (
-        PrivateFrechetMedian(M, radius=1.0, ledger=ledger),
-        PrivateFrechetMean(M, radius=1.0, ledger=ledger),
-    ):
+    for kind in (PrivateFrechetMedian, PrivateFrechetMean, PrivateDispersion):
+        estimator = kind(M, radius=1.0, ledger=ledger)
         certificate = estimator.fit(X, groups=ids).certificate_
         assert certificate.statistic["n"] == 60
         assert "person" in certificate.unit
@@ -80,7 +78,7 @@ def test_persons_are_the_unit(tmp_path):
     for bad in (ids[:-1], np.full(300, "one"), np.where(np.arange(300) == 5, np.nan, 1.0)):
         with pytest.raises(ParameterError):
             PrivateFrechetMean(M, radius=1.0, ledger=ledger).fit(X, groups=bad)
-    assert len(ledger.entries) == 2  # nothing is spent on a refusal
+    assert len(ledger.entries) == 3  # nothing is spent on a refusal
 
 
 def test_a_person_counts_once_whatever_their_records():

@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Any, Self
 
-from curvedp.estimators.base import BallEstimator, ball_of
+from curvedp.estimators.base import PERSON, BallEstimator, ball_of
 from curvedp.geometry.base import check_manifold
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.statistic import FrechetVariance
@@ -47,13 +47,15 @@ class PrivateDispersion(BallEstimator):
 
     _name = "Fréchet variance"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Release the variance of X, shape (n, *point_shape). `y` is ignored."""
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
         self._check_common()
         records = open_records(X, check_manifold(self.manifold).point_shape)
+        if groups is not None:
+            records = self._persons(records, groups)
         statistic = FrechetVariance(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
         choice = choose_mechanism(self.mechanism, statistic, self.guarantee)
-        (release,) = self._publish([self._job(choice, records)])
+        (release,) = self._publish([self._job(choice, records)], None if groups is None else PERSON)
         self.variance_ = float(release.value[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         self.certificate_ = release.certificate
