@@ -50,7 +50,7 @@ def verify(
 
 
 def _checks(path: Path) -> list[Any]:
-    from curvedp import federated  # noqa: F401 - knows the certificates of sums over sites
+    from curvedp import federated, inference  # noqa: F401 - know the certificates of sums over sites and of tests
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate
 

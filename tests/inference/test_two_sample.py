@@ -1,5 +1,7 @@
 """Private permutation tests: the level is kept at every n, a wrong version is found out, and the bit is private."""
 
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,3 +204,12 @@ def test_a_changed_certificate_is_refused():
     ]
     for certificate in changed:
         assert not confirmed(certificate)
+
+
+def test_the_command_line_verifies_a_test_s_certificate(tmp_path):
+    """In a process of its own, where nobody has imported the tests before."""
+    M, rng = Sphere(2), np.random.default_rng(0)
+    path = tmp_path / "certificate.json"
+    two_sample_test(M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0).certificate.save(path)
+    ran = subprocess.run([sys.executable, "-m", "curvedp", "verify", str(path)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
