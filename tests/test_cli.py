@@ -11,6 +11,8 @@ from curvedp import GDP
 from curvedp.cli import app
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import GaussianMechanism
+from curvedp.mechanisms.choose import mechanism_names
+from curvedp.mechanisms.statistic import FrechetMean
 
 runner = CliRunner()
 
@@ -175,7 +177,9 @@ def test_a_private_radius_a_plan_and_a_look(table):
 def test_calibrate():
     result = run("calibrate", "-m", "sphere:2", "--mu", 0.5, "--sensitivity", 0.1, "--json")
     scales = json.loads(result.stdout)["mechanisms"]
-    assert scales["riemannian-gaussian"]["scale"] == pytest.approx(0.2, rel=0.05)
+    assert scales["gaussian"]["scale"] == pytest.approx(0.2, rel=0.05)
+    statistic = FrechetMean(Sphere(2), None, 0.5, 100)
+    assert set(scales) < set(mechanism_names(statistic)), "the names that --mechanism takes"
     assert run("calibrate", "-m", "lorentz:10", "--mu", 0.5, "--sensitivity", 1).exit_code == 0
     assert run("calibrate", "-m", "sphere:2", "--mu", 0.5, "-r", 0.5, "-n", 100).exit_code == 0
 

@@ -123,7 +123,13 @@ def calibrate(
 ) -> None:
     """The smallest noise of each mechanism that meets a guarantee; no data needed."""
     from curvedp.geometry import parse_manifold
-    from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, frechet_mean_sensitivity
+    from curvedp.mechanisms import (
+        GaussianMechanism,
+        LaplaceMechanism,
+        LogGaussianMechanism,
+        LogLaplaceMechanism,
+        frechet_mean_sensitivity,
+    )
 
     with one_line_errors():
         space = parse_manifold(manifold)
@@ -135,13 +141,13 @@ def calibrate(
             assert records is not None
             sensitivity = frechet_mean_sensitivity(space, radius, records)
         rows: dict[str, Any] = {}
-        for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism):
-            extra = {"radius": radius} if kind is LogGaussianMechanism else {}
+        for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism):
+            extra = {"radius": radius} if kind in (LogGaussianMechanism, LogLaplaceMechanism) else {}
             try:
                 found = kind.calibrated(space, sensitivity, guarantee, **extra)
-                rows[kind.name] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
+                rows[str(kind.option)] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
             except CurvedpError as error:
-                rows[kind.name] = {"refused": str(error)}
+                rows[str(kind.option)] = {"refused": str(error)}
         if json:
             print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
             return

@@ -129,7 +129,7 @@ def _limit_memory() -> None:
 
 def _answer(reading: int, deadline: float) -> bytes | None:
     """All that the child writes; None where it has not ended in time."""
-    parts = []
+    parts: list[bytes] = []
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([reading], [], [], left)[0]:
             return None
