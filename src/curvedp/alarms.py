@@ -6,12 +6,11 @@ import numpy as np
 
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.choose import predicted_error
+from curvedp.mechanisms.choose import predicted_error, useless_error
 from curvedp.mechanisms.verify import rebuild_mechanism
 
-__all__ = ["TOO_LARGE", "alarms", "alarms_of", "released"]
+__all__ = ["alarms", "alarms_of", "released"]
 
-TOO_LARGE = 1 / 3  # of the radius: an error beyond says no more than the public center does
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 
@@ -68,7 +67,7 @@ def alarms_of(value: Any, certificate: Certificate) -> list[str]:
     center = np.asarray(statistic.placed(np.asarray(ball.center)[None])[0])
     away = float(space.dist(center, np.asarray(value)))
     edge = _EDGE if getattr(statistic, "manifold", None) is space else _HOME  # a variance may well be near 0
-    return [*_place(away, ball.radius, edge, mechanism.afterwards), *_noise(away, ball.radius, _predicted(mechanism))]
+    return [*_place(away, ball.radius, edge, mechanism.afterwards), *_noise(away, ball.radius, mechanism)]
 
 
 def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> list[str]:
@@ -81,11 +80,12 @@ def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> li
     return []
 
 
-def _noise(away: float, radius: float, error: float | None) -> list[str]:
+def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
+    error = _predicted(mechanism)
     if error is None:
         return []
-    if error >= TOO_LARGE * radius:
-        return [f"the predicted error {error:.3g} is above a third of the radius: the public center is as good"]
+    if error >= useless_error(mechanism.statistic):
+        return [f"the predicted error {error:.3g} is so large (radius {radius:g}) that the public center is as good"]
     if error >= max(away, _NOISY * radius):
         return [f"the release is nearer to the public center than its predicted error {error:.3g}: noise dominates"]
     return []

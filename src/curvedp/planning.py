@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
-from curvedp.alarms import TOO_LARGE
 from curvedp.errors import CurvedpError, UnattainableGuarantee
 from curvedp.geometry import parse_manifold
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank
+from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.private_ball import OuterBallMean
-from curvedp.mechanisms.statistic import FrechetMean, Statistic, public_ball
+from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
@@ -42,6 +41,8 @@ class Plan:
         does is not in it.
     left_out : dict
         Why the other mechanisms are not considered, by mechanism.
+    useless : float
+        The error at which the public center is as good: what it would have itself, at most a third of the radius.
     """
 
     manifold: Manifold
@@ -51,6 +52,7 @@ class Plan:
     center: np.ndarray
     outer_radius: float | None
     spread: float
+    useless: float
     errors: dict[str, float]
     left_out: dict[str, str]
 
@@ -72,7 +74,7 @@ class Plan:
     @property
     def too_small(self) -> bool:
         """Whether the public center is as good an answer as the release."""
-        return self.error >= TOO_LARGE * self.spread
+        return self.error >= self.useless
 
     def records_needed(self, error: float) -> int:
         """The number of records at which the predicted error is `error`, to about a percent.
@@ -121,7 +123,8 @@ class Plan:
         of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
         if self.too_small:
             lines.append(
-                f"this study is too small: the public center is as good (the error is above a third of the {of})"
+                "this study is too small: the public center is as good "
+                f"(the error is {self.error / self.spread:.2g} of the {of})"
             )
         else:
             lines.append(f"the error is {self.error / self.spread:.2g} of the {of}")
@@ -212,19 +215,30 @@ def plan(
     check_manifold(manifold)
     check_guarantee(guarantee)
     statistic = _statistic(manifold, center, radius, n, outer_radius)
-    middle = np.asarray(statistic.center, dtype=np.float64)  # type: ignore[attr-defined]  # both kinds have one
+    middle = np.asarray(statistic.center, dtype=np.float64)
     key = float(statistic.radius) if isinstance(statistic, FrechetMean) else "private"
     wide = statistic.outer_radius if isinstance(statistic, OuterBallMean) else None
-    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide)  # type: ignore[attr-defined]
+    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide)
     if not errors:
         _ = statistic.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
     spread = statistic.typical.radius if statistic.typical is not None else inf
-    return Plan(manifold, statistic.n, key, guarantee, middle, wide, spread, dict(errors), dict(left_out))  # type: ignore[attr-defined]
+    return Plan(
+        manifold,
+        statistic.n,
+        key,
+        guarantee,
+        middle,
+        wide,
+        spread,
+        useless_error(statistic),
+        dict(errors),
+        dict(left_out),
+    )
 
 
-def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any) -> Statistic:
+def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any) -> FrechetMean | OuterBallMean:
     count = _validate.integer("n", n, 2)
     if isinstance(radius, str):
         _validate.choice("radius", radius, ("private",))

@@ -17,7 +17,7 @@ from curvedp.mechanisms.base import Mechanism, ValueMechanism, check_guarantee
 from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.privacy import Guarantee
 
-__all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "rank"]
+__all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "rank", "useless_error"]
 
 # Draws for each of three populations, times the dimension: an isotropic noise's length varies by about 1/√dim of itself,
 # so that the standard error is about a percent of the predicted error in every dimension.
@@ -135,3 +135,12 @@ def predicted_error(mechanism: Any) -> float:
         released = mechanism.finished(mechanism.simulate(rng, about, draws))
         errors.append(float(np.mean(np.asarray(manifold.dist(population.mean, released)))))
     return float(np.exp(np.mean(np.log(errors))))
+
+
+def useless_error(statistic: Statistic) -> float:
+    """The error at which the public center is as good: its own on the same populations, and at most a third of the radius."""
+    ball = statistic.typical
+    if ball is None:
+        raise ParameterError(f"the error of a {statistic.name} is not predicted: it has no public ball")
+    away = [float(statistic.space.dist(ball.center, each.mean)) for each in _populations(statistic.space, ball)]
+    return min(ball.radius / 3, float(np.exp(np.mean(np.log(away)))))
