@@ -48,6 +48,17 @@ def test_what_is_said():
     assert plan(SPDAffineInvariant(8), n=50, radius=3.0, guarantee=GDP(0.1)).too_small
 
 
+def test_a_few_records_stand_for_many_in_hyperbolic_space():
+    """Sixteen public records that stand for n, against n real ones: the same error, which falls like 1/n."""
+    small, large = (plan(Lorentz(3), n=n, radius="private").error for n in (1000, 8000))
+    assert 3 < small / large < 30
+    manifold, rng = Lorentz(3), np.random.default_rng(0)
+    records = manifold.unchart(manifold.origin, rng.uniform(-0.3, 0.3, (1000, 3)))
+    truth, model = frechet_mean(manifold, records), PrivateFrechetMean(manifold, radius="private")
+    real = np.mean([float(manifold.dist(truth, model.fit(records).location_)) for _ in range(10)])
+    assert 0.2 < real / small < 5
+
+
 def test_a_private_ball_is_planned():
     study = plan(Sphere(2), n=2000, radius="private")
     assert study.mechanism == "private-ball"

@@ -31,6 +31,7 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws.exact import ExactDraw, exact_gaussian
@@ -520,9 +521,10 @@ class Measured(Unmeasured):
 
     def _stand_in(self, newton: NewtonMechanism) -> np.ndarray:
         """A few records that stand for many, in a simulation."""
-        ball = newton.statistic.values
-        assert ball is not None  # a mean's
-        return np.asarray(project_to_ball(self._statistic.manifold, ball.center, ball.radius, self._records.array()))
+        mean = newton.statistic
+        assert isinstance(mean, FrechetMean)  # as `_newton` makes it
+        carried = carry_records(self._statistic.manifold, mean.center, self._records.array())
+        return np.asarray(project_to_ball(self._statistic.manifold, *mean.ball, carried))
 
     def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
         return grid.mean(self._sums(kernel).reshape(2, size), self._records.n)
