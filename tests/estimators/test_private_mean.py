@@ -129,7 +129,6 @@ def test_bad_records_are_mapped_not_refused(manifold):
         ({"radius": 0.5}, np.zeros(3), "shape"),
         ({"radius": 0.5}, np.zeros((1, 3)), "records"),
         ({"radius": 0.5}, np.zeros((0, 3)), "records"),
-        ({"radius": 0.5}, np.array([["a", "b", "c"]]), "numbers"),
         ({"radius": 0.5, "mechanism": "log-gaussian", "guarantee": PureDP(1.0)}, np.zeros((5, 3)), "unbounded"),
     ],
 )
@@ -159,10 +158,13 @@ def test_the_ledger_is_charged_before_the_draw_and_refuses(tmp_path):
     assert len(ledger.entries) == 1
 
 
-def test_no_mean_is_claimed_without_a_sensitivity():
+def test_a_mean_without_a_sensitivity_takes_a_gradient_step():
+    """No theorem says how far a Bures-Wasserstein mean moves; a clipped gradient's sensitivity needs none."""
     manifold = SPDBuresWasserstein(2)
+    model = PrivateFrechetMean(manifold, radius=0.1).fit(np.array([manifold.origin] * 5))
+    assert model.certificate_.mechanism == "gradient-step"
     with pytest.raises(ParameterError):
-        PrivateFrechetMean(manifold, radius=0.1).fit(np.array([manifold.origin] * 5))
+        PrivateFrechetMean(manifold, radius=0.1, mechanism="log-gaussian").fit(np.array([manifold.origin] * 5))
 
 
 def test_mean_where_curvature_has_both_signs():
@@ -297,11 +299,8 @@ def test_pca_with_bad_rows():
 
 def test_pca_quotes_no_record():
     X = np.array([["Mrs Smith", 1.0], [2.0, 3.0]], dtype=object)
-    for records in (X, X.tolist()):  # a cell that is no number is data: the record is mapped, never refused
+    for records in (X, X.tolist(), X.astype(str)):  # a cell that is no number is data: mapped, never refused
         assert PrivatePCA(radius=1.0).fit(records).components_.shape == (1, 2)
-    with pytest.raises(ParameterError) as refusal:  # an array of text is refused by its type
-        PrivatePCA(radius=1.0).fit(X.astype(str))
-    assert "Smith" not in str(refusal.value)
 
 
 # What scikit-learn asks of every estimator that our contract forbids, with the reason.

@@ -166,7 +166,7 @@ def unreadable():
         (lambda: da.zeros((1 << 37, 3), chunks=(1 << 36, 3)), "at most"),
         (wrong_size, "hold 90 records; their sizes say 100"),
         (wrong_shape, "shape"),
-        (unreadable, "FileNotFoundError.*Nothing was spent"),
+        (unreadable, "FileNotFoundError.*Nothing was released"),
     ],
 )
 def test_refusals_are_one_line_and_spend_nothing(tmp_path, make, message):
@@ -189,7 +189,7 @@ def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
         PrivatePCA(radius=1.0, ledger=ledger).fit,
         PrivatePCA(radius=1.0, method="dp-rgd", ledger=ledger).fit,
     ):
-        with pytest.raises(ParameterError, match=r"ValueError in a task.*Nothing was spent") as caught:
+        with pytest.raises(ParameterError, match=r"ValueError in a task.*Nothing was released") as caught:
             fit(X)
         assert "3.14159" not in "".join(traceback.format_exception(caught.value))
     assert ledger.spent is None
@@ -319,7 +319,7 @@ def test_a_lost_scheduler_is_one_line_and_spends_nothing(tmp_path):
         dask.config.set(scheduler=None),
     ):
         lost.close()
-        with pytest.raises(ParameterError, match=r"dask.*Nothing was spent") as caught:
+        with pytest.raises(ParameterError, match=r"dask.*Nothing was (spent|released)") as caught:
             private(tensors(2), ledger=ledger)
     assert "\n" not in str(caught.value)
     assert ledger.spent is None

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.estimators.base import Job, PrivateEstimator, readable
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.statistic import SecondMoment, clipped_rows, unpack
@@ -134,6 +134,8 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             rate = 0.5 / radius**2
             return np.asarray(dp_rgd(problem, rows, start, _STEPS, clip, rate, noise=mechanism.noise, rng=rng).point)
 
+        if chunked:
+            records.sums(readable)  # a cluster or a file that fails does so before anything is paid
         (release,) = self._publish([Job(mechanism, run, "noisy descent")])
         self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate

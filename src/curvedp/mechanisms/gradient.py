@@ -8,6 +8,7 @@ the distance from the center to the mean.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import isfinite
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -84,6 +85,14 @@ class GradientMechanism(Mechanism):
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """From the scale."""
         return cls(statistic=statistic, scale=parameters["scale"])
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """In a ball that is not convex the mean need not be unique, and a step towards it says little."""
+        space, ball = statistic.space, statistic.values
+        if ball is not None and isfinite(space.curvature_bounds[1]) and not ball.radius < space.convexity_radius:
+            return f"the mean need not be unique in a ball of radius {space.convexity_radius:.6g} or more"
+        return None
 
     @property
     def _mean(self) -> FrechetMean:

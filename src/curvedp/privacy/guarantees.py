@@ -438,9 +438,9 @@ def _two_point(eps0: float, eps: Array) -> Any:
 def _two_point_epsilon(eps0: float, delta: Array) -> Any:
     """The ε at which `_two_point` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
     # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what overflows is cut at ε₀
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-    raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
     return np.where(delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0))
 
 

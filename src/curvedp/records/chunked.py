@@ -235,7 +235,7 @@ def computed(collection: Any, name: str = "X") -> Any:
         tell = isinstance(error, OSError | MemoryError) or type(error).__module__.partition(".")[0] in _MACHINES
         more = " ".join(str(error).split()).rstrip(".") if tell else f"in a task; {name}.blocks[i].compute() tells more"
         kind = f"{type(error).__name__}{': ' if tell else ' '}"
-        raise ParameterError(f"the pass over {name} failed: {kind}{more}. Nothing was spent") from None
+        raise ParameterError(f"the pass over {name} failed: {kind}{more}. Nothing was released") from None
 
 
 _MACHINES = ("dask", "distributed", "concurrent", "asyncio")
