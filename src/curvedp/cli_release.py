@@ -231,7 +231,7 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
             raise ParameterError(f"the folder of {target} does not exist")
         if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
             raise ParameterError(f"--{option} {target} cannot be written")
-        if any(_same(target, path) for path in taken):
+        if any(_same(target, path) or (option == "certificate" and _numbered(target, path)) for path in taken):
             raise ParameterError(
                 f"--{option} {target} is an input, the ledger or another output: it would be overwritten"
             )
@@ -239,6 +239,13 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
         raise ParameterError(f"--out {out} must end in .npy or .csv")
+
+
+def _numbered(certificate: Path, path: Path) -> bool:
+    """Whether a path is one that several certificates, numbered, could be written to."""
+    number = path.name.removeprefix(f"{certificate.stem}-").removesuffix(certificate.suffix)
+    numbered = path.name == f"{certificate.stem}-{number}{certificate.suffix}" and number.isdigit()
+    return numbered and path.absolute().parent.resolve() == certificate.absolute().parent.resolve()
 
 
 def _same(a: Path, b: Path) -> bool:

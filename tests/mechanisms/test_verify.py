@@ -54,6 +54,13 @@ MAKERS = {
     "private ball": lambda: fitted(PrivateFrechetMean, cloud(SPD, 60), manifold=SPD, radius="private"),
     "median": lambda: fitted(PrivateFrechetMedian, cloud(SPD), manifold=SPD, radius=5.0),
     "variance": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7),
+    "variance by a chart": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="log-gaussian"),
+    "variance by Laplace": lambda: fitted(
+        PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="laplace", guarantee=PureDP(1.0)
+    ),
+    "variance by Laplace in a chart": lambda: fitted(
+        PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="log-laplace", guarantee=PureDP(1.0)
+    ),
     "classes": lambda: fitted(PrivateMDM, X, np.arange(40) % 2, manifold=S2, radius=0.7),
     "moment": lambda: fitted(PrivatePCA, np.random.default_rng(1).normal(size=(40, 3)), radius=3.0),
     "line by K-norm": lambda: fitted(
