@@ -280,7 +280,8 @@ def constant_curvature_profile(
     The same public parameters give the same object, which keeps what it has worked out.
     """
     fields = (kind, curvature, dim, scale, sensitivity)
-    if not all(isinstance(x, str | int | float) for x in fields):  # what is not hashed is refused by its own words
+    numbers = all(isinstance(x, int | float) for x in fields[1:])
+    if not (isinstance(kind, str) and numbers):  # what is no number is refused by its own words
         return ConstantCurvatureProfile(*fields, adjacency=adjacency)
     return _kept(get_ident(), *fields, adjacency)
 
