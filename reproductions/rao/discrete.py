@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from curvedp import _validate
-from curvedp._numerics import up
 from curvedp.privacy.guarantees import RaoDP
 from curvedp.privacy.rao import hellinger_from_affinity
+from curvedp.privacy.rounding import up
 
 __all__ = ["discrete_gaussian_rao", "geometric_rao", "randomised_response_rao"]
 

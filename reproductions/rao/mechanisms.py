@@ -16,10 +16,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from curvedp import _validate
-from curvedp._numerics import up
 from curvedp.errors import ParameterError
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.privacy.rao import hellinger_from_affinity
+from curvedp.privacy.rounding import up
 
 __all__ = [
     "bernoulli_distance",

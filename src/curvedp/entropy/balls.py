@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from flint import arb
 
-from curvedp._numerics import precision as at_precision
+from curvedp.entropy.precision import precision as at_precision
 
 __all__ = [
     "FILTER_GRID",

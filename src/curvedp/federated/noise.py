@@ -24,11 +24,11 @@ from math import ceil, exp, floor, isqrt, pi
 
 import numpy as np
 
-from curvedp._numerics import up
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.federated.masking import chain
 from curvedp.federated.session import derived, keystream
+from curvedp.privacy.rounding import up
 
 __all__ = [
     "LEAST_VARIANCE",

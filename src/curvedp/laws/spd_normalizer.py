@@ -24,8 +24,8 @@ from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import chi2
 
-from curvedp._numerics import precision
 from curvedp._validate import integer, positive
+from curvedp.entropy.precision import precision
 from curvedp.errors import ParameterError
 
 __all__ = ["log_normalizer", "log_pfaffian", "mean_square_radius", "radial_cdf"]

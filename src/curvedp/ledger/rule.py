@@ -24,9 +24,9 @@ from itertools import zip_longest
 from typing import Any
 
 from curvedp import _validate
-from curvedp._numerics import bracket, float_of, private_side
 from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError, UnattainableGuarantee
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert, guarantee_from_dict
+from curvedp.privacy.rounding import bracket, float_of, private_side
 
 __all__ = ["Charge", "State", "replay"]
 

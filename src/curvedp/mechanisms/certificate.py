@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
-from curvedp._numerics import up
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert, guarantee_from_dict
+from curvedp.privacy.rounding import up
 
 __all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest"]
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from curvedp import _validate
-from curvedp._numerics import up
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
@@ -27,6 +26,7 @@ from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
 from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
 from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy.rounding import up
 from curvedp.regression.bounds import (
     DEVIATION,
     HALF,

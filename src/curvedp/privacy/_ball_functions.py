@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from flint import acb, acb_poly, arb, ctx
 
-from curvedp._numerics import precision
+from curvedp.entropy.precision import precision
 
 __all__ = ["ct", "gdp_ball", "lifted_tail", "mu_lower", "phi", "sine_integral", "sn"]
 

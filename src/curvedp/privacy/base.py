@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import float_of, root_of, smallest_float
 from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy.rounding import float_of, root_of, smallest_float
 
 __all__ = ["Guarantee", "additive_kinds", "common_adjacency", "guarantee_from_dict", "impossible", "vouched"]
 

@@ -20,7 +20,7 @@ import numpy as np
 from flint import acb, arb, ctx
 
 from curvedp import _validate
-from curvedp._numerics import precision
+from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._ball_functions import ct, gdp_ball, lifted_tail, mu_lower, phi, sine_integral, sn
 from curvedp.privacy._space_form import SpaceFormLaw

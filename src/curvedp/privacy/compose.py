@@ -41,13 +41,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import float_of, root_of, smallest_float
 from curvedp.errors import ParameterError
 from curvedp.privacy.base import Guarantee, common_adjacency, guarantee_from_dict, vouched
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
+from curvedp.privacy.rounding import float_of, root_of, smallest_float
 
 __all__ = ["Composition", "compose", "compose_profiles"]
 

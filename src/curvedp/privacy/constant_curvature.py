@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import float_of
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_table import LossTable, LossTails
@@ -23,6 +22,7 @@ from curvedp.privacy._space_form import Kind, SpaceFormLaw
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
+from curvedp.privacy.rounding import float_of
 
 __all__ = [
     "ConstantCurvatureProfile",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr, ndtri
 
-from curvedp._numerics import down, smallest_float, two_prod, two_sum, up
+from curvedp.privacy.rounding import down, smallest_float, up
 
 __all__ = ["gdp_delta", "gdp_log_delta", "gdp_mu", "gdp_tradeoff"]
 
@@ -89,6 +89,22 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         direct = ndtr(-a) - np.exp(log_phi) * mills_b
     factor = np.where(smooth, integral, np.where(near_one, direct, difference))
     return np.where(near_one, 0.0, log_phi), np.where(near_one, 0.0, rest), factor
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """s + e = a + b exactly, s the rounded sum (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
+    """p + e = a·b exactly, p the rounded product (Dekker, Veltkamp splitting); for |a|, |b| below 1e140."""
+    p = a * b
+    ca, cb = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1
+    ah, bh = ca - (ca - a), cb - (cb - b)
+    al, bl = a - ah, b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 from scipy.signal import lfilter
 
-from curvedp._numerics import up
+from curvedp.privacy.rounding import up
 
 __all__ = ["Composed", "Loss", "discretize"]
 

@@ -16,11 +16,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri, ndtri_exp
 
 from curvedp import _validate
-from curvedp._numerics import up as _up
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.privacy.rounding import up as _up
 
 __all__ = ["PrivacyProfile"]
 

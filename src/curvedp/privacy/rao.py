@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curvedp._numerics import down, up
+from curvedp.privacy.rounding import down, up
 
 __all__ = [
     "hellinger_angle",

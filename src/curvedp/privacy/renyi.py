@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from curvedp._numerics import smallest_float, up
+from curvedp.privacy.rounding import smallest_float, up
 
 __all__ = ["pure_renyi", "renyi_delta", "renyi_epsilon", "zcdp_delta", "zcdp_epsilon"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from flint import acb, arb, ctx
 
 from curvedp import _validate
-from curvedp._numerics import precision
+from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._space_form import Kind
 from curvedp.privacy.certify import _outward

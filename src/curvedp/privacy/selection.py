@@ -16,10 +16,10 @@ from fractions import Fraction
 import numpy as np
 
 from curvedp import _validate
-from curvedp._numerics import down, float_of, up
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, vouched
 from curvedp.privacy.guarantees import PureDP, RenyiDP
+from curvedp.privacy.rounding import down, float_of, up
 
 __all__ = ["NegativeBinomialRuns", "PoissonRuns"]
 

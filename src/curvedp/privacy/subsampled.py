@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _validate
-from curvedp._numerics import bracket, float_of, private_side, root_of, up
 from curvedp.errors import ParameterError
 from curvedp.privacy.compose import Composition
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee
+from curvedp.privacy.rounding import bracket, float_of, private_side, root_of, up
 
 __all__ = ["FixedSizeGaussianStep", "PoissonGaussianStep", "subsampled_gaussian", "subsampled_noise_multiplier"]
 

@@ -14,10 +14,10 @@ from functools import lru_cache
 import numpy as np
 from flint import arb
 
-from curvedp._numerics import precision as at_precision
 from curvedp.entropy.balls import decide
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
+from curvedp.entropy.precision import precision as at_precision
 from curvedp.laws.exact.spd_turn import TurnedDraw
 
 __all__ = ["ChainEnvelope", "draw_chain"]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
-from curvedp._numerics import precision as at_precision
 from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball, float_up
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
+from curvedp.entropy.precision import precision as at_precision
 
 __all__ = ["NearDraw", "draw_near", "near_envelope"]
 

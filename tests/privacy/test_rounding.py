@@ -6,8 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from curvedp._numerics import bracket, down, private_side, smallest_float, two_prod, two_sum, up
 from curvedp.errors import ParameterError
+from curvedp.privacy.gaussian import two_prod, two_sum
+from curvedp.privacy.rounding import bracket, down, private_side, smallest_float, up
 
 
 @pytest.mark.parametrize("x", [1.0, -1.0, 0.0, 1e-320, 1e308, math.inf, -math.inf])

@@ -1,14 +1,11 @@
-"""Rounding that errs on the private side, root searches that return the private side, and the precision of balls."""
+"""Rounding that errs on the private side, and root searches that return the private side."""
 
 import math
-import os
-import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import ctx
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
@@ -18,12 +15,9 @@ __all__ = [
     "bracket",
     "down",
     "float_of",
-    "precision",
     "private_side",
     "root_of",
     "smallest_float",
-    "two_prod",
-    "two_sum",
     "up",
 ]
 
@@ -80,22 +74,6 @@ def root_of(square: Fraction, *, up: bool) -> float:
     floor = math.isqrt(square.numerator * scale**2 // square.denominator)
     root = float_of(Fraction(floor, scale), up=False)
     return root if not up or Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
-
-
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """s + e = a + b exactly, s the rounded sum (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
-    """p + e = a·b exactly, p the rounded product (Dekker, Veltkamp splitting); for |a|, |b| below 1e140."""
-    p = a * b
-    ca, cb = 134217729.0 * a, 134217729.0 * b  # 2^27 + 1
-    ah, bh = ca - (ca - a), cb - (cb - b)
-    al, bl = a - ah, b - bh
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
 
 
 def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
@@ -175,43 +153,3 @@ def _number(f: Callable[[float], float], x: float) -> float:
     if math.isnan(value):
         raise NotResolved(f"the function searched gave NaN at {x!r}")
     return value
-
-
-# ---- the precision of Arb balls ---------------------------------
-
-_precision_lock = threading.RLock()
-
-
-class precision:
-    """`with precision(bits):` Arb computes to so many bits, and no other thread can change that meanwhile.
-
-    python-flint keeps one precision for the whole process. Balls are valid at any precision, but not every bound that
-    is derived from one is, and what is cached would stay coarse. Threads therefore compute with balls one at a time.
-
-    >>> with precision(128):
-    ...     ctx.prec
-    128
-    """
-
-    __slots__ = ("_bits", "_lock", "_old")
-
-    def __init__(self, bits: int) -> None:
-        self._bits = bits
-
-    def __enter__(self) -> None:
-        self._lock = _precision_lock
-        self._lock.acquire()
-        self._old, ctx.prec = ctx.prec, self._bits
-
-    def __exit__(self, *_: object) -> None:
-        ctx.prec = self._old
-        self._lock.release()
-
-
-def _unlock_in_child() -> None:
-    global _precision_lock
-    _precision_lock = threading.RLock()  # a thread of the parent that is not here may have held it
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_unlock_in_child)
