@@ -1,6 +1,7 @@
 """Float64 releases as they are commonly written: the right law, released with its last bits. Controls for the attacks.
 
-`curvedp.audit` must break each of them: an attack that finds nothing in a release has shown that it can find something.
+`benchmarks.release_attacks` must break each of them: an attack that finds nothing in a release has shown that it can find
+something.
 """
 
 import math

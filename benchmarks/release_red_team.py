@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.naive_releases import naive_lorentz_laplace, naive_spd_gaussian, naive_sphere_laplace
-from curvedp.audit.release_attacks import (
+from benchmarks.release_attacks import (
     distinguish,
     lowest_bit,
     norm_residual,

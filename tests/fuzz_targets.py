@@ -126,7 +126,6 @@ TARGETS: dict[str, dict[str, Call]] = {
         ),
         "calibrate": (privacy.calibrate, {**CURVED, "kind": "gaussian", "target": GDP(1.0)}),
         "product_profile": (privacy.product_profile, {"factors": [(0.0, 1), (-0.5, 2)], "sigma": 0.5, "sensitivity": 0.3}),
-        "spd2_gaussian_profile": (privacy.spd2_gaussian_profile, {"sigma": 0.5, "sensitivity": 0.3}),
         "subsampled_gaussian": (
             privacy.subsampled_gaussian,
             {"noise_multiplier": 2.0, "sampling_rate": 0.1, "steps": 10, "sampling": "poisson"},
@@ -143,14 +142,6 @@ TARGETS: dict[str, dict[str, Call]] = {
         **{
             law.__name__: (law, {"manifold": S2, "scale": 0.3})
             for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.TangentGaussian)
-        },
-        **{
-            law.__name__: (law, {"dim": 2, "scale": 0.3})
-            for law in (laws.MultivariateGaussian, laws.MultivariateLaplace)
-        },
-        **{
-            law.__name__: (law, {"dim": 2, "scale": 0.3, "power": 1.5})
-            for law in (laws.GeneralizedGaussian, laws.SphericalGeneralizedGaussian)
         },
         "GeodesicBall": (laws.GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
         "KNormLaw": (laws.KNormLaw, {"domain": laws.GeodesicBall(S2, S2.origin, 0.5), "scale": 0.3}),
@@ -234,10 +225,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             {"mechanism": mechanisms.GaussianMechanism(S2, 0.1, 0.2), "samples": 200, "delta": 1e-3, "confidence": 0.9,
              "rng": np.random.default_rng(0)},
         ),
-        "distinguish": (
-            audit.distinguish,
-            {"first": np.arange(10), "second": np.arange(10), "delta": 0.1, "confidence": 0.9},
-        ),
     },
     "estimators": {
         "PrivateFrechetMean": (_fit(curvedp.PrivateFrechetMean, "X"), ESTIMATOR),
@@ -253,10 +240,6 @@ TARGETS: dict[str, dict[str, Call]] = {
              "center": S2.origin, "x_range": (0.0, 1.0), "ledger": None, "x": np.linspace(0, 1, 12), "Y": X},
         ),
         "fit_geodesic": (regression.fit_geodesic, {"manifold": S2, "x": np.linspace(0, 1, 12), "Y": X}),
-        "permutation_pvalue": (
-            regression.permutation_pvalue,
-            {"manifold": S2, "x": np.linspace(0, 1, 12), "Y": X, "permutations": 3, "rng": np.random.default_rng(0)},
-        ),
         "Ledger": (_ledger, {"budget": GDP(1.0)}),
         "spend": (_spend, {"guarantee": GDP(0.5), "label": "x", "partition": "p", "group": "g"}),
         "load_records": (_load, {"text": "1,0,0\n0,1,0\n"}),

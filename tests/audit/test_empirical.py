@@ -44,7 +44,7 @@ def test_every_honest_claim_holds(case: Case):
 
 
 @pytest.mark.parametrize(
-    "name", ["log-laplace Rotations(n=3)", "multivariate-laplace Euclidean(d=3)", "PrivateFrechetMean Lorentz(d=2)",
+    "name", ["log-laplace Rotations(n=3)", "riemannian-laplace Euclidean(d=3)", "PrivateFrechetMean Lorentz(d=2)",
              "regression-dp-rgd Sphere(d=2)"]
 )  # fmt: skip
 def test_noise_understated_by_a_tenth_is_caught_in_the_table_too(name):

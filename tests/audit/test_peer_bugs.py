@@ -18,9 +18,10 @@ from scipy.optimize import brentq
 from curvedp.audit import audit_scores
 from curvedp.audit.pairs import neighbours, rounded, scores
 from curvedp.geometry import Lorentz, Sphere
-from curvedp.laws import GeneralizedGaussian, MultivariateGaussian, RiemannianGaussian
+from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP, ApproxDP, RaoDP
+from reproductions.rao.laws import GeneralizedGaussian, MultivariateGaussian
 from reproductions.rao.mechanisms import gaussian_theta, generalised_gaussian_theta
 
 N = 60_000

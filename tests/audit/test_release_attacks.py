@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate
 
 from benchmarks.naive_releases import naive_lorentz_laplace, naive_spd_gaussian, naive_sphere_laplace
-from curvedp.audit.release_attacks import distinguish, lowest_bit, norm_residual, symmetry_residual
+from benchmarks.release_attacks import distinguish, lowest_bit, norm_residual, symmetry_residual
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
@@ -135,7 +135,7 @@ def test_distinguish_refuses_bad_parameters(bad: dict) -> None:
 
 def test_orthonormality_residual_and_its_control() -> None:
     """exp in floats at the statistic leaves XᵀX off the identity in a way that depends on the footpoint; one grid not."""
-    from curvedp.audit.release_attacks import orthonormality_residual
+    from benchmarks.release_attacks import orthonormality_residual
     from curvedp.geometry import Rotations
 
     M, rng, n = Rotations(3), np.random.default_rng(0), 20_000
@@ -148,8 +148,8 @@ def test_orthonormality_residual_and_its_control() -> None:
 
 def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_moved() -> None:
     """On St(3, 2), where the signs of the residuals show nothing: 0.03 apart, and frames on the grid before the turn."""
+    from benchmarks.release_attacks import orthogonality_bits
     from benchmarks.release_red_team import GRID, moved, naive_chart, pair
-    from curvedp.audit.release_attacks import orthogonality_bits
     from curvedp.geometry import Stiefel
 
     M, rng = Stiefel(3, 2), np.random.default_rng(0)
@@ -162,7 +162,7 @@ def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_move
 
 
 def test_welch_t_on_made_up_times() -> None:
-    from curvedp.audit.release_attacks import welch_t
+    from benchmarks.release_attacks import welch_t
 
     rng = np.random.default_rng(5)
     same = rng.gamma(4, 1, 4000), rng.gamma(4, 1, 4000)

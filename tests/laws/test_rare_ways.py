@@ -12,23 +12,8 @@ from curvedp.geometry import Euclidean, Lorentz, Product, SPDAffineInvariant, Sp
 from curvedp.laws import RiemannianGaussian, spd_confidence, spd_gaussian
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall, TangentBundleBall
-from curvedp.laws.euclidean import GeneralizedGaussian, MultivariateGaussian, MultivariateLaplace
 from curvedp.laws.knorm import KNormLaw
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
-
-
-def test_coordinates_of_a_gaussian_have_their_distribution_function():
-    x = np.array([-3.0, 0.0, 0.4, 5.0])
-    assert MultivariateGaussian(3, 2.0).cdf(x) == pytest.approx(stats.norm.cdf(x, scale=2.0), rel=1e-12)
-    assert GeneralizedGaussian(3, 2.0, 1.0).cdf(x) == pytest.approx(stats.laplace.cdf(x, scale=2.0), rel=1e-12)
-
-
-def test_moments_of_the_flat_laws():
-    for dim in (1, 2, 5):
-        laplace = MultivariateLaplace(dim, 0.5)
-        assert laplace.moment(3) == pytest.approx(0.125 * math.gamma(dim + 3) / math.gamma(dim), rel=1e-12)
-        assert laplace.radial_cdf([-1.0, 0.0, 0.7]) == pytest.approx(stats.gamma.cdf([0.0, 0.0, 1.4], dim), rel=1e-12)
-        assert laplace.fisher_information == pytest.approx(4 / dim, rel=1e-12)
 
 
 def test_a_level_target_needs_no_cells():

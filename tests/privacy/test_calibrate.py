@@ -18,8 +18,8 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
     meets,
+    product_profile,
     smallest_scale,
-    spd2_gaussian_profile,
 )
 from curvedp.privacy.calibrate import (
     _bisect,
@@ -33,6 +33,11 @@ from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.spd_confidence import ConfidenceProfile
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]
+
+
+def spd2(sigma, sensitivity):
+    """The Gaussian on SPD(2), which is ℝ × H² of curvature −½."""
+    return product_profile([(0.0, 1), (-0.5, 2)], sigma, sensitivity)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -114,10 +119,10 @@ def test_what_is_not_a_target():
 
 
 def test_spd2_by_its_profile():
-    scale = smallest_scale(lambda s: spd2_gaussian_profile(s, 0.1), ApproxDP(1.0, 1e-5), 0.1)
-    assert meets(spd2_gaussian_profile(scale, 0.1), ApproxDP(1.0, 1e-5))
+    scale = smallest_scale(lambda s: spd2(s, 0.1), ApproxDP(1.0, 1e-5), 0.1)
+    assert meets(spd2(scale, 0.1), ApproxDP(1.0, 1e-5))
     with pytest.raises(UnattainableGuarantee, match=r"SPDAffineInvariant\(2\)"):
-        smallest_scale(lambda s: spd2_gaussian_profile(s, 1.0), GDP(0.1), 1.0)
+        smallest_scale(lambda s: spd2(s, 1.0), GDP(0.1), 1.0)
 
 
 def test_meeting_a_target():

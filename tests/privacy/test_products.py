@@ -15,7 +15,6 @@ from curvedp.privacy import (
     gaussian_profile,
     guarantee_from_dict,
     product_profile,
-    spd2_gaussian_profile,
     spd_confidence_profile,
     weyl_net,
 )
@@ -24,6 +23,11 @@ from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.products import ProductProfile, _split
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
+
+
+def spd2(sigma, sensitivity):
+    """The Gaussian on SPD(2), which is ℝ × H² of curvature −½."""
+    return product_profile([(0.0, 1), (-0.5, 2)], sigma, sensitivity)
 
 
 def test_flat_products_are_flat():
@@ -59,7 +63,7 @@ def test_convolution_against_samples_of_both_factors(factors):
 def test_spd2_is_as_private_as_its_hyperbolic_factor():
     """The worst split puts everything on H² of curvature −½."""
     for sigma, D in ((0.3, 0.5), (5.0, 4.0)):
-        spd, plane = spd2_gaussian_profile(sigma, D), gaussian_profile(-0.5, 2, sigma, D)
+        spd, plane = spd2(sigma, D), gaussian_profile(-0.5, 2, sigma, D)
         assert plane.mu <= spd.mu <= plane.mu * (1 + 2e-8)  # a sum of losses is rounded up by more
         assert plane.delta(1.0) <= spd.delta(1.0) <= plane.delta(1.0) * (1 + 1e-7)
         assert spd.rao == pytest.approx(plane.rao, rel=1e-8)
@@ -136,7 +140,7 @@ def test_the_worst_split_can_be_inside():
 
 
 def test_round_trip_and_refusals():
-    profile = spd2_gaussian_profile(1.0, 0.5)
+    profile = spd2(1.0, 0.5)
     assert guarantee_from_dict(profile.to_dict()) == profile
     for bad in ([], [(1.0,)], [(1.0, 0)], [(math.nan, 2)]):
         with pytest.raises(ParameterError):
@@ -144,7 +148,7 @@ def test_round_trip_and_refusals():
     with pytest.raises(ParameterError, match="diameter"):
         product_profile([(1.0, 2), (1.0, 2)], 1.0, 1.01 * math.pi * math.sqrt(2))
     with pytest.raises(ParameterError):
-        spd2_gaussian_profile(math.nan, 1.0)
+        spd2(math.nan, 1.0)
 
 
 def test_weyl_net_covers():
@@ -208,7 +212,7 @@ def test_products_know_their_ends():
         assert one.delta(0.3) == own.delta(0.3)
         assert one.tradeoff(0.2) == own.tradeoff(0.2)
         assert one.rao == pytest.approx(own.rao, rel=1e-8)
-    assert spd2_gaussian_profile(1.0, 0.5).space == "SPDAffineInvariant(2)"
+    assert spd2(1.0, 0.5).space == "SPDAffineInvariant(2)"
     assert "dimension 2 curvature 4" in spheres.space
     assert spheres.floor is None
     assert product_profile([(-1.0, 2), (0.0, 1)], 1.0, 0.5).floor == gaussian_profile(-1.0, 2, 1.0, 0.5).floor

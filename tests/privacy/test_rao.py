@@ -18,7 +18,6 @@ from curvedp.privacy.rao import (
     hellinger_from_affinity,
     rao_delta,
     rao_epsilon,
-    rao_total_variation,
     rao_tradeoff,
 )
 from reproductions.rao.mechanisms import (
@@ -66,7 +65,7 @@ def test_joint_range_is_attained():
 
 def test_delta_epsilon_and_total_variation_agree():
     for theta in (0.01, 0.7, 2.5):
-        assert rao_total_variation(theta) == pytest.approx(math.sin(theta / 2), rel=1e-14)
+        assert rao_delta(theta, 0.0) == pytest.approx(math.sin(theta / 2), rel=1e-14)
         floor = math.sin(theta / 2) ** 2
         assert rao_delta(theta, math.inf) == pytest.approx(floor, rel=1e-14)
         assert rao_delta(theta, 60.0) >= floor

@@ -19,7 +19,7 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.regression import fit_geodesic, permutation_pvalue
+from curvedp.regression import fit_geodesic
 from curvedp.regression.gradient import clipped_gradient
 
 SPACES = [
@@ -136,13 +136,6 @@ def test_bures_wasserstein_derivatives_by_finite_differences():
         a, u = M.geodesic(a, u, 1 / steps)
     np.testing.assert_allclose(a, q, atol=1e-10)
     np.testing.assert_allclose(M.inner(a, b[:, None], b), np.eye(2), atol=1e-3)
-
-
-def test_permutations_tell_a_trend_from_none():
-    x, Y, _, _ = data(Sphere(2), n=25)
-    rng = np.random.default_rng(3)
-    assert permutation_pvalue(Sphere(2), x, Y, permutations=39, rng=rng) == 1 / 40
-    assert permutation_pvalue(Sphere(2), rng.random(25), Y, permutations=39, rng=rng) > 0.1
 
 
 def test_the_geodesic_is_followed_past_the_cut_locus():

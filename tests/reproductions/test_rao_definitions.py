@@ -7,9 +7,9 @@ import pytest
 from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
-from curvedp.laws import CoordinatewiseLaplace, MultivariateLaplace
 from curvedp.privacy import GDP, ApproxDP, PureDP, RaoDP, laplace_profile
 from reproductions.rao.definitions import KLDP, MeanConcentratedDP
+from reproductions.rao.laws import CoordinatewiseLaplace, MultivariateLaplace
 from reproductions.rao.mechanisms import parametric_theta
 
 

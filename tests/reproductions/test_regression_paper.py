@@ -7,6 +7,7 @@ from scipy import stats
 from benchmarks.regression_peers import MIDDLE, RESPONSES, UNIT
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.regression import fit_geodesic
+from reproductions.reg.examples import permutation_pvalue
 from reproductions.reg.line import displayed_line
 from reproductions.reg.paper import angles, imposed, sequential_sampler, sphere_data
 from reproductions.runner import Setting, find_reproductions
@@ -72,3 +73,10 @@ def test_on_made_up_wine(name, tmp_path):
         assert figures["least squares"] < figures["displayed"]["mean"]
     else:
         assert len(picture.axes) == 4
+
+
+def test_permutations_tell_a_trend_from_none():
+    M, rng, x = Sphere(2), np.random.default_rng(3), np.linspace(0, 1, 25)
+    Y = M.unchart(M.origin, np.outer(x, [0.8, 0.2]) + 0.05 * rng.standard_normal((25, 2)))
+    assert permutation_pvalue(M, x, Y, 39, rng) == 1 / 40
+    assert permutation_pvalue(M, rng.random(25), Y, 39, rng) > 0.1

@@ -1,16 +1,7 @@
-"""Attacks on mechanisms and releases, and the lower bounds on ε that they prove."""
+"""Attacks on mechanisms, and the lower bounds on ε that they prove."""
 
 from curvedp.audit.empirical import AuditResult, audit_mechanism, audit_scores
 from curvedp.audit.one_run import OneRunResult, audit_optimiser, one_run_bound
-from curvedp.audit.release_attacks import (
-    distinguish,
-    lowest_bit,
-    norm_residual,
-    orthogonality_bits,
-    orthonormality_residual,
-    symmetry_residual,
-    welch_t,
-)
 from curvedp.audit.table import Row, audit_all
 
 __all__ = [
@@ -21,12 +12,5 @@ __all__ = [
     "audit_mechanism",
     "audit_optimiser",
     "audit_scores",
-    "distinguish",
-    "lowest_bit",
-    "norm_residual",
     "one_run_bound",
-    "orthogonality_bits",
-    "orthonormality_residual",
-    "symmetry_residual",
-    "welch_t",
 ]

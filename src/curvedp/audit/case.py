@@ -27,7 +27,6 @@ class Case(NamedTuple):
     manifold: Manifold
     claim: Callable[[], Guarantee]
     outputs: Outputs
-    delta: float | None = None  # where the claim says nothing at the table's δ
 
     def audit(self, samples: int, delta: float, confidence: float, rng: np.random.Generator) -> AuditResult:
         """Attack with `samples` outputs a side, drawn in blocks so that memory stays flat."""
@@ -36,9 +35,7 @@ class Case(NamedTuple):
             sizes = [min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)]
             parts = [self.outputs(rng, side, size) for size in sizes]
             sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
-        return audit_scores(
-            self.claim(), *sides, delta=delta if self.delta is None else self.delta, confidence=confidence
-        )
+        return audit_scores(self.claim(), *sides, delta=delta, confidence=confidence)
 
 
 def k_norm_outputs(

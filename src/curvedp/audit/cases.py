@@ -1,6 +1,5 @@
 """Every mechanism on every kind of manifold it is offered for, its claim, and outputs at its worst neighbours known."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -24,7 +23,6 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.geometry.base import Manifold
-from curvedp.laws import GeneralizedGaussian, MultivariateLaplace
 from curvedp.mechanisms import (
     GaussianMechanism,
     KNGMechanism,
@@ -34,7 +32,7 @@ from curvedp.mechanisms import (
     NewtonMechanism,
 )
 from curvedp.mechanisms.base import ValueMechanism
-from curvedp.privacy import GDP, Guarantee, PureDP, RaoDP, laplace_profile
+from curvedp.privacy import GDP, PureDP
 
 __all__ = ["mechanism_cases"]
 
@@ -80,9 +78,6 @@ def mechanism_cases(shrunk: float = 1.0) -> Iterator[Case]:
         yield _kng(KNGMechanism(space, None, 0.5, 2, PureDP(6.0)), shrunk)
     for space in NEWTON:
         yield _newton(NewtonMechanism.calibrated(space, None, 0.5, 4, GDP(1.0)), shrunk)
-    yield _euclidean(MultivariateLaplace(3, 0.2), 0.3, shrunk)
-    for power in (1.5, 4.0):
-        yield _euclidean(GeneralizedGaussian(2, 0.5, power), 0.2, shrunk)
 
 
 def _about_a_statistic(mechanism: ValueMechanism, shrunk: float) -> Case:
@@ -118,20 +113,3 @@ def _newton(mechanism: NewtonMechanism, shrunk: float) -> Case:
         return [rounded(two - one), rounded(two**2 - one**2)]
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
-
-
-def _euclidean(law: MultivariateLaplace | GeneralizedGaussian, shift: float, shrunk: float) -> Case:
-    """Noise of the Rao paper on ℝ^d about two centres: the exact profile of the Laplace law, θ-Rao DP of the others."""
-    space, centers, sampler = Euclidean(law.dim), np.zeros((2, law.dim)), replace(law, scale=shrunk * law.scale)
-    centers[1, -1] = shift
-    claim: Guarantee = laplace_profile(0.0, law.dim, law.scale, shift)
-    name, delta = "multivariate-laplace", None
-    if isinstance(law, GeneralizedGaussian):
-        name, claim = f"generalised-gaussian-{law.power:g}", RaoDP(shift * math.sqrt(law.fisher_information))
-        delta = float(claim.delta(0.5))
-
-    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        x = sampler.sample(rng, centers[side], size)
-        return [rounded(np.asarray(law.log_prob(x, centers[0]) - law.log_prob(x, centers[1])))]
-
-    return Case(name, space, lambda: claim, outputs, delta=delta)

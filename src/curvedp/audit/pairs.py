@@ -49,7 +49,7 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     The first is the log likelihood ratio of a Laplace law up to a factor, the second that of a Gaussian, by Neyman and
     Pearson the best there is; noise in a chart is measured in the chart (on Stiefel manifolds, whose logarithm is slow, in
     the ambient space). Scores are rounded to 2^-26: the law is under audit, not the last bits of the fast float path,
-    which do tell neighbours apart and which no release shows (`audit.release_attacks`).
+    which do tell neighbours apart and which no release shows (`benchmarks.release_attacks`).
     """
     manifold = mechanism.manifold
     if not manifold.is_symmetric:

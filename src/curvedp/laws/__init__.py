@@ -1,27 +1,15 @@
 """Noise laws with exact samplers, and distribution functions that share no code with them."""
 
-from curvedp.laws.euclidean import (
-    CoordinatewiseLaplace,
-    GeneralizedGaussian,
-    MultivariateGaussian,
-    MultivariateLaplace,
-    SphericalGeneralizedGaussian,
-)
 from curvedp.laws.gaussian import RiemannianGaussian
 from curvedp.laws.knorm import GeodesicBall, KNormLaw, TangentBundleBall
 from curvedp.laws.laplace import RiemannianLaplace
 from curvedp.laws.tangent import TangentGaussian
 
 __all__ = [
-    "CoordinatewiseLaplace",
-    "GeneralizedGaussian",
     "GeodesicBall",
     "KNormLaw",
-    "MultivariateGaussian",
-    "MultivariateLaplace",
     "RiemannianGaussian",
     "RiemannianLaplace",
-    "SphericalGeneralizedGaussian",
     "TangentBundleBall",
     "TangentGaussian",
 ]

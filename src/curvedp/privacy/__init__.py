@@ -12,7 +12,7 @@ from curvedp.privacy.constant_curvature import (
 )
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
-from curvedp.privacy.products import ProductProfile, product_profile, spd2_gaussian_profile
+from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns, PoissonRuns
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
@@ -47,7 +47,6 @@ __all__ = [
     "meets",
     "product_profile",
     "smallest_scale",
-    "spd2_gaussian_profile",
     "spd_confidence_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",

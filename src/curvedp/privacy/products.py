@@ -26,7 +26,7 @@ from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorPr
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
-__all__ = ["ProductProfile", "product_profile", "spd2_gaussian_profile"]
+__all__ = ["ProductProfile", "product_profile"]
 
 Array = NDArray[np.float64]
 
@@ -300,12 +300,3 @@ def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitiv
     0.5
     """
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]  # made a tuple of pairs there
-
-
-def spd2_gaussian_profile(sigma: float, sensitivity: float) -> ProductProfile:
-    """The Gaussian on 2×2 SPD matrices with the affine-invariant metric, isometric to ℝ × H² of curvature −½.
-
-    >>> spd2_gaussian_profile(1.0, 0.5).mu > 0.5
-    True
-    """
-    return ProductProfile(((0.0, 1), (-0.5, 2)), sigma, sensitivity)

@@ -24,7 +24,6 @@ __all__ = [
     "hellinger_from_affinity",
     "rao_delta",
     "rao_epsilon",
-    "rao_total_variation",
     "rao_tradeoff",
 ]
 
@@ -71,15 +70,6 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     if np.any(half >= np.pi / 2):
         return float(np.pi)
     return float(hellinger_from_affinity(up(total, 1e-14)))
-
-
-def rao_total_variation(theta: Any) -> Any:
-    """The largest total variation at angle θ: sin(θ/2), 1 from θ = π on.
-
-    >>> round(rao_total_variation(1.0), 6)
-    0.479426
-    """
-    return rao_delta(theta, 0.0)
 
 
 def rao_delta(theta: Any, eps: Any) -> Any:

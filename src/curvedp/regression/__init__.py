@@ -1,5 +1,5 @@
 """Geodesic regression: fits, Jacobi fields in closed form, and the sensitivities that make a private one possible."""
 
-from curvedp.regression.fit import GeodesicFit, fit_geodesic, permutation_pvalue
+from curvedp.regression.fit import GeodesicFit, fit_geodesic
 
-__all__ = ["GeodesicFit", "fit_geodesic", "permutation_pvalue"]
+__all__ = ["GeodesicFit", "fit_geodesic"]

@@ -12,7 +12,7 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["GeodesicFit", "fit_geodesic", "permutation_pvalue"]
+__all__ = ["GeodesicFit", "fit_geodesic"]
 
 _TOLERANCE = 1e-10  # of the gradient's norm
 _MOST_STEPS = 200
@@ -70,25 +70,6 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     target = 0.0 if at is None else float(at)
     p, v = manifold.geodesic(p, V[0], target - float(center[0]))
     return GeodesicFit(manifold, np.asarray(p), np.asarray(v), target, norm, steps)
-
-
-def permutation_pvalue(
-    manifold: Manifold, x: Any, Y: Any, *, permutations: int = 199, rng: np.random.Generator | None = None
-) -> float:
-    """How often a random pairing of x and Y is fitted as well: (1 + count)/(1 + permutations), exact under independence."""
-    permutations = _validate.integer("permutations", permutations, 1)
-    rng = np.random.default_rng() if rng is None else rng
-    if not isinstance(rng, np.random.Generator):
-        raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator")
-    x, Y = _checked(manifold, x, Y)
-
-    def energy(order: np.ndarray) -> float:
-        fit = fit_geodesic(manifold, x[order], Y)
-        return float(np.mean(fit.residuals(x[order], Y) ** 2))
-
-    observed = energy(np.arange(len(x)))
-    count = sum(energy(rng.permutation(len(x))) <= observed * (1 + 1e-12) for _ in range(permutations))
-    return (1 + count) / (1 + permutations)
 
 
 def _checked(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:

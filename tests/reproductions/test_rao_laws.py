@@ -10,7 +10,12 @@ from scipy import integrate, stats
 
 import goodness
 from curvedp.errors import ParameterError
-from curvedp.laws import GeneralizedGaussian, MultivariateGaussian, MultivariateLaplace, SphericalGeneralizedGaussian
+from reproductions.rao.laws import (
+    GeneralizedGaussian,
+    MultivariateGaussian,
+    MultivariateLaplace,
+    SphericalGeneralizedGaussian,
+)
 
 N = 200_000
 SPHERICAL = [
@@ -166,3 +171,17 @@ class TestGeneralizedGaussianFisherInformation:
         with pytest.raises(ParameterError, match="power"):
             _ = SphericalGeneralizedGaussian(1, 1.0, 0.4).fisher_information
         assert SphericalGeneralizedGaussian(2, 1.0, 0.4).fisher_information > 0
+
+
+def test_coordinates_of_a_gaussian_have_their_distribution_function():
+    x = np.array([-3.0, 0.0, 0.4, 5.0])
+    assert MultivariateGaussian(3, 2.0).cdf(x) == pytest.approx(stats.norm.cdf(x, scale=2.0), rel=1e-12)
+    assert GeneralizedGaussian(3, 2.0, 1.0).cdf(x) == pytest.approx(stats.laplace.cdf(x, scale=2.0), rel=1e-12)
+
+
+def test_moments_of_the_flat_laws():
+    for dim in (1, 2, 5):
+        laplace = MultivariateLaplace(dim, 0.5)
+        assert laplace.moment(3) == pytest.approx(0.125 * math.gamma(dim + 3) / math.gamma(dim), rel=1e-12)
+        assert laplace.radial_cdf([-1.0, 0.0, 0.7]) == pytest.approx(stats.gamma.cdf([0.0, 0.0, 1.4], dim), rel=1e-12)
+        assert laplace.fisher_information == pytest.approx(4 / dim, rel=1e-12)
