@@ -147,16 +147,6 @@ def test_normal_reaches_beyond_what_53_bits_can() -> None:
     assert len(np.unique(np.abs(z))) == 1000
 
 
-def test_numpy_generator_is_driven_by_the_source(source: GeneratorSource) -> None:
-    generator = source.numpy_generator()
-    assert accepts(ks(generator.standard_normal(50_000), stats.norm.cdf))
-    assert accepts(ks(generator.random(50_000), lambda x: x))
-    again = GeneratorSource(np.random.default_rng(20)).numpy_generator()
-    assert again.standard_normal() == GeneratorSource(np.random.default_rng(20)).numpy_generator().standard_normal()
-    secure = [SecureSource().numpy_generator().integers(0, 2**63) for _ in range(3)]
-    assert len(set(secure)) == 3
-
-
 def test_sources_say_what_they_are(source: GeneratorSource) -> None:
     assert SecureSource().is_cryptographic
     assert not source.is_cryptographic
@@ -213,15 +203,6 @@ def test_normals_are_the_signed_lower_tail():
     u = math.ldexp(1 + 2.0**-53, -3)
     assert Given(0, 1 << 61, TOP).normal(1)[0] == ndtri(0.5 * u)
     assert Given(0, 1 << 61, TOP >> 1).normal(1)[0] == -ndtri(0.5 * u)
-
-
-def test_generator_reads_whole_words():
-    assert Given(0xDEADBEEF12345678).numpy_generator().bit_generator.capsule is not None
-    draws = GeneratorSource(np.random.default_rng(3)).numpy_generator().random(2000)
-    assert 0 <= draws.min() < 0.01
-    assert 0.99 < draws.max() < 1
-    words = np.frombuffer(GeneratorSource(np.random.default_rng(4)).random_bytes(8), "<u8")
-    assert GeneratorSource(np.random.default_rng(4)).numpy_generator().random() == (int(words[0]) >> 11) * 2.0**-53
 
 
 def test_stream_across_keys():

@@ -9,14 +9,18 @@ from scipy.stats import kstest
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import (
     Euclidean,
+    Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     PoincareBall,
     Rotations,
     SPDAffineInvariant,
+    SPDLogCholesky,
     SPDLogEuclidean,
     Sphere,
     Stiefel,
+    Torus,
 )
 from curvedp.laws.knorm import GeodesicBall, KNormLaw, TangentBundleBall
 
@@ -255,6 +259,27 @@ def test_a_lipschitz_constant_that_is_too_small_raises():
 def test_a_gradient_norm_that_is_none_raises(g):
     with pytest.raises(EnvelopeViolation, match=">= 0"):
         KNormLaw(GeodesicBall(Sphere(2), None, 1.0), 0.1).sample(np.random.default_rng(0), g, 1.0, 3)
+
+
+SMALL = [
+    Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(4), Lorentz(2), PoincareBall(3), Torus(2), SPDAffineInvariant(1),
+    SPDAffineInvariant(2), HPDAffineInvariant(2), SPDLogEuclidean(2), SPDLogCholesky(2), KendallShapes(3), KendallShapes(4),
+    Rotations(2), Rotations(3), Grassmann(4, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("M", SMALL, ids=str)
+def test_the_volume_is_the_determinant_of_exp(M):
+    """By differences of exp alone, at a centre that is not the origin: no curvature is asked."""
+    rng, h = np.random.default_rng(5), 1e-5
+    center = M.unchart(M.origin, 0.2 * rng.standard_normal(M.dim))
+    radius = 0.9 * min(M.injectivity_radius, 1.5)
+    z = rng.standard_normal((20, M.dim))
+    z *= radius * rng.random((20, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
+    p, step = M.unchart(center, z), h * np.eye(M.dim)[:, None]
+    columns = (M.chart(p, M.unchart(center, z + step)) - M.chart(p, M.unchart(center, z - step))) / (2 * h)
+    found = np.linalg.slogdet(np.moveaxis(columns, 0, -1))[1]
+    np.testing.assert_allclose(GeodesicBall(M, center, radius).log_volume(z[:, None]), found, atol=1e-7)
 
 
 def test_bad_parameters_are_refused():

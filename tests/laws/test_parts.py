@@ -449,10 +449,6 @@ def test_the_largest_domains():
     assert GeodesicBall(Lorentz(2), radius=300.0).dim == 2
     assert GeodesicBall(SPDAffineInvariant(2), radius=300.0 * math.sqrt(2) * (1 - 1e-12)).dim == 3
     assert GeodesicBall(Euclidean(1), radius=1e100).dim == 1
-    assert domains._roots(SPDAffineInvariant(1)) == ((), False)
-    assert domains._roots(SPDAffineInvariant(2)) == (((-0.5, 1),), True)
-    assert domains._roots(KendallShapes(3)) == (((4.0, 1),), False)
-    assert domains._roots(Sphere(1)) == ((), False)
 
 
 # ---- cells

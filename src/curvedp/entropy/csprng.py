@@ -4,10 +4,8 @@
 simulation; certificates record its `name`, so that a simulated release cannot pass for a private one.
 """
 
-import ctypes
 import math
 import os
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, NoReturn
@@ -99,13 +97,6 @@ class Source(ABC):
         tail = self.uniform(size, full_precision=True)
         sign = self.words(tail.shape) >> np.uint64(63)
         return np.asarray(np.where(sign == 1, 1.0, -1.0) * ndtri(0.5 * tail))
-
-    def numpy_generator(self) -> np.random.Generator:
-        """A NumPy generator driven by this source, for code that asks for one.
-
-        Each 64-bit word is a call back into Python (about a microsecond): bulk draws are faster by `normal`.
-        """
-        return np.random.Generator(_CallbackBitGenerator(self))  # type: ignore[arg-type]  # duck-typed by NumPy
 
 
 class SecureSource(Source):
@@ -265,48 +256,3 @@ def _rekey_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
     os.register_at_fork(after_in_child=_rekey_after_fork)
-
-
-# ---- a numpy BitGenerator over any source -----------------------
-
-_UINT64_CALL = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
-_UINT32_CALL = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)
-_DOUBLE_CALL = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
-
-
-class _Bitgen(ctypes.Structure):
-    """numpy/random/bitgen.h"""
-
-    _fields_ = (
-        ("state", ctypes.c_void_p),
-        ("next_uint64", _UINT64_CALL),
-        ("next_uint32", _UINT32_CALL),
-        ("next_double", _DOUBLE_CALL),
-        ("next_raw", _UINT64_CALL),
-    )
-
-
-class _CallbackBitGenerator:
-    """What `numpy.random.Generator` asks of a bit generator: a capsule of function pointers, and a lock."""
-
-    def __init__(self, source: Source) -> None:
-        self.lock = threading.Lock()
-
-        # Words are not buffered here, so that a fork cannot repeat them. ctypes swallows exceptions and returns 0,
-        # which would release values without noise: better no process than that.
-        def next64(_: Any) -> int:
-            try:
-                return int.from_bytes(source.random_bytes(8), "little")
-            except BaseException:
-                os.abort()
-
-        calls = (
-            _UINT64_CALL(next64),
-            _UINT32_CALL(lambda state: next64(state) >> 32),
-            _DOUBLE_CALL(lambda state: (next64(state) >> 11) * 2.0**-53),
-        )
-        self._bitgen = _Bitgen(None, calls[0], calls[1], calls[2], calls[0])  # keeps the callbacks alive
-        new_capsule = ctypes.pythonapi.PyCapsule_New
-        new_capsule.restype = ctypes.py_object
-        new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        self.capsule = new_capsule(ctypes.byref(self._bitgen), b"BitGenerator", None)

@@ -128,6 +128,11 @@ class Manifold(ABC):
         return None
 
     @property
+    def spd_order(self) -> int | None:
+        """m where the points are the SPD matrices of size m, and X ↦ LXLᵀ are isometries that carry any one to any other."""
+        return None
+
+    @property
     def float_reach(self) -> float:
         """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
         return inf

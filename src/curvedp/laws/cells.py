@@ -39,7 +39,7 @@ class CellSampler:
         scale: float,
         g: Callable[..., Any],
         constants: tuple[float, ...],
-        rng: np.random.Generator,
+        rng: Any,  # a NumPy generator, or anything with its `random`, `uniform` and `standard_exponential`
     ) -> None:
         self._domain, self._scale, self._g, self._constants, self._rng = domain, scale, g, constants, rng
         self._radii = np.asarray(domain.radii)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
-from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws import spd_gaussian
 from curvedp.laws.base import Engine, Floats
@@ -29,22 +28,22 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 class SPDGaussian:
     """exp(−d(X, W)²/2σ²) for the affine-invariant metric; the mathematics is in `spd_gaussian`."""
 
-    manifold: SPDAffineInvariant
+    m: int
     scale: float
 
     @property
     def log_normalizer(self) -> float:
         """Closed form (a Pfaffian)."""
-        return spd_gaussian.log_normalizer(self.manifold.m, self.scale)
+        return spd_gaussian.log_normalizer(self.m, self.scale)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(d ≤ r), by inversion of a Laplace transform in closed form."""
-        return np.asarray(spd_gaussian.radial_cdf(self.manifold.m, self.scale, r))
+        return np.asarray(spd_gaussian.radial_cdf(self.m, self.scale, r))
 
     def moment(self, order: int) -> float:
         """E[d^order]."""
         if order == 2:
-            return spd_gaussian.mean_square_radius(self.manifold.m, self.scale)
+            return spd_gaussian.mean_square_radius(self.m, self.scale)
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
@@ -52,7 +51,7 @@ class SPDGaussian:
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """X = LYLᵀ with W = LLᵀ and Y about the identity: congruence is an isometry."""
-        m = self.manifold.m
+        m = self.m
         if center.ndim == 2:
             return spd_gaussian.sample_spd(rng, m, self.scale, center, count)
         lower = np.linalg.cholesky(center)

@@ -20,17 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import (
-    Euclidean,
-    KendallShapes,
-    Lorentz,
-    PoincareBall,
-    Rotations,
-    SPDAffineInvariant,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-    Sphere,
-)
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 
 __all__ = ["Domain", "GeodesicBall", "TangentBundleBall"]
@@ -87,10 +76,16 @@ class GeodesicBall(Domain):
     manifold: Manifold
     center: ArrayLike | None = None
     radius: float = math.nan
+    roots: tuple[tuple[float, int], ...] = field(init=False, repr=False)
+    flat: Float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         M = check_manifold(self.manifold)
-        roots, _ = _roots(M)
+        roots = M.root_curvatures if M.is_symmetric and M.is_homogeneous else None
+        if roots is None:
+            raise ParameterError(
+                f"exact K-norm sampling on {M!r} is not available: its curvatures (`root_curvatures`) depend on the direction"
+            )
         radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:
             raise ParameterError(f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}")
@@ -102,8 +97,13 @@ class GeodesicBall(Domain):
         widest = max([math.sqrt(-k) * radius for k, _ in roots if k < 0], default=0.0)
         if widest > 300:
             raise ParameterError(f"radius={radius!r} is too large: the volume of the ball overflows")
-        object.__setattr__(self, "center", center)
-        object.__setattr__(self, "radius", radius)
+        for name, value in (
+            ("center", center),
+            ("radius", radius),
+            ("roots", roots),
+            ("flat", M.flat_directions(center)),
+        ):
+            object.__setattr__(self, name, value)
 
     @property
     def dim(self) -> int:
@@ -126,30 +126,24 @@ class GeodesicBall(Domain):
 
     def log_volume(self, z: Float) -> Float:
         r = self.across(z)
-        return sum((count * _log_sn(k, r) for k, count in _roots(self.manifold)[0]), np.zeros(len(z)))
+        return sum((count * _log_sn(k, r) for k, count in self.roots), np.zeros(len(z)))
 
     def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
         bound = np.zeros(len(low))
-        for k, count in _roots(self.manifold)[0]:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
+        for k, count in self.roots:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
             bound += count * _log_sn(k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0]))
         return bound
 
     def across(self, z: Float) -> Float:
-        flat = _roots(self.manifold)[1]
         first = z[:, 0]
-        if flat:  # of SPD(2) = R × H²: the direction of the center itself is flat
-            center = np.asarray(self.center)
-            unit = self.manifold.to_coordinates(center, center / math.sqrt(2))
-            first = first - np.outer(first @ unit, unit)
-        return np.asarray(np.linalg.norm(first, axis=-1))
+        return np.asarray(np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1))
 
     def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
         return constants[0] * self.stretch(high[:, :1])
 
     def stretch(self, r: Float) -> Float:
         """max(1, sn_{κ_min}(r)/r), the largest stretch of exp_c within r (Rauch)."""
-        lowest = min([k for k, _ in _roots(self.manifold)[0]], default=0.0)
-        return np.exp(_log_sn(min(lowest, 0.0), r))
+        return np.exp(_log_sn(min([0.0, *(k for k, _ in self.roots)]), r))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,34 +201,9 @@ class TangentBundleBall(Domain):
 
     def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
         along, fibre = constants
-        turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in _roots(self.manifold)[0])
+        turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in self.ball.roots)
         first = along * self.ball.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
         return np.stack([first, np.full(len(high), fibre)], axis=1)
-
-
-def _roots(M: Manifold) -> tuple[tuple[tuple[float, int], ...], bool]:
-    """Curvatures κ across a geodesic with their multiplicities, and whether one direction is a flat factor."""
-    match M:
-        case Euclidean() | SPDLogEuclidean() | SPDLogCholesky():
-            return (), False
-        case Sphere():
-            return _present((1.0, M.dim - 1)), False
-        case Lorentz() | PoincareBall():
-            return _present((-1.0, M.dim - 1)), False
-        case SPDAffineInvariant() if M.m <= 2:
-            return _present((-0.5, M.m - 1)), M.m == 2
-        case KendallShapes():  # ℂP^n, n = k−2: 4 once, along i·velocity, 1 otherwise
-            return _present((1.0, M.dim - 2), (4.0, 1)), False
-        case Rotations() if M.n <= 3:
-            return _present((0.25, M.dim - 1)), False
-    raise ParameterError(
-        f"exact K-norm sampling on {M!r} is not available: use Euclidean, Sphere, Lorentz, PoincareBall, "
-        "SPDAffineInvariant(2), a flat SPD metric, KendallShapes or Rotations(3) in dimension up to 4"
-    )
-
-
-def _present(*roots: tuple[float, int]) -> tuple[tuple[float, int], ...]:
-    return tuple(root for root in roots if root[1] > 0)
 
 
 def _log_sn(curvature: float, r: Float) -> Float:

@@ -5,7 +5,6 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
@@ -61,8 +60,8 @@ class RiemannianGaussian(IsotropicLaw):
         factors = space_form_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
-        if isinstance(self.manifold, SPDAffineInvariant):
-            return spd_confidence(self.manifold.m, self.scale, _validate.positive("sensitivity", sensitivity))
+        if self.manifold.spd_order is not None:
+            return spd_confidence(self.manifold.spd_order, self.scale, _validate.positive("sensitivity", sensitivity))
         raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
@@ -78,8 +77,8 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     engine = space_form("gaussian", manifold, scale)
     if engine is not None:
         return engine
-    if isinstance(manifold, SPDAffineInvariant):
-        return SPDGaussian(manifold, scale)
+    if manifold.spd_order is not None:
+        return SPDGaussian(manifold.spd_order, scale)
     if len(manifold.factors) > 1:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(

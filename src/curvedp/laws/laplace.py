@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry import SPDAffineInvariant
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
@@ -75,9 +74,8 @@ def _volume_growth(manifold: Manifold) -> float:
     rays = rays_of(manifold)
     if rays is not None:
         return sum(count * math.sqrt(-curvature) for curvature, count in rays.roots if curvature < 0)
-    if isinstance(manifold, SPDAffineInvariant):
-        return math.sqrt(manifold.m * (manifold.m**2 - 1) / 12)
-    return 0.0
+    m = manifold.spd_order or 1
+    return math.sqrt(m * (m * m - 1) / 12)
 
 
 @lru_cache(maxsize=256)

@@ -222,20 +222,19 @@ def check_width(domain: Domain, scale: float) -> None:
         raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
 
 
-class _Bulk(np.random.Generator):
-    """The three variates that the sampler draws, in bulk from a source: NumPy's own loops would call back for every word."""
+class _Bulk:
+    """The three variates that the sampler draws, from a source, under the names of a NumPy generator's."""
 
     def __init__(self, source: Source) -> None:
-        super().__init__(source.numpy_generator().bit_generator)  # what is not replaced below has the same bits
         self._source = source
 
-    def random(self, size: Any = None) -> Any:  # type: ignore[override]  # as the sampler calls it
+    def random(self, size: Any) -> Any:
         return self._source.uniform(size)
 
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+    def uniform(self, low: float, high: float, size: Any) -> Any:
         return low + (high - low) * self._source.uniform(size)
 
-    def standard_exponential(self, size: Any = None) -> Any:  # type: ignore[override]  # as the sampler calls it
+    def standard_exponential(self, size: Any) -> Any:
         return -np.log(self._source.uniform(size, full_precision=True))
 
 

@@ -112,13 +112,6 @@ def test_a_run_of_zeros_ends_after_fifteen_words():
     assert source.taken == 16 * 8  # the cell, and fifteen words of zeros
 
 
-def test_numpy_reads_halves_of_words_from_their_upper_end():
-    words = np.frombuffer(GeneratorSource(np.random.default_rng(4)).random_bytes(64), "<u8")
-    generator = GeneratorSource(np.random.default_rng(4)).numpy_generator()
-    found = [int(generator.integers(0, 2**32, dtype=np.uint32)) for _ in range(8)]
-    assert found == [int(w) >> 32 for w in words]
-
-
 def test_the_cell_above_all_edges_bounds_nothing():
     """e^−top is 0 there: the factor of whatever lies below is 1."""
     chain = exact_spd_chain.ChainEnvelope(3, 1.6, np.array([3.0, 0.0, -3.0]))

@@ -60,6 +60,10 @@ class SPDAffineInvariant(Held, SPD):
         return True
 
     @property
+    def spd_order(self) -> int:
+        return self.m
+
+    @property
     def float_reach(self) -> float:
         """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
         return 25.0 if self.m > 1 else 700.0

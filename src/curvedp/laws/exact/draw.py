@@ -20,7 +20,7 @@ from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, f
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Source, check_source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Manifold, SPDAffineInvariant
+from curvedp.geometry import Manifold
 from curvedp.geometry.base import check_manifold
 from curvedp.laws.exact.allowance import Allowance
 from curvedp.laws.exact.curved import draw_curved, place_of
@@ -111,7 +111,7 @@ def has_exact_laplace(manifold: Manifold) -> bool:
 def _in_chart(manifold: Manifold) -> bool:
     """Whether a draw is released in global flat coordinates: a flat space whose points are not its vectors."""
     rays, ambient = rays_of(manifold), manifold.is_linear or place_of(manifold) is not None
-    return rays is not None and rays.curvature == 0 and not ambient and not isinstance(manifold, SPDAffineInvariant)
+    return rays is not None and rays.curvature == 0 and not ambient and manifold.spd_order is None
 
 
 def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
-    order = manifold.m if isinstance(manifold, SPDAffineInvariant) else None
+    order = manifold.spd_order
     allowance = Allowance(math.prod(manifold.point_shape), acceptance(order, scale) if order else 1.0)
     metered = allowance.meter(source)
     base: Any = None
