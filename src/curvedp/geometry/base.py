@@ -7,6 +7,7 @@ validate, and use no randomness. A subclass states its constants and closed form
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -51,7 +52,7 @@ class Manifold(ABC):
 
     # ---- constants -------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name that `parse_manifold` reads back, such as `sphere:2`; a `ParameterError` where the class has none."""
         kind = type(self).__dict__.get("kind")
@@ -96,13 +97,13 @@ class Manifold(ABC):
     def is_homogeneous(self) -> bool:
         """Whether isometries carry any point to any other: normalising constants do not depend on the footpoint."""
 
-    @property
+    @cached_property
     def constant_curvature(self) -> float | None:
         """κ where every plane has it, 0 on curves and flat spaces; else None."""
         low, high = self.curvature_bounds
         return low if low == high else None
 
-    @property
+    @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
         """(κ, multiplicity) of the curvatures κ ≠ 0 across a unit velocity; None where they depend on the velocity.
 

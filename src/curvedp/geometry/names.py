@@ -1,6 +1,7 @@
 """Manifolds as short names, for command lines and certificates: `sphere:2`, `product(sphere:2,euclidean:1)`."""
 
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from curvedp.errors import ParameterError
@@ -33,7 +34,7 @@ def parse_manifold(text: str) -> Manifold:
     try:
         if len(parts) != len(expected):
             raise ValueError
-        return cls(*(_size(field.type, part) for field, part in zip(fields(cls), parts, strict=True)))  # type: ignore[arg-type]
+        return _built(cls, *(_size(field.type, part) for field, part in zip(fields(cls), parts, strict=True)))  # type: ignore[arg-type]
     except ParameterError:
         raise
     except ValueError:
@@ -50,6 +51,12 @@ def manifold_name(M: Manifold) -> str:
     'sphere:2'
     """
     return check_manifold(M).name
+
+
+@lru_cache(maxsize=64)
+def _built(cls: type[Manifold], *sizes: float) -> Manifold:
+    """A certificate names its manifold in several places: each is the same value, with the facts it has worked out."""
+    return cls(*sizes)
 
 
 def _size(kind: Any, text: str) -> float:

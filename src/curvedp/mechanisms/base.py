@@ -410,8 +410,8 @@ class ValueMechanism(Mechanism):
         """The same with its noise multiplied: what a cheat draws."""
 
     @abstractmethod
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
-        """Draws by the fast float path: for simulation and predicted error, NOT for release."""
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
+        """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
 
     def accepted(self, data: Any) -> np.ndarray:
         """One point; what is none becomes the origin."""

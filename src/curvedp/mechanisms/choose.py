@@ -128,12 +128,14 @@ def predicted_error(mechanism: Any) -> float:
     manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.typical
     if ball is None:
         raise ParameterError(f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball")
-    draws = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated)
-    errors = []
-    for population in _populations(manifold, ball):
-        about = population.mean if isinstance(mechanism, ValueMechanism) else population.records
-        released = mechanism.finished(mechanism.simulate(rng, about, draws))
-        errors.append(float(np.mean(np.asarray(manifold.dist(population.mean, released)))))
+    draws, about = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated), _populations(manifold, ball)
+    means = np.stack([each.mean for each in about])[:, None]
+    if isinstance(mechanism, ValueMechanism):
+        drawn = mechanism.simulate(rng, means, (len(about), draws))
+    else:
+        drawn = np.stack([mechanism.simulate(rng, each.records, draws) for each in about])
+    released = mechanism.finished(drawn.reshape(-1, *manifold.point_shape)).reshape(drawn.shape)
+    errors = np.mean(np.asarray(manifold.dist(means, released)), axis=1)
     return float(np.exp(np.mean(np.log(errors))))
 
 
@@ -142,5 +144,6 @@ def useless_error(statistic: Statistic) -> float:
     ball = statistic.typical
     if ball is None:
         raise ParameterError(f"the error of a {statistic.name} is not predicted: it has no public ball")
-    away = [float(statistic.space.dist(ball.center, each.mean)) for each in _populations(statistic.space, ball)]
+    means = np.stack([each.mean for each in _populations(statistic.space, ball)])
+    away = np.asarray(statistic.space.dist(ball.center, means))
     return min(ball.radius / 3, float(np.exp(np.mean(np.log(away)))))

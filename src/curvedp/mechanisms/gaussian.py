@@ -140,7 +140,7 @@ class GaussianMechanism(ValueMechanism):
         """Points, or flat coordinates."""
         return drawn_shape(self.manifold)
 
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
         """Float draws."""
         return self.law.sample(rng, value, size)
 

@@ -124,6 +124,6 @@ class LaplaceMechanism(ValueMechanism):
         """The point of the manifold nearest to a grid point."""
         return np.asarray(drawn_point(self.manifold, coordinates))
 
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
         """Float draws."""
         return self.law.sample(rng, value, size)

@@ -166,7 +166,7 @@ class _LogMechanism(ValueMechanism):
         drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
         return Reading("chart", self.in_chart.law, drawn, self.base, self._reach)
 
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: int) -> np.ndarray:
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
         """Float draws."""
         return self.at(self.in_chart.simulate(rng, self._coordinates(value), size))
 
@@ -176,7 +176,7 @@ class _LogMechanism(ValueMechanism):
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         """exp_o of coordinates in the chart."""
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
-            return np.asarray(self.manifold.exp(self.base, self.manifold.from_coordinates(self.base, coordinates)))
+            return np.asarray(self.manifold.unchart(self.base, coordinates))
 
 
 @dataclass(frozen=True, eq=False, init=False)

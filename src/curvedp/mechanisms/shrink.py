@@ -24,8 +24,8 @@ def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, nois
     """
     if manifold.dim < 3:
         return points
-    z = np.asarray(manifold.to_coordinates(center, manifold.log(center, points)))
+    z = np.asarray(manifold.chart(center, points))
     square = np.sum(z * z, axis=-1, keepdims=True)
     lost = (manifold.dim - 2) * np.square(noise)
     keep = np.where(square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0)
-    return np.asarray(manifold.exp(center, manifold.from_coordinates(center, keep * z)))
+    return np.asarray(manifold.unchart(center, keep * z))

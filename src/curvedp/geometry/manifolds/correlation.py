@@ -54,7 +54,7 @@ class Correlation(Pulled):
     def model(self) -> Product:
         return Product(*(Lorentz(i) for i in range(1, self.m)))
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.m)
 
@@ -63,14 +63,12 @@ class Correlation(Pulled):
         """No correlation."""
         return np.eye(self.m)
 
-    @property
-    def float_reach(self) -> float:
-        return 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
+    float_reach = 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
 
     # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
     # e^{−2√(m−1)·r} at least
 
-    @property
+    @cached_property
     def held_reach(self) -> float:
         return _EXPONENT / (2 * math.sqrt(self.m - 1))
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -31,11 +32,11 @@ class Euclidean(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.d
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.d,)
 
@@ -43,29 +44,12 @@ class Euclidean(Manifold):
     def origin(self) -> Array:
         return np.zeros(self.d)
 
-    @property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (0.0, 0.0)
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def convexity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
-
-    @property
-    def is_linear(self) -> bool:
-        return True
+    curvature_bounds = (0.0, 0.0)
+    injectivity_radius = math.inf
+    convexity_radius = math.inf
+    is_homogeneous = True
+    is_symmetric = True
+    is_linear = True
 
     def float_spread(self, radius: float) -> float:
         return radius

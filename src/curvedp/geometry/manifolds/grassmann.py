@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,11 +79,11 @@ class Grassmann(Manifold):
         if self.r >= self.m:
             raise ParameterError(f"r={self.r} must be < m={self.m}: the only m-dimensional subspace is a single point")
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return (self.m - self.r) * self.r
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.r)
 
@@ -90,29 +91,18 @@ class Grassmann(Manifold):
     def origin(self) -> Array:
         return np.eye(self.m, self.r)
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         """Wong 1968: [0, 2]; projective spaces (r = 1 or r = m − 1) have constant curvature 1; a circle is flat."""
         if self.dim == 1:
             return (0.0, 0.0)
         return (1.0, 1.0) if min(self.r, self.m - self.r) == 1 else (0.0, 2.0)
 
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi / 2
-
-    @property
-    def convexity_radius(self) -> float:
-        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
-        return math.pi / 4
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    injectivity_radius = math.pi / 2
+    # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
+    convexity_radius = math.pi / 4
+    is_homogeneous = True
+    is_symmetric = True
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968)."""
@@ -171,7 +161,7 @@ class Grassmann(Manifold):
         """The polar factor of x at any scale; dependent columns have none."""
         return nearest_frame(x)
 
-    @property
+    @cached_property
     def embedded_diameter(self) -> float:
         """Of projectors over √r: ‖P − Q‖² = 2(r − tr PQ) <= 2·min(r, m − r)."""
         return float((2 * min(self.r, self.m - self.r) / self.r) ** 0.5)

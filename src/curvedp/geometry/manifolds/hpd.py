@@ -71,19 +71,19 @@ class HPDAffineInvariant(Pulled):
         p = np.asarray(p)
         return np.asarray(p[..., 0] + 1j * p[..., 1])
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.m**2
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.m, 2)
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
-    @property
+    @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
         """HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity."""
         return () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None

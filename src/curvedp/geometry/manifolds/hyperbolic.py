@@ -9,7 +9,7 @@ would spoil gradients, the plain forms are well conditioned and are used instead
 
 import math
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -38,29 +38,18 @@ class Hyperbolic(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.d
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
 
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def convexity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def held_reach(self) -> float:
-        return _REACH
+    injectivity_radius = math.inf
+    convexity_radius = math.inf
+    is_homogeneous = True
+    held_reach = _REACH
 
     def held_share(self, z: Array) -> Array:
         """Onto the ball of that radius, which is convex."""
@@ -78,9 +67,7 @@ class Hyperbolic(Manifold):
         r = self.held_radius(radius)
         return (1 + 2 * r) * math.exp(r)
 
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    is_symmetric = True
 
     def nearest(self, x: Array) -> Array:
         """As `project`: both models have a scale of their own, and every record has a nearest point."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -77,11 +78,11 @@ class KendallShapes(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", integer("k", self.k, 3))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return 2 * self.k - 4
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.k, 2)
 
@@ -92,29 +93,18 @@ class KendallShapes(Manifold):
         base[0, 0], base[1, 0] = math.sqrt(0.5), -math.sqrt(0.5)
         return base
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         """ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½."""
         return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
 
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi / 2
+    injectivity_radius = math.pi / 2
+    # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
+    convexity_radius = math.pi / 4
+    is_homogeneous = True
+    is_symmetric = True
 
-    @property
-    def convexity_radius(self) -> float:
-        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
-        return math.pi / 4
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
-
-    @property
+    @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...]:
         """4 once, along i·velocity, and 1 otherwise."""
         return ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),)
@@ -181,10 +171,8 @@ class KendallShapes(Manifold):
         square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
         return centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
 
-    @property
-    def embedded_diameter(self) -> float:
-        """Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²."""
-        return float(2**0.5)
+    # Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
+    embedded_diameter = float(2**0.5)
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)

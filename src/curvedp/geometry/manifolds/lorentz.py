@@ -1,6 +1,7 @@
 """The hyperboloid model of hyperbolic space."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ class Lorentz(Hyperbolic):
     kind: ClassVar[str] = "lorentz"
     d: int
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.d + 1,)
 
@@ -49,9 +50,7 @@ class Lorentz(Hyperbolic):
     def quadric(self) -> np.ndarray:
         return np.array([-1.0] + [1.0] * self.d)
 
-    @property
-    def float_reach(self) -> float:
-        return 350.0  # coordinates e^r, squared in the lift
+    float_reach = 350.0  # coordinates e^r, squared in the lift
 
     @blocked
     def exp(self, p: Array, v: Array) -> Array:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,11 @@ class Product(Manifold):
 
     # ---- constants -------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return sum(factor.dim for factor in self.factors)
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (sum(math.prod(factor.point_shape) for factor in self.factors),)
 
@@ -55,34 +55,34 @@ class Product(Manifold):
     def origin(self) -> Array:
         return np.concatenate([np.ravel(factor.origin) for factor in self.factors])
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         low, high = zip(*(factor.curvature_bounds for factor in self.factors), strict=True)
         if len(self.factors) == 1:
             return (low[0], high[0])
         return (min(0.0, *low), max(0.0, *high))
 
-    @property
+    @cached_property
     def injectivity_radius(self) -> float:
         return min(factor.injectivity_radius for factor in self.factors)
 
-    @property
+    @cached_property
     def convexity_radius(self) -> float:
         return min(factor.convexity_radius for factor in self.factors)
 
-    @property
+    @cached_property
     def is_homogeneous(self) -> bool:
         return all(factor.is_homogeneous for factor in self.factors)
 
-    @property
+    @cached_property
     def is_symmetric(self) -> bool:
         return all(factor.is_symmetric for factor in self.factors)
 
-    @property
+    @cached_property
     def float_reach(self) -> float:
         return min(factor.float_reach for factor in self.factors)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"product({','.join(factor.name for factor in self.factors)})"
 
@@ -115,7 +115,7 @@ class Product(Manifold):
         parts = zip(*(self.split(array) for array in arrays), strict=True)
         return [getattr(factor, method)(*part) for factor, part in zip(self.factors, parts, strict=True)]
 
-    @property
+    @cached_property
     def held_reach(self) -> float:
         return min(factor.held_reach for factor in self.factors)
 

@@ -51,7 +51,7 @@ class Pulled(Manifold):
 
     # ---- constants -------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.model.dim
 
@@ -59,32 +59,32 @@ class Pulled(Manifold):
     def origin(self) -> Array:
         return self._from(self.model.origin)
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         low, high = self.model.curvature_bounds
         return low / self.scale**2, high / self.scale**2
 
-    @property
+    @cached_property
     def injectivity_radius(self) -> float:
         return self.scale * self.model.injectivity_radius
 
-    @property
+    @cached_property
     def convexity_radius(self) -> float:
         return self.scale * self.model.convexity_radius
 
-    @property
+    @cached_property
     def is_homogeneous(self) -> bool:
         return self.model.is_homogeneous
 
-    @property
+    @cached_property
     def is_symmetric(self) -> bool:
         return self.model.is_symmetric
 
-    @property
+    @cached_property
     def float_reach(self) -> float:
         return self.scale * self.model.float_reach
 
-    @property
+    @cached_property
     def held_reach(self) -> float:
         return self.scale * self.model.held_reach
 

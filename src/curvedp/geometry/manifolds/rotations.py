@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,11 +50,11 @@ class Rotations(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", integer("n", self.n, 2))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.n * (self.n - 1) // 2
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.n, self.n)
 
@@ -61,30 +62,19 @@ class Rotations(Manifold):
     def origin(self) -> Array:
         return np.eye(self.n)
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         """K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014)."""
         if self.n == 2:
             return (0.0, 0.0)
         return (0.25, 0.25) if self.n == 3 else (0.0, 0.5)
 
-    @property
-    def injectivity_radius(self) -> float:
-        """π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle."""
-        return math.pi
-
-    @property
-    def convexity_radius(self) -> float:
-        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
-        return math.pi / 2
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
+    injectivity_radius = math.pi
+    # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
+    convexity_radius = math.pi / 2
+    is_homogeneous = True
+    is_symmetric = True
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """−¼[[·, V], V] at the identity, to which the translation, an isometry, carries p."""
@@ -138,7 +128,7 @@ class Rotations(Manifold):
         last = U[..., :, -1:] * sign[..., None, None]
         return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh, s, sign
 
-    @property
+    @cached_property
     def embedded_diameter(self) -> float:
         """Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n."""
         return 2.0 * math.sqrt((self.n - self.n % 2) / self.n)

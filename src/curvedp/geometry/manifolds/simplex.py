@@ -50,7 +50,7 @@ class Simplex(Pulled):
     def model(self) -> Sphere:
         return Sphere(self.k)
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.k + 1,)
 
@@ -59,10 +59,8 @@ class Simplex(Pulled):
         """Equal proportions."""
         return np.full(self.k + 1, 1 / (self.k + 1))
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """The orthant has a boundary."""
-        return False
+    # The orthant has a boundary.
+    is_homogeneous = False
 
     def project(self, x: Array) -> Array:
         """Positive parts divided by their sum; equal proportions where nothing is positive."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +37,7 @@ class SPDAffineInvariant(Held, SPD):
     carries = True
     kind: ClassVar[str] = "spd-affine"
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
@@ -50,20 +51,18 @@ class SPDAffineInvariant(Held, SPD):
         xp = namespace(X)
         return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(xp, X, center)), X))
 
-    @property
+    @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
         """SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity."""
         return () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None
 
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    is_symmetric = True
 
     @property
     def spd_order(self) -> int:
         return self.m
 
-    @property
+    @cached_property
     def float_reach(self) -> float:
         """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
         return 25.0 if self.m > 1 else 700.0

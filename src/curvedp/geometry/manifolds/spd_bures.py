@@ -1,6 +1,7 @@
 """SPD(m) under the Bures–Wasserstein metric: optimal transport between centred Gaussians."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -35,24 +36,15 @@ class SPDBuresWasserstein(SPD):
 
     kind: ClassVar[str] = "spd-bures"
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (0.0, inf) if self.m > 1 else (0.0, 0.0)
 
-    @property
-    def injectivity_radius(self) -> float:
-        """0: no radius holds at every point. At W it is √λ_min(W), the distance to the singular matrices
-        (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`."""
-        return 0.0
-
-    @property
-    def convexity_radius(self) -> float:
-        """0: no radius holds at every point (see `injectivity_radius`)."""
-        return 0.0
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return False
+    # No radius holds at every point. At W the injectivity radius is √λ_min(W), the distance to the singular matrices
+    # (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`.
+    injectivity_radius = 0.0
+    convexity_radius = 0.0
+    is_homogeneous = False
 
     def exp(self, p: Array, v: Array) -> Array:
         """(I+L)p(I+L) = p + v + LpL with L = L_p[v]; meaningful while I + L is positive definite."""

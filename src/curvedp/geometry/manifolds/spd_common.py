@@ -1,6 +1,7 @@
 """What the four geometries of symmetric positive definite matrices share: the set, its tangent spaces, coordinates."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, inf, sqrt
 from typing import ClassVar
 
@@ -59,7 +60,7 @@ class Held:
 
     m: int
 
-    @property
+    @cached_property
     def held_reach(self) -> float:
         return _SPREAD / sqrt(2) if self.m > 1 else inf
 
@@ -99,11 +100,11 @@ class SPD(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", integer("m", self.m, 1))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.m * (self.m + 1) // 2
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.m)
 
@@ -111,17 +112,9 @@ class SPD(Manifold):
     def origin(self) -> Array:
         return np.eye(self.m)
 
-    @property
-    def injectivity_radius(self) -> float:
-        return inf
-
-    @property
-    def convexity_radius(self) -> float:
-        return inf
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
+    injectivity_radius = inf
+    convexity_radius = inf
+    is_homogeneous = True
 
     def project(self, x: Array) -> Array:
         """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's.

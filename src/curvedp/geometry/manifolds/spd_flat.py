@@ -1,6 +1,7 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, sqrt
 from typing import Any, ClassVar
 
@@ -40,15 +41,10 @@ class SPDLogEuclidean(Held, SPD):
     carries = True
     kind: ClassVar[str] = "spd-log-euclidean"
 
-    @property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (0.0, 0.0)
+    curvature_bounds = (0.0, 0.0)
+    is_symmetric = True
 
-    @property
-    def is_symmetric(self) -> bool:
-        return True
-
-    @property
+    @cached_property
     def float_reach(self) -> float:
         """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
         return 25.0 if self.m > 1 else 700.0
@@ -161,15 +157,10 @@ class SPDLogCholesky(SPD):
     carries = True
     kind: ClassVar[str] = "spd-log-cholesky"
 
-    @property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (0.0, 0.0)
+    curvature_bounds = (0.0, 0.0)
+    is_symmetric = True
 
-    @property
-    def is_symmetric(self) -> bool:
-        return True
-
-    @property
+    @cached_property
     def float_reach(self) -> float:
         """Diagonals of L are a factor e^r apart, squared in LLᵀ."""
         return 18.0 if self.m > 1 else 350.0

@@ -55,7 +55,7 @@ class SpecialEuclidean(Pulled):
     def model(self) -> Product:
         return Product(Rotations(self.n), Euclidean(self.n))
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.n + 1, self.n + 1)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,11 +39,11 @@ class Sphere(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.d
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.d + 1,)
 
@@ -50,25 +51,14 @@ class Sphere(Manifold):
     def origin(self) -> Array:
         return np.eye(1, self.d + 1)[0]
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi
-
-    @property
-    def convexity_radius(self) -> float:
-        return math.pi / 2
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    injectivity_radius = math.pi
+    convexity_radius = math.pi / 2
+    is_homogeneous = True
+    is_symmetric = True
 
     @property
     def quadric(self) -> np.ndarray:
@@ -149,9 +139,7 @@ class Sphere(Manifold):
         """The unit vector along x, whatever its length; 0 has none."""
         return direction(namespace(x), x)
 
-    @property
-    def embedded_diameter(self) -> float:
-        return 2.0
+    embedded_diameter = 2.0
 
     def embedded(self, X: Array) -> np.ndarray:
         return np.asarray(X)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -59,11 +60,11 @@ class Stiefel(Manifold):
         if self.r > self.m:
             raise ParameterError(f"r={self.r} must be <= m={self.m}: R^m holds at most m orthonormal vectors")
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self._turns + (self.m - self.r) * self.r
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.r)
 
@@ -71,7 +72,7 @@ class Stiefel(Manifold):
     def origin(self) -> Array:
         return np.eye(self.m, self.r)
 
-    @property
+    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         """[−½, 1] (Zimmermann & Stoye 2025); the sphere for r = 1; half of that of ½tr(uᵀv) on O(m) for r = m.
 
@@ -90,19 +91,17 @@ class Stiefel(Manifold):
             return (0.125, 0.125) if self.m == 3 else (0.0, 0.25)
         return (-0.5, 1.0) if self.r < self.m - 1 else (-0.5, 0.5 if self.m == 3 else 4 / 7)
 
-    @property
+    @cached_property
     def injectivity_radius(self) -> float:
         """π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2."""
         return math.sqrt(2) * math.pi if self.r == self.m else math.pi
 
-    @property
+    @cached_property
     def convexity_radius(self) -> float:
         """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
         return self.injectivity_radius / 2
 
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
+    is_homogeneous = True
 
     def exp(self, p: Array, v: Array) -> Array:
         """[p Q] exp([2A −Bᵀ; B 0]) [I; 0] exp(−A) for v = pA + QB (Zimmermann & Hüper 2022, at the Euclidean metric;
@@ -180,9 +179,7 @@ class Stiefel(Manifold):
         """The polar factor of x at any scale; dependent columns have none."""
         return nearest_frame(x)
 
-    @property
-    def embedded_diameter(self) -> float:
-        return 2.0
+    embedded_diameter = 2.0
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)
@@ -215,7 +212,7 @@ class Stiefel(Manifold):
         block = reflect(p, v)[..., self.r :, :]
         return xp.concat([inside, xp.reshape(block, (*block.shape[:-2], (self.m - self.r) * self.r))], axis=-1)
 
-    @property
+    @cached_property
     def _turns(self) -> int:
         return self.r * (self.r - 1) // 2
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -40,11 +41,11 @@ class Torus(Manifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", integer("d", self.d, 1))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.d
 
-    @property
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.d,)
 
@@ -52,25 +53,11 @@ class Torus(Manifold):
     def origin(self) -> Array:
         return np.zeros(self.d)
 
-    @property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (0.0, 0.0)
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi
-
-    @property
-    def convexity_radius(self) -> float:
-        return math.pi / 2
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    @property
-    def is_symmetric(self) -> bool:
-        return True
+    curvature_bounds = (0.0, 0.0)
+    injectivity_radius = math.pi
+    convexity_radius = math.pi / 2
+    is_homogeneous = True
+    is_symmetric = True
 
     def exp(self, p: Array, v: Array) -> Array:
         return _wrapped(p + v)
@@ -98,9 +85,7 @@ class Torus(Manifold):
     def nearest(self, x: Array) -> Array:
         return _wrapped(x)
 
-    @property
-    def embedded_diameter(self) -> float:
-        return 2.0
+    embedded_diameter = 2.0
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)
