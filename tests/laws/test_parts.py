@@ -21,7 +21,7 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace, domains, spd_gaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace, spd_gaussian
 from curvedp.laws.base import blocks, draw_shape, uniform_directions
 from curvedp.laws.cells import CellSampler, _corners, _Thinning
 from curvedp.laws.composite import _moment, _support
