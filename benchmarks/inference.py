@@ -13,7 +13,7 @@ from curvedp import GDP
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Euclidean, Lorentz, Manifold, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import region_of
-from curvedp.inference.kernel import TwoSampleDistance
+from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.statistic import FrechetMean
@@ -46,7 +46,7 @@ def lower(share: float, runs: int) -> float:
 
 def rejections(M: Manifold, n: int, mu: float, shift: float, level: float, runs: int) -> float:
     """Share of tests that reject."""
-    mechanism = PermutationMechanism.for_statistic(TwoSampleDistance(M, None, RADIUS, n, n), GDP(mu)).at(level, 99)
+    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, RADIUS, [n, n]), GDP(mu)).at(level, 99)
     rng, source = np.random.default_rng(2), GeneratorSource(np.random.default_rng(3))
     pairs = ((sample(M, rng, n), sample(M, rng, n, shift)) for _ in range(runs))
     return float(np.mean([mechanism.draw(mechanism.accepted(p), source).integers[0][0] for p in pairs]))

@@ -38,10 +38,10 @@ ARROWS: dict[str, set[str]] = {
         "regression",
     },
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
-    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy"},
+    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "report"},  # `Region.plot`
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
-    "report": {"alarms", "geometry", "ledger", "mechanisms", "privacy"},
+    "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "testing": {"geometry"},
     "alarms": {"mechanisms"},
 }
@@ -55,6 +55,7 @@ TOP = {
     "__main__",
     "checking",
     "planning",
+    "cli_region",
     "cli_release",
     "cli_verify",
 }

@@ -9,7 +9,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.choose import predicted_error, useless_error
 from curvedp.mechanisms.verify import rebuild_mechanism
 
-__all__ = ["alarms", "alarms_of", "released"]
+__all__ = ["alarms", "alarms_of", "foreseen_error", "released"]
 
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
@@ -81,7 +81,7 @@ def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> li
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
-    error = _predicted(mechanism)
+    error = foreseen_error(mechanism)
     if error is None:
         return []
     if error >= useless_error(mechanism.statistic):
@@ -91,7 +91,8 @@ def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
     return []
 
 
-def _predicted(mechanism: Any) -> float | None:
+def foreseen_error(mechanism: Any) -> float | None:
+    """The predicted error, of mechanisms that have one."""
     try:
         return predicted_error(mechanism)
     except (CurvedpError, AttributeError):  # one that does not predict

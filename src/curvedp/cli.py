@@ -1,4 +1,4 @@
-"""The command line: `curvedp demo | check | plan | release | calibrate | verify | audit | ledger | reproduce`.
+"""The command line: `curvedp demo | check | plan | release | calibrate | verify | region | audit | ledger | reproduce`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
 line that says what to do; 3 (`verify`) every claim holds, but for what no certificate can vouch for.
@@ -27,6 +27,7 @@ from curvedp._console import (
     one_line_errors,
 )
 from curvedp.cli_ledger import ledger_app
+from curvedp.cli_region import region
 from curvedp.cli_release import reading_of, release_app
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
@@ -39,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(verify)
+app.command()(region)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 

@@ -17,15 +17,15 @@ from rich.table import Table
 from curvedp._console import JsonOption, console, errors, inert, one_line_errors
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
-__all__ = ["limited", "verify"]
+__all__ = ["SECONDS", "checks_of", "limited", "verify"]
 
 _MEMORY = 2 << 30  # bytes, beyond what the process has at the start
-_SECONDS = 9.0
+SECONDS = 9.0
 
 
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
-    seconds: Annotated[float, typer.Option(help="how long it may take; large spaces may need more")] = _SECONDS,
+    seconds: Annotated[float, typer.Option(help="how long it may take; large spaces may need more")] = SECONDS,
     json: JsonOption = False,
 ) -> None:
     """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
@@ -33,7 +33,7 @@ def verify(
     it is no certificate or takes more than its time or 2 GB."""
     with one_line_errors():
         with errors.status("recomputing every claim"):
-            checks = limited(lambda: _checks(certificate), seconds)
+            checks = limited(lambda: checks_of(certificate), seconds)
         failed = [check.claim for check in checks if check.holds is False]
         unknown = [check for check in checks if check.holds is None]
         if json:
@@ -49,7 +49,8 @@ def verify(
             raise typer.Exit(3)
 
 
-def _checks(path: Path) -> list[Any]:
+def checks_of(path: Path) -> list[Any]:
+    """What is confirmed of the certificate in a file, and what is not."""
     from curvedp import federated, inference  # noqa: F401 - know the certificates of sums over sites and of tests
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate

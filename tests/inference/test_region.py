@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, chi, gamma
 
-from curvedp import GDP, PrivateDispersion, PrivateFrechetMean
+from curvedp import (
+    GDP,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+    PureDP,
+)
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
@@ -19,7 +28,7 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.inference import Region, region_of
+from curvedp.inference import Region, consistent, region_of
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.records.base import open_records
@@ -47,9 +56,9 @@ def regions(M, name, radius, mu=1.0, runs=RUNS):
 
 
 def shrunk(region, factor=0.8):
-    if region.chart is None:
+    if region.within is None:
         return replace(region, radius=factor * region.radius)
-    return replace(region, chart=region.chart._replace(quantile=factor * region.chart.quantile))
+    return replace(region, within=region.within._replace(quantile=factor * region.within.quantile))
 
 
 EXACT = [
@@ -111,7 +120,7 @@ def test_the_radius_holds_the_chart_region():
     M, rng = Lorentz(3), np.random.default_rng(3)
     found, _ = regions(M, "log-gaussian", 2.0, 0.5, runs=10)
     for region in found:
-        _, base, drawn, quantile, reach = region.chart
+        _, base, drawn, quantile, reach = region.within
         u = rng.standard_normal((2000, 3))
         z = drawn + quantile * rng.uniform(size=(2000, 1)) ** (1 / 3) * u / np.linalg.norm(u, axis=1, keepdims=True)
         points = M.unchart(base, z[np.linalg.norm(z, axis=1) <= reach])
@@ -184,8 +193,134 @@ def test_refusals_are_one_line():
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")
-def test_a_private_ball_has_no_region():
-    mean = PrivateFrechetMean(Euclidean(2), radius="private").fit(records(Euclidean(2)))
-    with pytest.raises(ParameterError, match="public radius"):
-        mean.confidence_region()
+def clipped_mean(M, X, ball):
+    return np.asarray(frechet_mean(M, project_to_ball(M, *ball, X)))
+
+
+@pytest.mark.parametrize("M", [Euclidean(3), Sphere(2), Lorentz(2)], ids=str)
+def test_a_private_ball_s_region_holds_the_mean_of_the_records_in_that_ball(M):
+    X, source, runs = records(M, 0.1, 0.2, 600), GeneratorSource(np.random.default_rng(1)), 60
+    fits = [PrivateFrechetMean(M, radius="private", source=source).fit(X) for _ in range(runs)]
+    fits = [fit for fit in fits if fit.ball_.radius < M.convexity_radius]  # others are refused, by the ball alone
+    runs = len(fits)
+    found = [(fit.confidence_region(LEVEL), clipped_mean(M, X, fit.ball_)) for fit in fits]
+    hits = sum(bool(region.contains(mean)) for region, mean in found)
+    assert binomtest(hits, runs, LEVEL, alternative="less").pvalue > 1e-4
+    less = sum(bool(shrunk(region, 0.1).contains(mean)) for region, mean in found)
+    assert binomtest(less, runs, LEVEL, alternative="less").pvalue < 1e-6  # the test has power
+    assert np.median([region.radius for region, _ in found]) < 0.5
+    with pytest.raises(ParameterError, match="public ball"):
+        fits[0].confidence_region(of="population")
+
+
+def median_of(M, X):
+    """By plain descent with tiny steps: an oracle that shares nothing with the mechanism."""
+    w = np.asarray(frechet_mean(M, X))
+    for step in np.geomspace(0.1, 1e-5, 400):
+        z = np.asarray(M.chart(w, X))
+        w = np.asarray(
+            M.unchart(w, step * np.mean(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12), axis=0))
+        )
+    return w
+
+
+@pytest.mark.parametrize("M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2)], ids=str)
+def test_the_median_s_region_holds_it(M):
+    X, source, runs = records(M, 0.1, 0.3, 1500), GeneratorSource(np.random.default_rng(1)), 30
+    X[:150] = np.asarray(M.unchart(M.origin, np.full((150, M.dim), 0.6)))  # far ones, all in one place
+    found = [PrivateFrechetMedian(M, radius=1.5, source=source).fit(X).confidence_region(LEVEL) for _ in range(runs)]
+    truth = median_of(M, X)
+    assert (
+        binomtest(sum(bool(region.contains(truth)) for region in found), runs, LEVEL, alternative="less").pvalue > 1e-4
+    )
+    assert np.median([region.radius for region in found]) < 1.2  # and it is not the whole ball
+
+
+def test_a_median_s_ball_is_the_theorem_s_on_the_worst_records():
+    """n·p records at distance R towards the others, which are far away: the median stays within 2pR/(2p − 1)."""
+    for p, distance in ((0.6, 50.0), (0.8, 50.0), (0.55, 1e4)):
+        X = np.array([[1.0]] * round(1000 * p) + [[distance]] * round(1000 * (1 - p)))
+        median = float(np.median(X))
+        assert abs(median) <= 2 * p / (2 * p - 1)
+    few = PrivateFrechetMedian(Euclidean(2), radius=1.5).fit(records(Euclidean(2), n=20)).confidence_region()
+    assert few.radius == 1.5  # nothing is known of so few
+
+
+def spiked(d=6, n=4000, k=1, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, d)) * np.where(np.arange(d) < k, 1.0, 0.2)
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True) / 2.5, 1.0)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_directions_are_covered_as_often_as_said(k):
+    X, source = spiked(k=k), GeneratorSource(np.random.default_rng(1))
+    truth = np.linalg.eigh(X.T @ X / len(X))[1][:, ::-1][:, :k]
+    fits = [PrivatePCA(k, radius=2.5, guarantee=GDP(0.5), source=source).fit(X) for _ in range(RUNS)]
+    found = [fit.confidence_region(LEVEL) for fit in fits]
+    hits = sum(bool(region.contains(truth)) for region in found)
+    assert (
+        binomtest(hits, RUNS, LEVEL + 0.1 * (1 - LEVEL)).pvalue > 1e-4
+    )  # the tenth that is kept for swaps is not used
+    less = [replace(region, within=region.within._replace(quantile=0.8 * region.within.quantile)) for region in found]
+    assert binomtest(sum(bool(region.contains(truth)) for region in less), RUNS, LEVEL).pvalue < 1e-6
+    assert all(
+        np.allclose(region.center @ region.center.T, fit.components_.T @ fit.components_)
+        for region, fit in zip(found, fits, strict=True)
+    )
+    assert all(region.radius < 0.5 for region in found)
+
+
+def test_the_angle_holds_every_subspace_of_the_region():
+    """Points of the exact set near the center, found by brute force, are within the angle of the theorem."""
+    region = PrivatePCA(1, radius=2.5, guarantee=GDP(0.5)).fit(spiked(3)).confidence_region(LEVEL)
+    rng = np.random.default_rng(5)
+    near = region.manifold.unchart(region.center, 2 * region.radius * rng.uniform(-1, 1, (20000, 2)))
+    inside = region.within.contains(region.manifold, near)
+    away = np.asarray(region.manifold.dist(region.center, near))
+    assert inside.sum() > 100
+    assert np.all(away[inside] <= region.radius)
+    assert np.max(away[inside]) > 0.8 * region.radius  # and is not much too wide
+    hidden = PrivatePCA(1, radius=2.5, guarantee=GDP(0.01)).fit(spiked(3, n=50)).confidence_region(LEVEL)
+    assert hidden.radius == pytest.approx(np.pi / 2)
+
+
+def test_all_class_means_are_covered_together():
+    M, source, runs = Euclidean(2), GeneratorSource(np.random.default_rng(1)), 300
+    X, y = records(M, n=90), np.repeat(["a", "b", "c"], 30)
+    truths = {label: truth(M, X[y == label], 1.0) for label in "abc"}
+    hits, once = 0, 0
+    for _ in range(runs):
+        fitted = PrivateMDM(M, radius=1.0, source=source, mechanism="log-gaussian").fit(X, y)
+        hits += all(bool(region.contains(truths[label])) for label, region in fitted.confidence_region(LEVEL).items())
+        alone = [region_of(each, LEVEL) for each in fitted.certificates_]
+        once += all(bool(region.contains(truths[label])) for label, region in zip("abc", alone, strict=True))
+    assert binomtest(hits, runs, LEVEL).pvalue > 1e-4
+    assert binomtest(once, runs, LEVEL).pvalue < 1e-6  # each at the level itself would not do
+    with pytest.raises(ParameterError, match="not fitted"):
+        PrivateMDM(M, radius=1.0).confidence_region()
+
+
+def test_two_releases_are_consistent_unless_they_differ():
+    M, source = Sphere(2), GeneratorSource(np.random.default_rng(1))
+    X = records(M, 0.1, 0.2, 300)
+
+    def mean(data):
+        return PrivateFrechetMean(M, radius=0.7, source=source, mechanism="log-gaussian").fit(data).certificate_
+
+    first = mean(X)
+    assert sum(consistent(first, mean(X), LEVEL) for _ in range(60)) >= 50
+    assert not consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL)
+    assert consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL, of="population")
+    with pytest.raises(ParameterError, match="nothing to compare"):
+        consistent(first, PrivateFrechetMean(Euclidean(2), radius=1.0).fit(records(Euclidean(2))).certificate_)
+
+
+def test_a_geodesic_has_no_region_and_says_why():
+    x = np.linspace(0, 1, 40)
+    Y = Sphere(2).exp(Sphere(2).origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
+    for guarantee in (GDP(1.0), PureDP(1.0)):
+        model = PrivateGeodesicRegression(
+            Sphere(2), radius=0.8, speed=1.5, clip=0.3, guarantee=guarantee, method="dp-rgd"
+        )
+        with pytest.raises(ParameterError, match="how the predictors are spread"):
+            model.fit(x, Y).confidence_region()

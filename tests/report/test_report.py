@@ -10,8 +10,7 @@ from matplotlib.image import imread
 
 from curvedp import GDP, Ledger, PrivateFrechetMean, PureDP
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.verify import rebuild_mechanism
-from curvedp.report import figures, write_report
+from curvedp.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -38,21 +37,6 @@ def test_a_page_for_every_kind_of_picture(tmp_path, manifold):
     assert not re.search(r'(src|href)="https?://', page)  # nothing is fetched
     assert "curvedp verify" in page
     assert "GDP(1.0)" in page
-
-
-def test_the_cloud_is_the_mechanisms_noise():
-    estimator = released(SPDAffineInvariant(2))
-    mechanism = rebuild_mechanism(estimator.certificate_)
-    cloud = figures.simulate_cloud(estimator.certificate_, estimator.location_)
-    # The median of a chi of 3, a little less after shrinkage.
-    assert 0.75 * 1.54 < np.median(cloud.distances) / mechanism.scale < 1.1 * 1.54
-
-
-def test_a_walk_draws_what_its_last_step_left():
-    estimator = released(Sphere(2), mechanism="newton")
-    assert estimator.certificate_.mechanism == "noisy-newton"
-    cloud = figures.simulate_cloud(estimator.certificate_, estimator.location_)
-    assert np.mean(cloud.distances) == pytest.approx(2 * 0.5 / 60 * np.sqrt(np.pi / 2), rel=0.15)
 
 
 def test_a_draw_in_floats_is_said_on_the_page(tmp_path):

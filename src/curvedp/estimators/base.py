@@ -16,6 +16,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.inference.region import Region, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
+from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.choose import Choice
 from curvedp.mechanisms.private_ball import default_outer_radius
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
@@ -40,6 +41,8 @@ class PrivateEstimator(BaseEstimator):
     """Paying and releasing, for every estimator with `guarantee`, `ledger`, `label` and `source`."""
 
     _name: ClassVar[str]  # what the ledger's entry is called unless `label` says otherwise
+    _components: int | None = None  # how many directions, where these are what a region is about
+    certificate_: Certificate
 
     guarantee: Guarantee
     ledger: Ledger | None
@@ -82,6 +85,25 @@ class PrivateEstimator(BaseEstimator):
         entry = self.ledger.spend(max(bills, key=lambda bill: bill.cost()), self.label or self._name)
         return {"entry": entry.number, "head": entry.hash}
 
+    def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
+        """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        of : {"records", "population"}
+            Of the records as they were moved into the ball, or of the population they are independent draws of (means).
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`, for a level that is no probability, or where no theorem gives a region.
+        """
+        if not hasattr(self, "certificate_"):
+            raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
+        return region_of(self.certificate_, level, of, self._components)
+
 
 class BallEstimator(PrivateEstimator):
     """The public parameters of every estimator of records in a ball; `PrivateFrechetMean` says what each means."""
@@ -121,25 +143,6 @@ class BallEstimator(PrivateEstimator):
         outer = default_outer_radius(self.manifold) if isinstance(self.radius, str) else self.radius
         ball = public_ball(self.manifold, self.center, self.outer_radius or outer)
         return open_records(person_means(self.manifold, ball, records.array(), codes), self.manifold.point_shape)
-
-    def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
-        """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).
-
-        Parameters
-        ----------
-        level : float
-            Between 0 and 1.
-        of : {"records", "population"}
-            Of the records as they were moved into the ball, or of the population they are independent draws of.
-
-        Raises
-        ------
-        ParameterError
-            Before `fit`, for a level that is no probability, or where no theorem gives a region.
-        """
-        if not hasattr(self, "certificate_"):
-            raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
-        return region_of(self.certificate_, level, of)
 
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:

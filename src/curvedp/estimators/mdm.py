@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import BallEstimator, Job
 from curvedp.geometry.base import Manifold
+from curvedp.inference.region import Region, simultaneous
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.records import by_chunks, is_chunked
@@ -100,6 +101,12 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
         assert isinstance(statistic, FrechetMean)  # made in `_choices`
         means = (mean for mean, _ in records.class_moments(statistic.domain, labels))
         return [Job(choice.mechanism, mean, choice.reason) for choice, mean in zip(choices, means, strict=True)]
+
+    def confidence_region(self, level: float = 0.95, of: str = "records") -> dict[Any, Region]:  # type: ignore[override]  # one a class
+        """Regions by class, which ALL hold their means with probability `level`; else as in `PrivateFrechetMean`."""
+        if not hasattr(self, "certificates_"):
+            raise ParameterError("PrivateMDM is not fitted: call fit before confidence_region")
+        return dict(zip(self.classes_.tolist(), simultaneous(self.certificates_, level, of), strict=True))
 
     def transform(self, X: Any) -> Any:
         """Distances to the class means, shape (n, classes)."""

@@ -140,6 +140,10 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate
 
+    @property
+    def _components(self) -> int:  # type: ignore[override]  # what other estimators do not have
+        return len(self.components_)
+
     def transform(self, X: Any) -> Any:
         """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)

@@ -1,6 +1,16 @@
 """Error bars and tests on what is released: confidence regions from certificates, and private permutation tests."""
 
-from curvedp.inference.region import Region, region_of
-from curvedp.inference.two_sample import PermutationTest, paired_test, two_sample_test
+from curvedp.inference.hypotheses import PermutationTest, k_sample_test, paired_test, two_sample_test
+from curvedp.inference.region import Region, components_of, consistent, region_of, simultaneous
 
-__all__ = ["PermutationTest", "Region", "paired_test", "region_of", "two_sample_test"]
+__all__ = [
+    "PermutationTest",
+    "Region",
+    "components_of",
+    "consistent",
+    "k_sample_test",
+    "paired_test",
+    "region_of",
+    "simultaneous",
+    "two_sample_test",
+]

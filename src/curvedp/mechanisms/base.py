@@ -85,13 +85,18 @@ class Reading(NamedTuple):
     """What a certificate says of the truth before shrinkage and projection, in the frame of the statistic.
 
     `drawn` was drawn by `law` about: the statistic itself ("point"); its coordinates in the chart at `base`, shortened to
-    `reach` ("chart"); or the mean logarithm of the records at `base`, whose length is at most `reach` ("gradient")."""
+    `reach` ("chart"); the mean logarithm of the records at `base`, whose length is at most `reach` ("gradient"); or how many
+    records are farther from `base` than `radii` ("counts"). `frame` is the statistic in whose frame all this is, where it
+    is not the mechanism's, and `cell` the width of the grid."""
 
-    kind: Literal["point", "chart", "gradient"]
+    kind: Literal["point", "chart", "gradient", "counts"]
     law: Any
     drawn: np.ndarray
     base: np.ndarray | None = None
     reach: float = inf
+    radii: np.ndarray | None = None
+    frame: Statistic | None = None
+    cell: float = 2.0**-GRID
 
 
 class Draw(NamedTuple):
@@ -228,17 +233,15 @@ class Mechanism(ABC):
             If the certificate does not list them, or they are not of this mechanism.
         """
 
-    def reading(self, certificate: Certificate) -> Reading:
-        """What was drawn, from the certificate's grid integers alone, for regions about it.
+    def reading(self, integers: Any) -> Reading:
+        """What was drawn, from a certificate's grid integers alone, for regions about it.
 
         Raises
         ------
         ParameterError
-            If the law of what was drawn is not that of one isotropic noise, or the certificate does not list its integers.
+            If no theorem leads from what was drawn to the truth, or the integers are not of this mechanism.
         """
-        raise ParameterError(
-            f"no region follows from {self.name}: release with a public radius and mechanism='log-gaussian', say"
-        )
+        raise ParameterError(f"no region follows from {self.name}: no theorem leads from its draws to the truth")
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """What `verify` recomputes beside what every certificate claims."""
@@ -393,9 +396,9 @@ class ValueMechanism(Mechanism):
         drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
         return np.asarray(self.finish(self.at(drawn)))
 
-    def reading(self, certificate: Certificate) -> Reading:
+    def reading(self, integers: Any) -> Reading:
         """The point of the one draw, about the statistic."""
-        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
+        drawn = replay(integers)(np.empty(self.drawn_shape))
         kind, space, scale, _ = self.noise
         law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, scale)
         return Reading("point", law, self.at(drawn))

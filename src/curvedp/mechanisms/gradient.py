@@ -147,9 +147,9 @@ class GradientMechanism(Mechanism):
         drawn = replay(certificate.release["integers"])(np.empty(self.manifold.dim))
         return np.asarray(self.finish(self._at(drawn)))
 
-    def reading(self, certificate: Certificate) -> Reading:
+    def reading(self, integers: Any) -> Reading:
         """The drawn vector, about the mean logarithm at the center."""
-        drawn = replay(certificate.release["integers"])(np.empty(self.manifold.dim))
+        drawn = replay(integers)(np.empty(self.manifold.dim))
         law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
         return Reading("gradient", law, drawn, *self._mean.ball)
 

@@ -19,7 +19,6 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, ValueMechanism, assign, check_guarantee, replay
-from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
@@ -161,9 +160,9 @@ class _LogMechanism(ValueMechanism):
         """Coordinates in the chart."""
         return (self.manifold.dim,)
 
-    def reading(self, certificate: Certificate) -> Reading:
+    def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""
-        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
+        drawn = replay(integers)(np.empty(self.drawn_shape))
         return Reading("chart", self.in_chart.law, drawn, self.base, self._reach)
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:

@@ -16,10 +16,11 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import project_to_ball
+from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, replay
+from curvedp.laws import RiemannianGaussian
+from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.private_ball import (
     Measured,
@@ -143,6 +144,13 @@ class MedianMechanism(Mechanism):
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """What the released integers lead to."""
         return self._walk(Unmeasured(self._median), replay(certificate.release["integers"]))[0]
+
+    def reading(self, integers: Any) -> Reading:
+        """The last counts of records beyond a distance, each with its own noise, fresh given those before."""
+        counts = self._walk(Unmeasured(self._median), replay(integers))[1].counts
+        w, _, _, noise = counts[-1]
+        radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
+        return Reading("counts", RiemannianGaussian(Euclidean(1), noise), drawn, w, *self._median.outer[1:], radii)
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every step follows from the integers before it, and the shares add up to at most 1."""

@@ -326,10 +326,10 @@ class NewtonMechanism(Mechanism):
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
         return np.asarray(self.finish(value[0]))
 
-    def reading(self, certificate: Certificate) -> Reading:
+    def reading(self, integers: Any) -> Reading:
         """The last noisy gradient, where it was taken: given the steps before, its noise is fresh."""
         seen: list[tuple[np.ndarray, np.ndarray, float]] = []
-        self._walk(None, 1, replay(certificate.release["integers"]), seen)
+        self._walk(None, 1, replay(integers), seen)
         w, gradient, scale = seen[-1]
         law = RiemannianGaussian(Euclidean(self.manifold.dim), scale)
         return Reading("gradient", law, gradient, w, self.radius + float(self.manifold.dist(self.center, w)))

@@ -34,12 +34,13 @@ from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import ExactDraw, exact_gaussian
-from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.statistic import Ball, FrechetMean, Statistic, public_ball
+from curvedp.mechanisms.statistic import Ball, FrechetMean, Stated, Statistic, public_ball
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 
@@ -132,7 +133,7 @@ class Stages:
     """The budget, and what has been released from it so far."""
 
     def __init__(self, scale: float, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
-        self.left, self.told = 1.0, []  # type: ignore[var-annotated]  # list of dictionaries
+        self.left, self.told, self.counts = 1.0, [], []  # type: ignore[var-annotated]  # dictionaries; see `private_radius`
         self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
 
     @staticmethod
@@ -285,6 +286,19 @@ class PrivateBallMechanism(Mechanism):
         told = [*stages.told, {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}]
         return same_stages(told, certificate.release["stages"])
 
+    def reading(self, integers: Any) -> Reading:
+        """The last noisy gradient: given the ball that was found before, its noise is fresh."""
+        _, stages, ball = self._walk(Unmeasured(self._mean), replay(integers))
+        if self.last == "newton":
+            walked = [stage for stage in stages.told if stage["kind"] == "newton"]
+            draws = sum(1 + (stage["hessian_scale"] is not None) for stage in walked)
+            newton = self._newton_in(ball, stages.told[-1]["share"])
+            return newton.reading(integers[-draws:])._replace(frame=newton.statistic)
+        unit, d = _unit(ball.radius), self.manifold.dim
+        law = RiemannianGaussian(Euclidean(d), unit * stages.told[-1]["noise"])
+        drawn, frame = unit * replay(integers[-1:])(np.empty(d)), Stated(self.manifold, 1.0, *ball)
+        return Reading("gradient", law, drawn, *ball, frame=frame, cell=unit * 2.0**-GRID)
+
     def _replayed(self, certificate: Certificate) -> tuple[np.ndarray, Stages, Ball]:
         return self._walk(Unmeasured(self._mean), replay(certificate.release["integers"]))
 
@@ -341,7 +355,7 @@ class PrivateBallMechanism(Mechanism):
         """One noisy clipped gradient step; with all that is left, the release itself."""
         mean, moved = measured.clipped(c, r)
         kind = "final" if share >= stages.left else "location"
-        unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the records' unit
+        unit = _unit(r)
         noisy, noise = stages.ask(kind, share, moved / unit, mean / unit)
         v = _shrunk(unit * noisy, unit * noise)
         if kind == "location" and (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1:
@@ -360,9 +374,7 @@ class PrivateBallMechanism(Mechanism):
         self, measured: "Unmeasured", stages: Stages, noisy: Any, c: np.ndarray, r: float
     ) -> tuple[np.ndarray, Stages, Ball]:
         """Noisy Newton steps in B(c, r) with all that is left: noise divided by the records' own Hessian."""
-        newton = NewtonMechanism(
-            scale=self.scale / sqrt(stages.left), statistic=FrechetMean(self.manifold, c, r, self.n)
-        )
+        newton = self._newton_in(Ball(c, r), stages.left)
         value, walked, _ = newton.walk(measured.inside(newton), noisy)
         for stage in walked:
             stages.told.append({"kind": "newton", **stage._asdict()})
@@ -371,6 +383,9 @@ class PrivateBallMechanism(Mechanism):
         )
         stages.left = 0.0
         return np.asarray(newton.finish(value[0])), stages, Ball(c, r)
+
+    def _newton_in(self, ball: Ball, share: float) -> NewtonMechanism:
+        return NewtonMechanism(scale=self.scale / sqrt(share), statistic=FrechetMean(self.manifold, *ball, self.n))
 
     # ---- what "auto" and `plan` want to know ----
 
@@ -382,6 +397,11 @@ class PrivateBallMechanism(Mechanism):
 
         held = open_records(np.asarray(records), self.manifold.point_shape, least=1)
         return np.stack([self._walk(Measured(self._mean, held), noisy)[0] for _ in range(size)])
+
+
+def _unit(r: float) -> float:
+    """A public power of two, so that the grid is fine whatever the records' unit."""
+    return float(2.0 ** ceil(log2(r)))
 
 
 def least_scale(guarantee: Guarantee) -> float:
@@ -408,7 +428,8 @@ def private_radius(
     beyond, low, high = measured.beyond(c, radii), 0, count - 1
     for _ in range(_QUERIES):
         middle = (low + high + 1) // 2
-        noisy, _ = stages.ask("radius", share / _QUERIES, 1.0, beyond[middle : middle + 1])
+        noisy, noise = stages.ask("radius", share / _QUERIES, 1.0, beyond[middle : middle + 1])
+        stages.counts.append((c, float(radii[middle]), float(noisy[0]), noise))
         low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
         high = max(low, high)
     return float(radii[low])

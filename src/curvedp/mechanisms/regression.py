@@ -20,7 +20,7 @@ from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.laws import TangentBundleBall
 from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, Reading, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
@@ -200,6 +200,12 @@ class _LineMechanism(Mechanism):
     def afterwards(self) -> list[str]:
         """Projection."""
         return ["projection onto the public domain"]
+
+    def reading(self, integers: Any) -> Reading:
+        """None: how far noise on gradients moves the geodesic depends on how the predictors are spread."""
+        raise ParameterError(
+            "no region of a geodesic: what noise does to it depends on how the predictors are spread, which is not released"
+        )
 
     def predicted_error(self) -> float:
         """Root mean square noise on (∇_p, ∇_v/unit)."""

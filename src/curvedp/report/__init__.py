@@ -7,6 +7,7 @@ try:
 except ImportError as error:
     raise errors.MissingExtra("curvedp.report needs matplotlib: pip install 'curvedp[report]'") from error
 
+from curvedp.report.figures import region_figure
 from curvedp.report.html import write_report
 
-__all__ = ["write_report"]
+__all__ = ["region_figure", "write_report"]

@@ -12,11 +12,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from curvedp._files import write_atomically
-from curvedp.alarms import alarms_of, released
+from curvedp.alarms import alarms_of, foreseen_error, released
+from curvedp.errors import ParameterError
+from curvedp.inference import Region, components_of, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import Guarantee
-from curvedp.report import figures
+from curvedp.report import canvas, figures
 
 __all__ = ["write_report"]
 
@@ -66,14 +69,14 @@ contains no data and no hash of data.</p>
 """)
 
 # What the pictures are drawn with, and the page's variables that replace it, so that they follow the reader's light or dark.
-_COLOURS = {
-    figures.INK: "--ink",
-    figures.ACCENT: "--accent",
-    figures.WARM: "--warm",
-    figures.SOFT: "--haze",
-    figures.PANEL: "--panel",
-    figures.LINES: "--grid",
-    figures.TRACK: "--track",
+_COLORS = {
+    canvas.INK: "--ink",
+    canvas.ACCENT: "--accent",
+    canvas.WARM: "--warm",
+    canvas.SOFT: "--haze",
+    canvas.PANEL: "--panel",
+    canvas.LINES: "--grid",
+    canvas.TRACK: "--track",
 }
 
 
@@ -103,37 +106,15 @@ def write_report(
         (_, shown, certificate), *others = released(value)
         tables = [*tables, *_others(others), *_parameters(value)]
         value, ledger = shown, ledger or value.ledger
-    statistic = certificate.statistic
-    cloud, curve = figures.simulate_cloud(certificate, value), figures.curve_of(certificate)
-    mu = certificate.claims.gdp
-    pictures: list[tuple[Figure, str, str]] = []
-    if cloud is not None:
-        pictures += [
-            (
-                figures.noise_figure(value, cloud),
-                "Orange: the release. Blue: what else could have come out, had the true value been there.",
-                "",
-            ),
-            (figures.error_figure(cloud), "Simulated from public parameters; the data are not used.", ""),
-        ]
-    if mu is not None:
-        pictures += [
-            (
-                figures.profile_figure(curve, mu),
-                "The probability δ that the privacy loss is above ε; lower is better.",
-                "",
-            ),
-            (
-                figures.tradeoff_figure(curve, mu),
-                "The errors of the best possible attacker; nearer to the dotted line is better.",
-                "",
-            ),
-        ]
+    statistic, mechanism = certificate.statistic, rebuild_mechanism(certificate)
+    components = components_of(mechanism.statistic, value)
+    region = _region(certificate, components)
+    pictures = _pictures(certificate, value, region, components)
     if ledger is not None:
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    error = None if cloud is None else float(cloud.distances.mean())
+    error = foreseen_error(mechanism)
     name = str(statistic.get("name", "statistic")).split(" by ")[0]
     page = _PAGE.substitute(
         title=f"Private {escape(name)} on {escape(certificate.manifold)}",
@@ -141,7 +122,8 @@ def write_report(
         warning=_warning(certificate, alarms_of(value, certificate)),
         explanation=_explanation(certificate, error),
         keys="".join(
-            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in _keys(certificate, error, ledger)
+            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>'
+            for k, v in _keys(certificate, error, region, ledger)
         ),
         pictures="".join(
             f'<figure class="{kind}">{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>'
@@ -155,6 +137,31 @@ def write_report(
         certificate=escape(certificate.to_json()),
     )
     write_atomically(path, page)
+
+
+def _region(certificate: Certificate, components: int | None) -> Region | None:
+    try:
+        return region_of(certificate, components=components)
+    except ParameterError:  # no theorem gives one
+        return None
+
+
+def _pictures(
+    certificate: Certificate, value: np.ndarray, region: Region | None, components: int | None
+) -> list[tuple[Figure, str, str]]:
+    curve, mu, pictures = figures.curve_of(certificate), certificate.claims.gdp, []
+    if region is not None:
+        shown = value.T if components is not None else value
+        words = f"Blue: it holds {region.about} ({region.theorem}). Orange: the release."
+        pictures.append((figures.region_figure(region, shown), words, ""))
+        words = "From the certificate alone; the data are not used."
+        pictures.append((figures.radius_figure(certificate, components), words, ""))
+    if mu is not None:
+        words = "The probability δ that the privacy loss is above ε; lower is better."
+        pictures.append((figures.profile_figure(curve, mu), words, ""))
+        words = "The errors of the best possible attacker; nearer to the dotted line is better."
+        pictures.append((figures.tradeoff_figure(curve, mu), words, ""))
+    return pictures
 
 
 def _others(releases: Sequence[tuple[str, np.ndarray, Certificate]]) -> list[Any]:
@@ -205,13 +212,17 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
     )
 
 
-def _keys(certificate: Certificate, error: float | None, ledger: Ledger | None) -> list[tuple[str, str]]:
+def _keys(
+    certificate: Certificate, error: float | None, region: Region | None, ledger: Ledger | None
+) -> list[tuple[str, str]]:
     claims, statistic = certificate.claims, certificate.statistic
     keys = [("records, a public number", str(statistic["n"]))] if "n" in statistic else []
     if claims.gdp is not None:
         keys.append(("μ: as hard to see as a shift of a normal by so many standard deviations", f"{claims.gdp:.3g}"))
     if error is not None:
         keys.append((f"expected distance from the {_of_what(certificate)}", f"{error:.3g}"))
+    if region is not None:
+        keys.append((f"radius of the {100 * region.level:g}% region", f"{region.radius:.3g}"))
     if ledger is not None:
         keys.append((f"left of the budget {ledger.budget}", _short(ledger.remaining)))
     return keys
@@ -276,6 +287,6 @@ def _svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]  # without the XML prologue, as HTML wants it
-    for colour, name in _COLOURS.items():
-        text = text.replace(colour, f"var({name})")
+    for color, name in _COLORS.items():
+        text = text.replace(color, f"var({name})")
     return text

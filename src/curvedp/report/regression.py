@@ -6,21 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Ellipse
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import KendallShapes, Lorentz, PoincareBall, Sphere
+from curvedp.geometry import KendallShapes
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.manifolds.spd_affine import (
-    SPDAffineInvariant,
-    SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-)
+from curvedp.report.canvas import INK, LINES, disc, disc_grid, ellipse, frame_at, seen, sphere_grid, square, view_of
 
 __all__ = ["plot_geodesic"]
 
-_INK, _LINE, _PAPER = "#1d2b3a", "#c4d3db", "#f3f7f9"
 _COLORS = ("#1d2b3a", "#d1603d", "#2e8b57", "#8e5ea2")  # of the geodesics, in the order given
 _AGES = LinearSegmentedColormap.from_list("ages", ["#a9d3e2", "#064a68"])  # of the data, by predictor
 _STRIP = 6  # shapes in a strip
@@ -43,14 +36,14 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
     points = None if Y is None else np.asarray(Y, dtype=np.float64)
     if len(x) < 2 or (points is not None and points.shape != (len(x), *manifold.point_shape)):
         raise ParameterError(f"x of shape {x.shape} and Y of shape {np.shape(Y)} do not fit {manifold!r}")
-    if isinstance(manifold, Sphere) and manifold.dim == 2:
+    view = view_of(manifold)
+    if view == "sphere":
         return _on_sphere(x, points, geodesics)
-    if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
+    if view == "disc":
         return _in_disc(manifold, x, points, geodesics)
     if isinstance(manifold, KendallShapes):
         return _strips(manifold, x, points, geodesics, _draw_shape)
-    spd = (SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein)
-    if isinstance(manifold, spd) and manifold.m >= 2:
+    if view == "tensors":
         return _strips(manifold, x, points, geodesics, _draw_ellipse)
     return _coordinates(manifold, x, points, geodesics)
 
@@ -64,50 +57,28 @@ def _on_sphere(x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -
     """Orthographic, seen from above the middle of what is drawn; what is behind is left out."""
     curves = _curves(x, geodesics)
     shown = [*curves.values(), *([] if Y is None else [Y])]
-    axis = np.mean([part.mean(axis=0) for part in shown], axis=0)
-    axis = axis / np.linalg.norm(axis)
-    north = np.array([0.0, 0.0, 1.0]) if abs(axis[2]) < 0.95 else np.array([0.0, 1.0, 0.0])
-    up = north - (north @ axis) * axis
-    up /= np.linalg.norm(up)
-    frame = np.stack([np.cross(up, axis), up, axis])
+    frame = frame_at(np.mean([part.mean(axis=0) for part in shown], axis=0))
     figure, axes = _canvas()
-    axes.add_patch(Circle((0, 0), 1, facecolor=_PAPER, edgecolor=_INK, lw=1))
-    t = np.linspace(0, 2 * np.pi, 361)
-    for angle in np.radians(np.arange(-75, 90, 15)):
-        ring = np.stack([np.cos(angle) * np.cos(t), np.cos(angle) * np.sin(t), np.full_like(t, np.sin(angle))], -1)
-        _seen(axes, ring @ frame.T, color=_LINE, lw=0.6)
-    for angle in np.radians(np.arange(0, 180, 15)):
-        ring = np.stack([np.cos(t) * np.cos(angle), np.cos(t) * np.sin(angle), np.sin(t)], -1)
-        _seen(axes, ring @ frame.T, color=_LINE, lw=0.6)
+    sphere_grid(axes, frame)
     reach = max(float(np.max(np.hypot(*(part @ frame.T)[:, :2].T))) for part in shown)
     if Y is not None:
-        seen = Y @ frame.T
-        front = seen[:, 2] > 0
-        _scatter(figure, axes, seen[front, :2], x[front])
+        points = Y @ frame.T
+        front = points[:, 2] > 0
+        _scatter(figure, axes, points[front, :2], x[front])
     for color, (name, curve) in zip(_COLORS, curves.items(), strict=False):
-        seen = curve @ frame.T
-        _seen(axes, seen, color=color, lw=2.2, label=name)
-        _start(axes, seen[0, :2], color)
+        seen(axes, curve @ frame.T, color=color, lw=2.2, label=name)
+        _start(axes, (curve @ frame.T)[0, :2], color)
     return _finish(figure, axes, min(1.05, 1.25 * reach))
 
 
-def _seen(axes: Axes, curve: np.ndarray, **style: Any) -> None:
-    axes.plot(*np.where(curve[:, 2:] > 0, curve[:, :2], np.nan).T, **style)
-
-
 def _in_disc(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -> Figure:
-    def disc(points: np.ndarray) -> np.ndarray:
-        return np.asarray(points[:, 1:] / (1 + points[:, :1])) if isinstance(manifold, Lorentz) else points
-
     figure, axes = _canvas()
-    axes.add_patch(Circle((0, 0), 1, facecolor=_PAPER, edgecolor=_INK, lw=1))
-    for distance in range(1, 6):  # circles of hyperbolic radius 1, 2, …
-        axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor=_LINE, lw=0.6))
+    disc_grid(axes)
     if Y is not None:
-        _scatter(figure, axes, disc(Y), x)
+        _scatter(figure, axes, disc(manifold, Y), x)
     for color, (name, curve) in zip(_COLORS, _curves(x, geodesics).items(), strict=False):
-        axes.plot(*disc(curve).T, color=color, lw=2.2, label=name)
-        _start(axes, disc(curve)[0], color)
+        axes.plot(*disc(manifold, curve).T, color=color, lw=2.2, label=name)
+        _start(axes, disc(manifold, curve)[0], color)
     return _finish(figure, axes, 1.05)
 
 
@@ -129,8 +100,8 @@ def _strips(manifold: Any, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
             if name == next(iter(rows)):
-                axes.set_title(f"{time:.4g}", fontsize=9, color=_INK)
-        axes_row[0].set_ylabel(name, color=_INK)
+                axes.set_title(f"{time:.4g}", fontsize=9, color=INK)
+        axes_row[0].set_ylabel(name, color=INK)
     return figure
 
 
@@ -139,7 +110,7 @@ def _draw_shape(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
     z, r = (a[:, 0] + 1j * a[:, 1] for a in (point, reference))
     turn = np.sum(r * np.conj(z))
     z = z * turn / np.abs(turn) if np.abs(turn) > 0 else z
-    pale: dict[str, Any] = {"color": _LINE, "lw": 1.0}
+    pale: dict[str, Any] = {"color": LINES, "lw": 1.0}
     for curve, style in ((r, pale), (z, {"color": color, "lw": 1.6, "marker": "o", "ms": 2.5})):
         closed = np.append(curve, curve[0])
         axes.plot(closed.real, closed.imag, **style)
@@ -149,11 +120,8 @@ def _draw_shape(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
 
 
 def _draw_ellipse(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str) -> None:
-    for matrix, style in ((reference, {"edgecolor": _LINE, "lw": 1.0}), (point, {"edgecolor": color, "lw": 1.6})):
-        values, vectors = np.linalg.eigh(matrix[:2, :2])
-        width, height = 2 * np.sqrt(values)
-        angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
-        axes.add_patch(Ellipse((0, 0), width, height, angle=angle, fill=False, **style))
+    axes.add_patch(ellipse(reference, edgecolor=LINES, lw=1.0))
+    axes.add_patch(ellipse(point, edgecolor=color, lw=1.6))
     reach = 1.1 * max(float(np.sqrt(np.linalg.eigvalsh(m[:2, :2])[-1])) for m in (point, reference))
     reach = max(reach, axes.get_xlim()[1])
     axes.set_xlim(-reach, reach)
@@ -174,7 +142,7 @@ def _coordinates(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodes
             axes.scatter(x, read(Y)[:, k], s=10, color="#0b6e99", alpha=0.45, lw=0)
         for color, (name, model) in zip(_COLORS, geodesics.items(), strict=False):
             axes.plot(times, read(np.asarray(model.predict(times)))[:, k], color=color, lw=2, label=name)
-        axes.set_title(f"coordinate {k + 1}", loc="left", color=_INK, fontsize=10)
+        axes.set_title(f"coordinate {k + 1}", loc="left", color=INK, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         if k == 0 and geodesics:
             axes.legend(frameon=False, fontsize=8)
@@ -199,12 +167,6 @@ def _start(axes: Axes, point: np.ndarray, color: str) -> None:
 
 
 def _finish(figure: Figure, axes: Axes, reach: float) -> Figure:
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(-reach, reach)
-    axes.set_aspect("equal")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=True, framealpha=0.9, edgecolor="none", loc="upper left", fontsize=9)
-    return figure
+    return square(figure, axes, reach)

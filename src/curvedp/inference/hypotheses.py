@@ -1,5 +1,6 @@
-"""Are two samples from one law? Private permutation tests, with a certificate."""
+"""Are samples from one law? Private permutation tests, with a certificate."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,14 +8,14 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.inference.kernel import KernelStatistic, PairedDistance, TwoSampleDistance
+from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["PermutationTest", "paired_test", "two_sample_test"]
+__all__ = ["PermutationTest", "k_sample_test", "paired_test", "two_sample_test"]
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,37 @@ class PermutationTest:
     certificate: Certificate
 
 
-def two_sample_test(
+def k_sample_test(
     manifold: Manifold,
-    X: Any,
-    Y: Any,
+    samples: Sequence[Any],
     radius: float | None = None,
     center: Any = None,
     guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
     level: float = 0.05,
     permutations: int = 498,
     ledger: Ledger | None = None,
-    label: str | None = None,
+    label: str = "permutation test",
     source: Source | None = None,
 ) -> PermutationTest:
-    """Whether two independent samples are from one law, by a private permutation test of level at most `level` at every n.
+    """Whether independent samples are from one law, by a private permutation test of level at most `level` at every n.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
-    X, Y : array
-        The samples, shapes (n, *point_shape) and (m, *point_shape).
+    samples : sequence of arrays
+        Two or more, of shapes (n, *point_shape), each with its own n.
     radius, center : float and point, optional
         The public ball; records are moved into it, so that the test is of their laws in the ball.
     guarantee : Guarantee
-        What is asked for, for replacing one record of either sample; n and m are public.
+        What is asked for, for replacing one record of any sample; the sizes are public.
     level : float
         The largest probability of a rejection where the laws are the same.
     permutations : int
         How many, at least 1/level − 1.
     ledger : Ledger, optional
         The budget to spend from. Nothing is spent on a refusal.
-    label : str, optional
+    label : str
         What the ledger's entry is called.
     source : Source, optional
         Replaces the cryptographic source in simulations, and is recorded.
@@ -88,14 +88,37 @@ def two_sample_test(
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> rng = np.random.default_rng(0)
+    >>> north, south, south_again = (Sphere(2).project(rng.normal([3.0, y, 0], 0.5, (400, 3))) for y in (0, 2, 2))
+    >>> k_sample_test(Sphere(2), [north, south, south_again], radius=1.0).rejected
+    True
+    """
+    statistic = SamplesDistance(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
+    return _tested(statistic, samples, guarantee, level, permutations, ledger, label, source)
+
+
+def two_sample_test(
+    manifold: Manifold, X: Any, Y: Any, radius: float | None = None, center: Any = None, **options: Any
+) -> PermutationTest:
+    """`k_sample_test` of two samples.
+
+    Parameters
+    ----------
+    X, Y : array
+        The samples, shapes (n, *point_shape) and (m, *point_shape).
+    manifold, radius, center, options
+        As in `k_sample_test`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> rng = np.random.default_rng(0)
     >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (400, 3)))
     >>> Y = Sphere(2).project(rng.normal([3.0, 2, 0], 0.5, (300, 3)))
     >>> two_sample_test(Sphere(2), X, Y, radius=1.0).rejected
     True
     """
-    sizes = _size("X", manifold, X), _size("Y", manifold, Y)
-    statistic = TwoSampleDistance(manifold, center, radius, *sizes)  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label or "two-sample test", source)
+    return k_sample_test(manifold, (X, Y), radius, center, **{"label": "two-sample test", **options})
 
 
 def paired_test(
@@ -108,37 +131,38 @@ def paired_test(
     level: float = 0.05,
     permutations: int = 498,
     ledger: Ledger | None = None,
-    label: str | None = None,
+    label: str = "paired test",
     source: Source | None = None,
 ) -> PermutationTest:
-    """Whether the members of pairs (X[i], Y[i]) can change places, as `two_sample_test`; the unit of privacy is a pair.
+    """Whether the members of pairs (X[i], Y[i]) can change places; the unit of privacy is a pair.
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, level, permutations, ledger, label, source
-        As in `two_sample_test`.
     X, Y : array
         As many records of each.
-
-    Raises
-    ------
-    ParameterError, UnattainableGuarantee, BudgetExceeded
-        As in `two_sample_test`.
+    manifold, radius, center, guarantee, level, permutations, ledger, label, source
+        As in `k_sample_test`.
     """
-    statistic = PairedDistance(manifold, center, radius, _size("X", manifold, X))  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label or "paired test", source)
+    statistic = PairedDistance(manifold, center, radius, _sizes(manifold, (X, Y)))  # type: ignore[arg-type]  # None is refused there
+    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label, source)
 
 
-def _size(name: str, manifold: Any, sample: Any) -> int:
-    array, shape = _validate.array(name, sample), check_manifold(manifold).point_shape
-    if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
-        raise ParameterError(f"{name} has shape {array.shape}; it must be (n, {', '.join(map(str, shape))})")
-    return len(array)
+def _sizes(manifold: Any, samples: Any) -> list[int]:
+    shape, sizes = check_manifold(manifold).point_shape, []
+    if not isinstance(samples, list | tuple):
+        raise ParameterError("samples must be a list of arrays, one a sample")
+    for number, sample in enumerate(samples, 1):
+        array = _validate.array(f"sample {number}", sample)
+        if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
+            expected = f"(n, {', '.join(map(str, shape))})"
+            raise ParameterError(f"sample {number} has shape {array.shape}; it must be {expected}")
+        sizes.append(len(array))
+    return sizes
 
 
 def _tested(
     statistic: KernelStatistic,
-    data: tuple[Any, Any],
+    data: Sequence[Any],
     guarantee: Guarantee,
     level: float,
     permutations: int,

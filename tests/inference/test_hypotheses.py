@@ -12,8 +12,8 @@ from curvedp import GDP, ApproxDP, Ledger, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
-from curvedp.inference import paired_test, two_sample_test
-from curvedp.inference.kernel import PairedDistance, TwoSampleDistance
+from curvedp.inference import k_sample_test, paired_test, two_sample_test
+from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.verify import verify_certificate
 
@@ -34,23 +34,20 @@ def spoiled(X):
     return X
 
 
-def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, shift=0.0, seed=0):
+def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, seed=0):
     rng, source = np.random.default_rng(seed), GeneratorSource(np.random.default_rng(seed + 1))
     count = 0
     for _ in range(runs):
         pooled = sample(M, rng, sum(sizes))
         if spoil:
             pooled = spoiled(pooled)[rng.permutation(sum(sizes))]  # one law for both samples
-        X, Y = pooled[: sizes[0]], pooled[sizes[0] :]
-        if shift:
-            Y = sample(M, rng, sizes[1], shift)
-        draw = mechanism.draw(mechanism.accepted((X, Y)), source)
+        draw = mechanism.draw(mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1])), source)
         count += int(draw.integers[0][0])
     return count
 
 
 def mechanism_for(M, sizes, guarantee, paired=False, kind=PermutationMechanism):
-    statistic = PairedDistance(M, None, 1.0, sizes[0]) if paired else TwoSampleDistance(M, None, 1.0, *sizes)
+    statistic = (PairedDistance if paired else SamplesDistance)(M, None, 1.0, sizes)
     return kind.for_statistic(statistic, guarantee).at(LEVEL, B)
 
 
@@ -70,6 +67,24 @@ SETTINGS = [
 def test_the_level_is_kept(M, sizes, guarantee, paired, spoil):
     hits = rejections(mechanism_for(M, sizes, guarantee, paired), M, sizes, spoil=spoil)
     assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("spoil", [False, True])
+def test_the_level_of_three_samples_is_kept(spoil):
+    M, sizes = Sphere(2), (5, 8, 12)
+    hits = rejections(mechanism_for(M, sizes, GDP(4.0)), M, sizes, spoil=spoil)
+    assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue > 1e-4
+
+
+def test_one_of_three_samples_that_differs_is_found():
+    M, rng = Sphere(2), np.random.default_rng(2)
+    same, too, other = (sample(M, rng, 200, shift, 0.2) for shift in (0.0, 0.0, 0.8))
+    found = k_sample_test(M, [same, too, other], radius=1.0)
+    assert found.rejected
+    assert all(check.holds for check in verify_certificate(found.certificate))
+    assert not k_sample_test(
+        M, [same, too, sample(M, rng, 200, 0.0, 0.2)], radius=1.0, level=1e-3, permutations=999
+    ).rejected
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -104,25 +119,29 @@ def test_a_clear_difference_is_found_and_certified(test, guarantee):
     assert found.certificate.release["integers"] == [[1]]
 
 
-@pytest.mark.parametrize("kind", [TwoSampleDistance, PairedDistance])
-def test_no_replacement_moves_the_statistic_further_than_it_says(kind):
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [(SamplesDistance, [6, 9]), (SamplesDistance, [4, 6, 9]), (PairedDistance, [6, 6])], ids=str
+)
+def test_no_replacement_moves_the_statistic_further_than_it_says(kind, sizes):
     """Against the definition, with any records and any permutation; and the bound is nearly attained."""
     M, rng, worst = Euclidean(2), np.random.default_rng(4), 0.0
-    statistic = kind(M, None, 1.0, 6, 9) if kind is TwoSampleDistance else kind(M, None, 1.0, 6)
-    n, m = statistic.sizes
-    corners = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1], [0, 0]])
+    statistic, n, total = kind(M, None, 1.0, sizes), sizes[0], sum(sizes)
+    corners, parts = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1], [0, 0]]), np.cumsum(sizes)[:-1]
     for seed in range(200):
-        Z = corners[rng.integers(5, size=n + m)]
+        Z = corners[rng.integers(5, size=total)]
         W = Z.copy()
-        who = [int(rng.integers(n + m))] if kind is TwoSampleDistance else [k := int(rng.integers(n)), n + k]
+        who = [int(rng.integers(total))] if kind is SamplesDistance else [k := int(rng.integers(n)), n + k]
         W[who] = corners[rng.integers(5, size=len(who))]
+        if kind is SamplesDistance and seed % 2:  # the smallest sample apart from the others, one of it joins them
+            Z[:], W[:] = corners[0], corners[0]
+            Z[:n], W[1:n] = corners[1], corners[1]
         if kind is PairedDistance and seed % 2:  # members of the pair change places: the worst there is
             Z[:], W[:] = corners[0], corners[0]
             Z[: n - 1], W[: n - 1] = corners[1], corners[1]
             Z[n : 2 * n - 1], W[n : 2 * n - 1] = corners[0], corners[0]
             Z[n - 1], Z[-1], W[n - 1], W[-1] = corners[1], corners[0], corners[0], corners[1]
         values = [
-            statistic.permuted(statistic.accepted((A[:n], A[n:])), 30, GeneratorSource(np.random.default_rng(seed)))
+            statistic.permuted(statistic.accepted(np.split(A, parts)), 30, GeneratorSource(np.random.default_rng(seed)))
             for A in (Z, W)
         ]
         worst = max(worst, float(np.max(np.abs(values[0] - values[1]))))
@@ -133,19 +152,26 @@ def test_no_replacement_moves_the_statistic_further_than_it_says(kind):
 def test_the_statistic_is_the_discrepancy_by_its_definition():
     M, rng = Euclidean(3), np.random.default_rng(8)
     X, Y = 0.3 * rng.standard_normal((7, 3)), 0.3 * rng.standard_normal((5, 3))
-    statistic = TwoSampleDistance(M, None, 2.0, 7, 5)
+    statistic = SamplesDistance(M, None, 2.0, [7, 5])
     value = statistic.permuted(statistic.accepted((X, Y)), 1, GeneratorSource(rng))[0]
 
     def mean(A, B):
         return np.mean([[np.exp(-np.sum((a - b) ** 2) / 2) for b in B] for a in A])  # the bandwidth is 1
 
-    assert value == pytest.approx(np.sqrt(mean(X, X) + mean(Y, Y) - 2 * mean(X, Y)), rel=1e-9)
+    discrepancy = np.sqrt(mean(X, X) + mean(Y, Y) - 2 * mean(X, Y))
+    assert value == pytest.approx(np.sqrt(7 * 5) / 12 * discrepancy, rel=1e-9)
+    samples = [X, Y, 0.3 * rng.standard_normal((4, 3))]
+    every = np.concatenate(samples)
+    three = SamplesDistance(M, None, 2.0, [7, 5, 4])
+    value = three.permuted(three.accepted(samples), 1, GeneratorSource(rng))[0]
+    squares = [len(A) / 16 * (mean(A, A) + mean(every, every) - 2 * mean(A, every)) for A in samples]
+    assert value == pytest.approx(np.sqrt(sum(squares)), rel=1e-9)
 
 
 def test_the_decision_on_neighbors_is_within_the_tradeoff():
     """Records all but alike, and a neighbor whose record is as far as it can be: β >= G_μ(α), both ways."""
     M, mu, runs = Euclidean(1), 1.0, 600
-    mechanism = PermutationMechanism.for_statistic(TwoSampleDistance(M, None, 1.0, 2, 2), GDP(mu)).at(0.4, 4)
+    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, 1.0, [2, 2]), GDP(mu)).at(0.4, 4)
     rates = []
     for first in (-1.0, 1.0):
         data = mechanism.accepted((np.array([[first], [1.0]]), np.array([[-1.0], [-1.0]])))
@@ -179,8 +205,11 @@ def test_bad_data_never_raise_and_bad_parameters_do():
         with pytest.raises(ParameterError) as error:
             two_sample_test(*arguments, radius=1.0)
         assert "\n" not in str(error.value)
-    with pytest.raises(ParameterError, match="shape"):
+    with pytest.raises(ParameterError, match="no pairs"):
         paired_test(M, X, X[:4], radius=1.0)
+    for samples in ([X], [], X, None, [X, X[:, :2]]):
+        with pytest.raises(ParameterError, match="sample"):
+            k_sample_test(M, samples, radius=1.0)
     with pytest.raises(ParameterError, match="guarantee"):
         two_sample_test(M, X, X, radius=1.0, guarantee=1.0)
 
@@ -198,7 +227,7 @@ def test_a_changed_certificate_is_refused():
     assert confirmed(good)
     changed = [
         replace(good, parameters={**good.parameters, "scale": good.parameters["scale"] / 2}),
-        replace(good, statistic={**good.statistic, "n": 10}),
+        replace(good, statistic={**good.statistic, "sizes": [40, 30]}),
         replace(good, release={**good.release, "integers": [[2]]}),
         replace(good, sensitivity=good.sensitivity / 2),
     ]

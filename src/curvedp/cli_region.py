@@ -1,0 +1,96 @@
+"""`curvedp region CERTIFICATE VALUE`: error bars, years later, from what was published."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curvedp._console import JsonOption, console, inert, one_line_errors
+from curvedp.cli_verify import SECONDS, checks_of, limited
+from curvedp.errors import ParameterError, VerificationFailed
+
+__all__ = ["region"]
+
+
+def region(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    value: Annotated[Path, typer.Argument(help="npy with what was released")],
+    level: Annotated[float, typer.Option(help="probability that the region holds the truth")] = 0.95,
+    of: Annotated[str, typer.Option(help="records, or population")] = "records",
+    against: Annotated[Path | None, typer.Option(help="certificate of a second release: can both be true?")] = None,
+    plot: Annotated[Path | None, typer.Option(help="write a picture (svg, png or pdf)")] = None,
+    json: JsonOption = False,
+) -> None:
+    """The confidence region of a release, from its certificate, which is verified first; exit 1 if that fails or --against
+    cannot be true at the same time."""
+    with one_line_errors():
+        found, same = limited(lambda: _found(certificate, value, level, of, against), SECONDS)
+        if plot is not None:
+            found.plot().savefig(plot)
+        told = {"center": found.center.tolist(), "radius": found.radius, "level": found.level, "of": found.of}
+        told |= {"about": found.about, "theorem": found.theorem}
+        if json:
+            print(json_module.dumps(told if same is None else {**told, "consistent": same}))
+        else:
+            _show(found)
+        if same is False:
+            raise VerificationFailed(f"{against}: the regions do not meet, so that both cannot be true")
+
+
+def _found(certificate: Path, value: Path, level: float, of: str, against: Path | None) -> tuple[Any, bool | None]:
+    from curvedp.inference import components_of, consistent, region_of
+    from curvedp.mechanisms.verify import rebuild_mechanism
+
+    signed = _verified(certificate)
+    mechanism = rebuild_mechanism(signed)
+    published = _read(value)
+    components = components_of(mechanism.statistic, published)
+    _check_value(mechanism, signed, published, components)
+    found = region_of(signed, level, of, components)
+    return found, None if against is None else consistent(signed, _verified(against), level, of)
+
+
+def _verified(path: Path) -> Any:
+    from curvedp.mechanisms.certificate import Certificate
+
+    failed = [check.claim for check in checks_of(path) if check.holds is False]
+    if failed:
+        raise VerificationFailed(f"{path}: {', '.join(failed)}")
+    return Certificate.load(path)
+
+
+def _read(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError, EOFError):
+        raise ParameterError(f"{path} is no npy file with numbers, as --out of curvedp release writes it") from None
+
+
+def _check_value(mechanism: Any, certificate: Any, published: Any, components: int | None) -> None:
+    """Refuse a value that the certificate's integers do not lead to."""
+    import numpy as np
+
+    from curvedp.geometry import Grassmann
+    from curvedp.mechanisms.statistic import unpack
+
+    own = np.asarray(mechanism.value_of(certificate))
+    if components is None:
+        same = published.shape == own.shape and np.allclose(published, own, rtol=1e-9, atol=1e-12)
+    else:
+        features = published.shape[1]
+        leading = np.linalg.eigh(unpack(own, features))[1][:, ::-1][:, :components]
+        same = float(Grassmann(features, components).dist(leading, published.T)) < 1e-6
+    if not same:
+        raise VerificationFailed("the value is not the one that this certificate is about")
+
+
+def _show(found: Any) -> None:
+    import numpy as np
+
+    console.print(f"{100 * found.level:g}% region of the {found.of}: within {found.radius:.6g} of", highlight=False)
+    for line in np.array2string(found.center, precision=8).splitlines():
+        console.print(inert(line), highlight=False)
+    console.print(f"it holds {inert(found.about)}; {inert(found.theorem)}", soft_wrap=True, highlight=False)

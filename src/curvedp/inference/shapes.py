@@ -1,0 +1,204 @@
+"""From what a mechanism has drawn to a set that holds the truth: one theorem for each kind of draw (docs/inference.md)."""
+
+from collections.abc import Callable
+from math import exp, floor, inf, isfinite, pi, sinh, sqrt, tan, tanh
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import chi
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import Grassmann
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.base import Reading
+from curvedp.mechanisms.chart import CHART_ERROR
+from curvedp.mechanisms.statistic import Statistic, unpack
+
+__all__ = ["SHAPES", "Chart", "Shape", "Subspaces", "curvature_roots", "hessian_bounds", "principal_subspaces"]
+
+_SWAPPED = 0.1  # of 1 − level: what a region of subspaces spends on eigenvalues not having changed places
+
+
+class Chart(NamedTuple):
+    """Coordinates at `base` within `quantile` of `drawn`, and of length at most `reach`."""
+
+    statistic: Statistic
+    base: np.ndarray
+    drawn: np.ndarray
+    quantile: float
+    reach: float
+
+    def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+        z = np.asarray(manifold.chart(self.base, self.statistic.unplaced(points)))
+        inside = np.linalg.norm(z, axis=-1) <= self.reach * (1 + CHART_ERROR)  # as the floats of a chart are accurate
+        return np.asarray(
+            inside & (np.linalg.norm(z - self.drawn, axis=-1) <= self.quantile + self.reach * CHART_ERROR)
+        )
+
+    def edge(self, manifold: Manifold, directions: np.ndarray) -> np.ndarray:
+        z = np.stack([_shortened(self.drawn + self.quantile * u, self.reach) for u in directions])
+        return self.statistic.placed(np.asarray(manifold.unchart(self.base, z)))
+
+
+class Subspaces(NamedTuple):
+    """Subspaces that the drawn matrix moves by at most `quantile`: ‖(I − P)·drawn·P‖."""
+
+    drawn: np.ndarray
+    quantile: float
+
+    def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+        image = self.drawn @ points
+        across = image - points @ (np.swapaxes(points, -1, -2) @ image)
+        return np.asarray(np.linalg.norm(across, axis=(-2, -1)) <= self.quantile)
+
+
+class Shape(NamedTuple):
+    """A ball that holds the region, in the frame of the draw; what the region is, where that is less; and why."""
+
+    center: np.ndarray
+    radius: float
+    theorem: str
+    within: Chart | Subspaces | None = None
+
+
+def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+    """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
+    return Shape(reading.drawn, _quantile(reading, level), "exact: the law's own quantile")
+
+
+def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+    """A chart ball, exact, cut to where the statistic can be.
+
+    The nearest vector z' of length <= reach to the drawn z is no farther from any vector of that length than z is (a
+    projection onto a convex set), so that |w − z'| <= q for each w of the region; exp stretches the segment from z' to w,
+    whose vectors have length at most min(reach, |z'| + q), by at most sinh(s)/s (Rauch).
+    """
+    q, z = _quantile(reading, level), _shortened(reading.drawn, reading.reach)
+    longest = min(reading.reach, float(np.linalg.norm(z)) + q)
+    radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
+    chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
+    return Shape(np.asarray(M.unchart(_base(reading), z)), radius, "exact: the law's own quantile in the chart", chart)
+
+
+def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+    """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
+
+    Let f = ½·mean d²(·, xᵢ), G = −∇f(w), λ <= Hess f <= H where distances to records are at most D (Karcher 1977). Along
+    exp_w(u·t·G) the gradient turns into −(I − tA)G with λ <= A <= H, and f is λ-convex, so that the mean is within
+    max(1−tλ, tH−1)·|G|/λ of exp_w(t·G); and exp_w(t·g) is within t·q·sinh(s)/s of that. |G| <= min(reach, |g| + q).
+    On flat space the radius is q: exact. Where this gives more than the ball of the records, that is the region.
+    """
+    q, w, g = _quantile(reading, level), _base(reading), _shortened(reading.drawn, reading.reach)
+    longest = min(reading.reach, float(np.linalg.norm(g)) + q)
+    ball = statistic.values
+    assert ball is not None  # gradients are of means of records in a ball
+    away = float(M.dist(ball.center, w))
+    if not ball.radius < M.convexity_radius:
+        raise ParameterError("the ball is too wide for a region after gradient steps: the mean may lie outside it")
+    whole = Shape(ball.center, ball.radius * (1 + CHART_ERROR), "the ball itself: gradients say no more")
+    low, high = hessian_bounds(M, away + longest + ball.radius)
+    if not (away + longest < M.convexity_radius and low > 0):
+        return whole  # a refusal here would follow the draw, and what is not refused would cover less often
+    t = min(1.0, 2 / (low + high))
+    radius = _stretch(M, t * longest) * t * q + longest * max(1 - t * low, t * high - 1) / low
+    theorem = (
+        "exact: the law's own quantile" if low == high == 1 else "conservative: one step by Hessian bounds (Karcher)"
+    )
+    return whole if radius >= ball.radius else Shape(np.asarray(M.unchart(w, t * g)), radius, theorem)
+
+
+def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float) -> Shape:
+    """A ball about w that holds every geometric median, by how many records are near w.
+
+    Let a share p > ½ of the records be within R of w, and m a median at distance D. Σd(m, xᵢ) <= Σd(w, xᵢ), but a near record
+    adds at least D − 2R to the left side and no other takes off more than D: D <= 2pR/(2p − 1), in every metric space
+    (Lopuhaä & Rousseeuw 1991; Minsker 2015). The k counts' noises are fresh, so none exceeds z with probability Φ(z)^k.
+    """
+    most = reading.law.scale * float(ndtri(level ** (1 / reading.drawn.size))) + reading.cell
+    assert reading.radii is not None  # of counts
+    near = [1 - max(0, floor(count + most)) / statistic.n for count in reading.drawn]
+    found = [2 * p * R * (1 + CHART_ERROR) / (2 * p - 1) for p, R in zip(near, reading.radii, strict=True) if 2 * p > 1]
+    if min(found, default=inf) < reading.reach:
+        return Shape(_base(reading), min(found), "conservative: most records are near (Lopuhaä & Rousseeuw)")
+    center, radius = statistic.outer
+    return Shape(center, radius, "the outer ball itself: counts say no more")
+
+
+SHAPES: dict[str, Callable[..., Shape]] = {
+    "point": _about_point,
+    "chart": _in_chart,
+    "gradient": _after_step,
+    "counts": _from_counts,
+}
+
+
+def principal_subspaces(statistic: Any, reading: Reading, level: float, components: int) -> tuple[Manifold, Shape]:
+    """Where the leading subspace of the records' second moment S is, from the drawn S + N.
+
+    Let P project onto it: SP = PSP, so (I − P)(S + N)P = (I − P)NP, whose k(d − k) entries are independent N(0, σ²/2): their
+    length is σ/√2 times χ, whatever S is, and {P : ‖(I − P)(S + N)P‖ <= q} holds the truth with exactly this probability. It
+    holds other invariant subspaces too. ‖N‖ <= e = σ(√(2d) + z) but for twice the tail of z (Davidson & Szarek 2001, Theorem
+    2.11; the mean is above the median, Kwapień 1994). Then, where the drawn gap is δ > 4e, P is the upper part of S + N
+    without its corners (I − P)NP, and the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the Frobenius
+    norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex.
+    """
+    d, sigma, miss = statistic.features, reading.law.scale, 1 - level
+    if not 0 < components < d:
+        raise ParameterError(f"{components} components of {d} features: a region is of 1 to {d - 1}")
+    drawn = unpack(reading.drawn, d)
+    grid = sqrt(reading.drawn.size) * reading.cell / 2
+    q = sigma / sqrt(2) * float(chi.isf(miss * (1 - _SWAPPED), components * (d - components))) + grid
+    e = sigma * (sqrt(2 * d) - float(ndtri(miss * _SWAPPED / 2))) + grid
+    values, vectors = np.linalg.eigh(drawn)
+    center, gap = vectors[:, ::-1][:, :components], float(values[-components] - values[-components - 1])
+    M = Grassmann(d, components)
+    if not gap > max(4 * e, 2 * q):
+        return M, Shape(
+            center, sqrt(min(components, d - components)) * pi / 2, "everything: noise hides the directions"
+        )
+    radius = float(np.arcsin(2 * q / gap)) / 2
+    return M, Shape(center, radius, "exact but for swapped eigenvalues (Davis & Kahan)", Subspaces(drawn, q))
+
+
+def _quantile(reading: Reading, level: float) -> float:
+    """The least radius with P(d <= radius) >= level, by bisection, rounded up; and half a cell in each coordinate."""
+    law, low, high = reading.law, 0.0, reading.law.scale
+    while not law.radial_cdf(high) >= level:
+        low, high = high, 2 * high
+        if not isfinite(high):
+            raise ParameterError(f"level={level!r} is beyond what the law's distribution function resolves")
+    while (middle := (low + high) / 2) > low and high - low > 1e-13 * high:
+        low, high = (low, middle) if law.radial_cdf(middle) >= level else (middle, high)
+    return float(high) + sqrt(reading.drawn.size) * reading.cell / 2
+
+
+def _base(reading: Reading) -> np.ndarray:
+    assert reading.base is not None  # of all kinds but "point"
+    return reading.base
+
+
+def _shortened(z: np.ndarray, reach: float) -> np.ndarray:
+    length = float(np.linalg.norm(z))
+    return z if length <= reach else z * (reach / length)
+
+
+def curvature_roots(M: Manifold) -> tuple[float, float]:
+    """√ of how negative and how positive curvature can be."""
+    low, high = (0.0, 0.0) if M.dim == 1 else M.curvature_bounds
+    if not (isfinite(low) and isfinite(high)):
+        raise ParameterError(f"no region on {M!r}, whose curvature has no public bound; use another metric")
+    return sqrt(max(-low, 0.0)), sqrt(max(high, 0.0))
+
+
+def _stretch(M: Manifold, length: float) -> float:
+    """How much exp stretches vectors of up to this length: sinh(s)/s, at least 1 (Rauch)."""
+    s = curvature_roots(M)[0] * length
+    return sinh(s) / s if 0 < s < 700 else (1.0 if s == 0 else exp(700.0))
+
+
+def hessian_bounds(M: Manifold, distance: float) -> tuple[float, float]:
+    """Of ½d²(·, y) at distances up to this: s·cot s and s·coth s (Karcher 1977); 0 or less where it is not convex."""
+    negative, positive = (root * distance for root in curvature_roots(M))
+    low = (positive / tan(positive) if positive < pi / 2 else -inf) if positive > 0 else 1.0
+    return low, negative / tanh(negative) if negative > 0 else 1.0
