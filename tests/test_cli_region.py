@@ -1,0 +1,75 @@
+"""`curvedp region`: from the published files alone, verified first."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from curvedp import PrivateFrechetMean, PrivatePCA
+from curvedp.cli import app
+from curvedp.geometry import Sphere
+
+X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.3, (300, 3)))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["region", *map(str, arguments)])
+
+
+def published(folder, fitted, value, name="one"):
+    certificate, file = folder / f"{name}.json", folder / f"{name}.npy"
+    fitted.certificate_.save(certificate)
+    np.save(file, value)
+    return certificate, file
+
+
+def mean(data=X):
+    return PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="log-gaussian").fit(data)
+
+
+def test_the_region_is_the_estimator_s(tmp_path):
+    fitted = mean()
+    files = published(tmp_path, fitted, fitted.location_)
+    told = json.loads(run(*files, "--level", 0.9, "--json").stdout)
+    own = fitted.confidence_region(0.9)
+    assert told["radius"] == own.radius
+    assert np.allclose(told["center"], own.center)
+    assert "exact" in told["theorem"]
+    shown = run(*files, "--of", "population", "--plot", tmp_path / "region.svg")
+    assert shown.exit_code == 0
+    assert "95% region of the population" in shown.stdout
+    assert (tmp_path / "region.svg").stat().st_size > 1000
+
+
+def test_directions_are_told_by_their_angle(tmp_path):
+    fitted = PrivatePCA(2, radius=3.0).fit(np.random.default_rng(0).normal(size=(4000, 4)) * [2.0, 1.5, 0.2, 0.2])
+    told = json.loads(run(*published(tmp_path, fitted, fitted.components_), "--json").stdout)
+    assert told["radius"] == pytest.approx(fitted.confidence_region().radius)
+
+
+def test_a_second_release_is_compared(tmp_path):
+    one, two, far = mean(), mean(), mean(Sphere(2).project(X + np.array([0, 1.0, 0])))
+    files = published(tmp_path, one, one.location_)
+    for fitted, name, code in ((two, "two", 0), (far, "far", 1)):
+        second, _ = published(tmp_path, fitted, fitted.location_, name)
+        assert run(*files, "--level", 0.9999, "--against", second).exit_code == code
+
+
+@pytest.mark.parametrize("wrong", ["value", "shape", "certificate", "level", "file", "text"])
+def test_what_does_not_fit_is_one_line(tmp_path, wrong):
+    fitted = mean()
+    certificate, value = published(tmp_path, fitted, fitted.location_)
+    if wrong == "value":
+        np.save(value, Sphere(2).origin)
+    if wrong == "shape":
+        np.save(value, np.zeros((2, 2)))
+    if wrong == "certificate":
+        certificate.write_text(certificate.read_text().replace('"n": 300', '"n": 600'))
+    if wrong == "file":
+        value = tmp_path / "none.npy"
+    if wrong == "text":
+        value.write_text("1,2,3")
+    ran = run(certificate, value, *(("--level", 1.5) if wrong == "level" else ()))
+    assert ran.exit_code in (1, 2)
+    assert ran.stderr.count("\n") == 1
