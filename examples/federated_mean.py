@@ -25,12 +25,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
 from curvedp.federated import MeanKernel, Plan, Site, coordinate, in_process, key_of, new_identity
-from curvedp.federated.session import is_signed
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
+from curvedp.mechanisms import Certificate
+from curvedp.signing import write_key
 
 manifold = SPDAffineInvariant(3)
 parser = argparse.ArgumentParser(description=__doc__)
@@ -76,7 +76,7 @@ def free_port():
 def write_site(folder, plan, identity, records):
     folder.mkdir()
     (folder / "plan.json").write_text(json.dumps(plan.to_dict()))
-    (folder / "key.pem").write_bytes(identity.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_key(folder / "key.pem", identity)
     np.save(folder / "records.npy", records)
     Ledger(folder / "site.ledger", budget=GDP(2.0))
     files = {"plan": "plan.json", "key": "key.pem", "records": "records.npy", "ledger": "site.ledger"}
@@ -207,7 +207,8 @@ def report(plan, records, release):
         return {"stopped": release["stopped"], **release["transport"]}
     alive = release["rounds"][-1]["alive"]
     truth = frechet_mean(manifold, np.concatenate([records[i] for i in alive]))
-    signed = [key for key, sign in release["signatures"].items() if is_signed(key, release["certificate"], sign)]
+    certificate = Certificate.from_json(json.dumps(release["certificate"]))
+    signed = [key for key, sign in release["signatures"].items() if certificate.is_signed(key, sign)]
     return {
         "sites": len(plan.sites),
         "alive": alive,

@@ -68,7 +68,7 @@ CERTIFICATE = mechanisms.GaussianMechanism(S2, 0.1, 0.2).release(S2.origin, sour
 def _verify(**fields: Any) -> Any:
     """A certificate with one field spoilt, through the text that a file would hold."""
     text = json.dumps(fields, default=repr)
-    return verify_certificate(mechanisms.Certificate.from_json(text))
+    return verify_certificate(mechanisms.Certificate.from_json(text).sealed())
 
 
 CURVED = {"curvature": -1.0, "dim": 2, "sensitivity": 0.3}

@@ -20,11 +20,12 @@ ARROWS: dict[str, set[str]] = {
     "_files": set(),
     "entropy": set(),
     "privacy": {"entropy"},
+    "signing": set(),
     "geometry": set(),
     "records": {"geometry"},
     "laws": {"entropy", "geometry", "privacy"},
     "regression": {"geometry"},
-    "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression"},
+    "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression", "signing"},
     "ledger": {"privacy"},
     "estimators": {
         "entropy",
@@ -39,7 +40,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
     "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "report"},  # `Region.plot`
-    "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records"},
+    "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "testing": {"geometry"},

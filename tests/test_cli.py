@@ -1,6 +1,8 @@
 """The command line: the main job from a shell, one-line errors, exit codes, JSON."""
 
 import json
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from curvedp.geometry import Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.choose import mechanism_names
 from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.signing import digest
 
 runner = CliRunner()
 
@@ -297,8 +300,15 @@ def test_float_draws_are_never_plainly_verified(sphere_file):
     assert (result.exit_code, "sensitivity not" in result.output) == (3, True), result.output
     forged = json.loads(certificate.read_text())
     forged["parameters"]["scale"] *= 0.9
-    certificate.write_text(json.dumps(forged))
-    assert run("verify", certificate).exit_code == 1
+    for text in (json.dumps(forged), resealed(forged)):
+        certificate.write_text(text)
+        assert run("verify", certificate).exit_code == 1
+
+
+def resealed(record):
+    """A forger takes the SHA-256 of the certificate anew."""
+    body = {name: value for name, value in record.items() if name != "sha256"}
+    return json.dumps({**body, "sha256": digest(body).hex()})
 
 
 def hostile(text):
@@ -308,7 +318,7 @@ def hostile(text):
     def on(name, **more):
         changed = json.loads(text)
         changed["manifold"] = changed["statistic"]["manifold"] = name
-        return json.dumps({**changed, **more})
+        return resealed({**changed, **more})
 
     yield from map(
         on,
@@ -326,8 +336,8 @@ def hostile(text):
     laplace = {"mechanism": "riemannian-laplace", "parameters": {"scale": 0.01}}
     yield on("sphere:300", **laplace)
     yield on("lorentz:300", **laplace)
-    yield json.dumps({**honest, "release": {**honest["release"], "integers": [[10**4000] * 3]}})
-    yield json.dumps({**honest, "statistic": {**honest["statistic"], "n": 10**300}})
+    yield resealed({**honest, "release": {**honest["release"], "integers": [[10**4000] * 3]}})
+    yield resealed({**honest, "statistic": {**honest["statistic"], "n": 10**300}})
     yield "[" * 100_000
     yield '{"a":' * 50_000
     yield text[:-20]
@@ -341,11 +351,12 @@ def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
     for number, text in enumerate(hostile(certificate.read_text())):
         (sphere_file / "h.json").write_text(text)
         start = time.monotonic()
-        result = run("verify", sphere_file / "h.json", "--json")
-        assert time.monotonic() - start < 10.5, number
-        assert result.exit_code in (1, 2), (number, result.output)
+        command = [sys.executable, "-m", "curvedp", "verify", str(sphere_file / "h.json"), "--json"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert time.monotonic() - start <= 10, number
+        assert result.returncode in (1, 2), (number, result)
         said = result.stderr.strip().splitlines()
-        assert len(said) == 1, (number, result.output)
+        assert len(said) == 1, (number, result)
         assert len(said[0]) < 500
 
 
@@ -358,7 +369,7 @@ def test_markup_and_escapes_are_inert(sphere_file):
     for name in ("mechanism", "manifold", "unit", "trust", "created"):
         forged = json.loads(certificate.read_text())
         forged[name] = evil
-        (sphere_file / "e.json").write_text(json.dumps(forged))
+        (sphere_file / "e.json").write_text(resealed(forged))
         result = run("verify", sphere_file / "e.json")
         assert "\x1b" not in result.output, name
         assert "\x07" not in result.output, name

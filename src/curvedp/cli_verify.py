@@ -20,7 +20,7 @@ from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 __all__ = ["SECONDS", "checks_of", "limited", "verify"]
 
 _MEMORY = 2 << 30  # bytes, beyond what the process has at the start
-SECONDS = 9.0
+SECONDS = 8.0  # ten with the start of the program, on a machine with other work too
 
 
 def verify(

@@ -5,6 +5,7 @@ published (fitted attributes and certificates) may depend on nothing else of the
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def published(model) -> str:
             continue
         certificates = value if isinstance(value, list) else [value]
         if hasattr(certificates[0], "to_dict"):
-            told[name] = [{**each.to_dict(), "created": ""} for each in certificates]
+            told[name] = [replace(each, created="").sealed().to_dict() for each in certificates]
         else:
             told[name] = repr([np.asarray(part).tolist() for part in (value if isinstance(value, tuple) else (value,))])
     return json.dumps(told, sort_keys=True)

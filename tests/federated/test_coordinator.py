@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -19,7 +20,6 @@ from curvedp.federated import (
     in_process,
     new_identity,
 )
-from curvedp.federated.session import is_signed
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
@@ -145,11 +145,10 @@ def test_a_veto_is_heard_before_any_key(tmp_path):
 def test_every_site_signs_the_certificate_and_no_other():
     plan, people, records = study(3, dropouts=0)
     release = run(plan, people, records)
-    body = release.certificate.to_dict()
     assert set(release.signatures) == set(plan.sites)
-    assert all(is_signed(key, body, sign) for key, sign in release.signatures.items())
-    body["guarantee"] = GDP(0.1).to_dict()
-    assert not any(is_signed(key, body, sign) for key, sign in release.signatures.items())
+    assert all(release.certificate.is_signed(key, sign) for key, sign in release.signatures.items())
+    other = replace(release.certificate, guarantee=GDP(0.1)).sealed()
+    assert not any(other.is_signed(key, sign) for key, sign in release.signatures.items())
 
 
 @pytest.mark.parametrize("lie", ["value", "rounds", "points", "plan", "claims", "integers", "lost"])

@@ -11,9 +11,10 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.federated import flower
-from curvedp.federated.session import is_signed
 from curvedp.ledger import Ledger
+from curvedp.mechanisms import Certificate
 from curvedp.privacy import GDP
+from curvedp.signing import write_key
 from federated.runs import study
 
 pytest.importorskip("flwr", reason="Flower is the extra `federated`")
@@ -29,7 +30,8 @@ def test_three_real_processes_of_which_one_is_killed():
     assert said["alive"] == [1, 2]
     assert said["signed"] == 2
     assert said["rounds"] == 3
-    assert all(is_signed(key, said["certificate"], sign) for key, sign in said["signatures"].items())
+    certificate = Certificate.from_json(json.dumps(said["certificate"]))
+    assert all(certificate.is_signed(key, sign) for key, sign in said["signatures"].items())
     assert said["gdp"] <= 1.0
 
 
@@ -60,11 +62,9 @@ def test_the_engines_own_masks_do_not_hide():
 
 
 def test_settings_of_a_site(tmp_path):
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     plan, people, records = study(3, 30, dropouts=0)
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
-    (tmp_path / "key.pem").write_bytes(people[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_key(tmp_path / "key.pem", people[1])
     np.save(tmp_path / "x.npy", records[1])
     Ledger(tmp_path / "l.ledger", GDP(1.0))
     settings = {"plan": "plan.json", "key": "key.pem", "records": "x.npy", "ledger": "l.ledger"}

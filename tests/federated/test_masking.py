@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import shamir
 from curvedp.federated.masking import Party, chain, recovered
-from curvedp.federated.session import Session, mask, signature
+from curvedp.federated.session import PROTOCOL, Session, mask
+from curvedp.signing import signature
 from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
 
 STAGES = ("announce", "share", "open", "mask", "unmask")
@@ -137,7 +138,7 @@ def test_a_server_cannot_put_its_own_keys_in_a_sites_name():
     announcements = {p.index: p.announce() for p in sites}
     forger = Party(session, identities(4)[2])  # a party with other secrets under the same key
     body = {k: v for k, v in forger.announce().items() if k != "signature"}
-    swapped = {**body, "signature": signature(Ed25519PrivateKey.generate(), body)}
+    swapped = {**body, "signature": signature(Ed25519PrivateKey.generate(), body, PROTOCOL)}
     with pytest.raises(FederationRefused, match="not signed by its key"):
         sites[0].share({**announcements, 2: swapped})
     replayed = Party(Session(session.sites, 1, 0, 1, "another"), identities(4)[2]).announce()

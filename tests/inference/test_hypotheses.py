@@ -233,6 +233,7 @@ def test_a_changed_certificate_is_refused():
     ]
     for certificate in changed:
         assert not confirmed(certificate)
+        assert not confirmed(certificate.sealed())
 
 
 def test_the_command_line_verifies_a_test_s_certificate(tmp_path):

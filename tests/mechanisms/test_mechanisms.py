@@ -179,7 +179,7 @@ def test_forged_certificates_do_not_verify():
     assert all(check.holds for check in verify_certificate(certificate))
 
     def forged(**change):
-        return Certificate.from_json(json.dumps({**certificate.to_dict(), **change}))
+        return Certificate.from_json(json.dumps({**certificate.to_dict(), **change})).sealed()
 
     claims = certificate.to_dict()["claims"]
     lies = [

@@ -7,7 +7,8 @@ one. `docs/federation.md` says who sees what.
 from curvedp.federated.coordinator import FederatedRelease, coordinate, in_process
 from curvedp.federated.kernels import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel
 from curvedp.federated.plan import Plan
-from curvedp.federated.site import Site, key_of, new_identity
+from curvedp.federated.site import Site
+from curvedp.signing import key_of, new_identity
 
 __all__ = [
     "ClassMeansKernel",

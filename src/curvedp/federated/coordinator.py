@@ -12,7 +12,6 @@ from curvedp.federated.masking import is_announcement, is_answer, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, FederatedSum
-from curvedp.federated.session import is_signed
 from curvedp.federated.site import Site, asked
 from curvedp.mechanisms.base import Release
 from curvedp.mechanisms.certificate import Certificate
@@ -122,10 +121,10 @@ class _Run:
 
     def signatures(self, release: Release) -> dict[str, str]:
         """Of the sites that replay the run to the same value."""
-        body = release.certificate.to_dict()
+        certificate = release.certificate
         request = {
             "stage": "sign",
-            "certificate": body,
+            "certificate": certificate.to_dict(),
             "value": np.asarray(release.value).tolist(),
             "points": [np.asarray(at).tolist() for at in self.points],
             "rounds": [list(round) for round in self.rounds],
@@ -134,7 +133,7 @@ class _Run:
             self.session.sites[i]: a.get("signature") if isinstance(a, Mapping) else None
             for i, a in self._ask(dict.fromkeys(self.rounds[-1].alive, request)).items()
         }
-        return {key: sign for key, sign in answers.items() if sign is not None and is_signed(key, body, sign)}
+        return {key: sign for key, sign in answers.items() if isinstance(sign, str) and certificate.is_signed(key, sign)}
 
     def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:
         if len(answers) < self.session.threshold:

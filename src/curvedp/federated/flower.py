@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.coordinator import Answers, coordinate
 from curvedp.federated.plan import Plan
 from curvedp.federated.site import Site
 from curvedp.ledger import Ledger
 from curvedp.records import load_records
+from curvedp.signing import read_key
 
 __all__ = ["answer", "main", "site_from_settings"]
 
@@ -78,12 +76,10 @@ def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
     try:
         settings = json.loads(Path(path).read_text(encoding="utf-8"))
         plan = Plan.from_dict(json.loads((home / settings["plan"]).read_text(encoding="utf-8")))
-        identity = load_pem_private_key((home / settings["key"]).read_bytes(), password=None)
+        identity = read_key(home / settings["key"])
         records = home / settings["records"]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ParameterError(f"the site's settings are not usable: {type(error).__name__}") from None
-    if not isinstance(identity, Ed25519PrivateKey):
-        raise ParameterError("the site's key must be an Ed25519 key")
     ledger = Ledger(home / settings["ledger"]) if "ledger" in settings else None
     (home / "answered").mkdir(exist_ok=True)
     held = load_records(records, plan.kernel.manifold)

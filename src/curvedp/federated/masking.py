@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import shamir
-from curvedp.federated.session import Session, agreed, derived, digest, is_signed, keystream, mask, signature
+from curvedp.federated.session import PROTOCOL, Session, agreed, derived, keystream, mask
+from curvedp.signing import digest, is_signed, signature
 
 __all__ = ["Party", "chain", "is_announcement", "is_answer", "recovered"]
 
@@ -73,7 +74,7 @@ class Party:
             "keys": [_public(self._secret(b"pair", r)) for r in rounds],
             "commitments": [[_commitment(seed) for seed in self._seeds(r)] for r in rounds],
         }
-        return {**body, "signature": signature(self.identity, body)}
+        return {**body, "signature": signature(self.identity, body, PROTOCOL)}
 
     def share(self, announcements: Announcements) -> dict[int, str]:
         """For every other site that announced its keys, shares of this one's secrets, sealed."""
@@ -218,7 +219,7 @@ def is_announcement(session: Session, j: int, said: Any) -> bool:
         return False
     body = {name: value for name, value in said.items() if name != "signature"}
     mine = body.get("site") == j and body.get("session") == session.id.hex() and _complete(session, body)
-    return mine and is_signed(session.sites[j], body, said.get("signature"))
+    return mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)
 
 
 def is_answer(session: Session, said: Any) -> bool:

@@ -15,10 +15,11 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
-from curvedp.federated.session import Session, digest
+from curvedp.federated.session import Session
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
+from curvedp.signing import digest
 
 __all__ = ["MOST_ROUNDS", "Plan", "Round"]
 

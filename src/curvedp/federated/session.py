@@ -1,37 +1,22 @@
 """What the parties of a masked sum agree on beforehand, and the cryptographic primitives they use."""
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.signing import digest, public_key
 
-__all__ = [
-    "Session",
-    "agreed",
-    "canonical",
-    "derived",
-    "digest",
-    "is_signed",
-    "keystream",
-    "mask",
-    "public_key",
-    "signature",
-]
+__all__ = ["PROTOCOL", "Session", "agreed", "derived", "keystream", "mask"]
 
-_LABEL = b"curvedp-masked-sum/1"
+PROTOCOL = "curvedp-masked-sum/1"  # what the sites' signatures of messages are for
 
 
 @dataclass(frozen=True)
@@ -95,41 +80,9 @@ def vars_of(session: Session) -> dict[str, Any]:
     return {name: getattr(session, name) for name in ("sites", "dropouts", "collusion", "rounds", "terms")}
 
 
-def canonical(value: Mapping[str, Any]) -> bytes:
-    """JSON in one spelling: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def digest(value: Mapping[str, Any]) -> bytes:
-    """SHA-256 of the canonical JSON."""
-    return hashlib.sha256(canonical(value)).digest()
-
-
-def public_key(text: Any) -> Ed25519PublicKey:
-    """A site's public key, or a `ParameterError`."""
-    try:
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    except (TypeError, ValueError):
-        raise ParameterError(f"{_validate.shown(text)} is not an Ed25519 public key in hexadecimal") from None
-
-
-def signature(identity: Ed25519PrivateKey, message: Mapping[str, Any]) -> str:
-    """Ed25519 over the canonical JSON, in hexadecimal."""
-    return identity.sign(_LABEL + canonical(message)).hex()
-
-
-def is_signed(key: str, message: Mapping[str, Any], sign: Any) -> bool:
-    """Whether the holder of the key signed the message."""
-    try:
-        public_key(key).verify(bytes.fromhex(sign), _LABEL + canonical(message))
-    except (InvalidSignature, TypeError, ValueError):
-        return False
-    return True
-
-
 def derived(secret: bytes, *info: bytes, size: int = 32) -> bytes:
     """HKDF-SHA256 (RFC 5869), each part of `info` with its length, so that no two calls share a key."""
-    parts = b"".join(len(part).to_bytes(4, "little") + part for part in (_LABEL, *info))
+    parts = b"".join(len(part).to_bytes(4, "little") + part for part in (PROTOCOL.encode(), *info))
     return HKDF(hashes.SHA256(), size, salt=None, info=parts).derive(secret)
 
 

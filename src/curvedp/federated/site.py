@@ -16,25 +16,14 @@ from curvedp.federated.masking import Party
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, FederatedSum, stage_of
-from curvedp.federated.session import digest, signature
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.certificate import digest as released_digest
+from curvedp.mechanisms.certificate import Certificate, digest_of_integers
 from curvedp.mechanisms.verify import verify_certificate
+from curvedp.signing import digest
 
-__all__ = ["Site", "asked", "key_of", "new_identity"]
+__all__ = ["Site", "asked"]
 
 _WALK = 1e-6  # what another machine's floats may change in a point
-
-
-def new_identity() -> Ed25519PrivateKey:
-    """A key for a new site; its public half goes into plans (`key_of`)."""
-    return Ed25519PrivateKey.generate()
-
-
-def key_of(identity: Ed25519PrivateKey) -> str:
-    """The public key in hexadecimal: a site's name."""
-    return identity.public_key().public_bytes_raw().hex()
 
 
 def asked(round: int, at: np.ndarray) -> bytes:
@@ -162,18 +151,18 @@ class Site:
         same = np.allclose(np.array(request["value"]), value, rtol=_WALK, atol=_WALK)
         if not same or certificate["statistic"]["plan"] != self.plan.to_dict():
             raise FederationRefused("the certificate is of another plan or another value")
-        self._check_certificate(certificate, rounds)
-        return {"signature": signature(self._party.identity, certificate)}
+        return {"signature": self._checked(certificate, rounds).signature(self._party.identity)}
 
-    def _check_certificate(self, body: Mapping[str, Any], rounds: list[Round]) -> None:
-        """Refuse to vouch for claims that do not hold, or for other sums."""
+    def _checked(self, body: Mapping[str, Any], rounds: list[Round]) -> Certificate:
+        """The certificate; refuses to vouch for claims that do not hold, or for other sums."""
         certificate = Certificate.from_json(json.dumps(body))
         stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
-        sums = released_digest([round.total for round in rounds])
+        sums = digest_of_integers([round.total for round in rounds])
         if certificate.release["stages"] != stages or certificate.release["sha256"] != sums:
             raise FederationRefused("the certificate is of other sums")
         if any(check.holds is False for check in verify_certificate(certificate)):
             raise FederationRefused("the certificate claims what does not hold")
+        return certificate
 
     def _pay(self) -> None:
         """Once, and before anything is drawn."""

@@ -19,7 +19,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.certificate import Certificate, Claims, digest
+from curvedp.mechanisms.certificate import Certificate, Claims, digest_of_integers
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, convert
@@ -323,14 +323,14 @@ class Mechanism(ABC):
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
                 "integers": _kept(draw.integers),
-                "sha256": digest(draw.integers),
+                "sha256": digest_of_integers(draw.integers),
                 "stages": [dict(stage) for stage in draw.stages],
                 "reason": reason,
                 "afterwards": self.afterwards,
             },
             ledger=None if entry is None else dict(entry),
         )
-        return Release(self.finish(draw.value), certificate)
+        return Release(self.finish(draw.value), certificate.sealed())
 
     def described(self) -> dict[str, Any]:
         """What a certificate says of mechanism and statistic; refuses what has no name.

@@ -6,13 +6,16 @@ schemas in `SCHEMA` and refuses all others; a new meaning is a new schema.
 A certificate holds no data and no hash of data. Everything in it is a function of public parameters and of the released
 grid integers. `curvedp verify` (`mechanisms/verify.py`) builds statistic and mechanism anew and recomputes
 each claim.
+
+Its last field is the SHA-256 of all others, so that no field can be changed alone, not even one on which no claim rests. It
+is no signature: who forges takes it anew, and has a true certificate of another release. `curvedp sign` is against that.
 """
 
 import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
@@ -22,13 +25,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._files import write_atomically
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert, guarantee_from_dict
 from curvedp.privacy.rounding import up
+from curvedp.signing import digest, is_signed, signature
 
-__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest"]
+__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest_of_integers"]
 
 SCHEMA = "curvedp-certificate/2"
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -96,7 +101,7 @@ def _finite(value: float) -> float | None:
     return float(value) if value < inf else None
 
 
-def digest(integers: Sequence[Any]) -> str:
+def digest_of_integers(integers: Sequence[Any]) -> str:
     """SHA-256 of released grid integers, in the order in which they were drawn."""
     text = ";".join(",".join(str(int(k)) for k in np.ravel(part)) for part in integers)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -136,6 +141,8 @@ class Certificate:
         why this mechanism, and what was done to the draw afterwards.
     ledger : mapping or None
         Number and hash of the entry that paid for the release.
+    sha256 : str
+        The fingerprint that it was sealed with.
 
     Examples
     --------
@@ -164,6 +171,24 @@ class Certificate:
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     software: Mapping[str, str] = field(default_factory=lambda: dict(_software()))
     schema: str = SCHEMA
+    sha256: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of every field but `sha256`."""
+        return digest({name: value for name, value in self.to_dict().items() if name != "sha256"}).hex()
+
+    def sealed(self) -> "Certificate":
+        """The same with its own fingerprint: the last thing that is done to a certificate."""
+        return replace(self, sha256=self.fingerprint)
+
+    def signature(self, identity: Ed25519PrivateKey) -> str:
+        """The holder's signature of the whole of it: integers or their SHA-256, public numbers, ledger's head; in hex."""
+        return signature(identity, self.to_dict(), SCHEMA)
+
+    def is_signed(self, key: str, sign: Any) -> bool:
+        """Whether the holder of the public key (in hexadecimal) signed this certificate as it stands."""
+        return is_signed(key, self.to_dict(), sign, SCHEMA)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""
@@ -227,7 +252,7 @@ class Certificate:
 
 
 _OBJECTS = ("parameters", "statistic", "claims", "numerics", "entropy", "release", "software")
-_TEXTS = ("mechanism", "manifold", "unit", "trust", "created", "schema")
+_TEXTS = ("mechanism", "manifold", "unit", "trust", "created", "schema", "sha256")
 
 
 def _check_form(record: dict[str, Any]) -> None:

@@ -1,0 +1,180 @@
+"""JSON in one spelling, and Ed25519 signatures over it: what holds a certificate together and says who stands behind it.
+
+A digest finds a change that somebody made without care; whoever makes one on purpose takes the digest again. Only a
+signature ties a certificate to the holder of a key.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+
+__all__ = [
+    "canonical",
+    "digest",
+    "is_signed",
+    "key_of",
+    "new_identity",
+    "public_key",
+    "read_key",
+    "signature",
+    "write_key",
+]
+
+_MOST_BYTES = 1 << 14  # of a key's file
+
+
+# ---- one spelling ----
+
+
+def canonical(value: Any) -> bytes:
+    """JSON as RFC 8785 writes it, but for whole numbers beyond 2^53, which that rounds and which stand here in full.
+
+    Raises
+    ------
+    ParameterError
+        If something in it has no such spelling: NaN, an infinity, a key or a value that is not of JSON.
+
+    Examples
+    --------
+    >>> canonical({"b": [1.0, 1e-7, "é"], "a": None})
+    b'{"a":null,"b":[1,1e-7,"\\xc3\\xa9"]}'
+    """
+    try:
+        return _spelled(value).encode()
+    except UnicodeEncodeError:
+        raise ParameterError("half of a surrogate pair is no text") from None
+
+
+def digest(value: Any) -> bytes:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value)).digest()
+
+
+def _spelled(value: Any) -> str:
+    if value is None or isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return _number(float(value))
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{_spelled(name)}:{_spelled(value[name])}" for name in names) + "}"
+    raise ParameterError(f"a {type(value).__name__} is no value of JSON")
+
+
+def _number(value: float) -> str:
+    """A double as ECMAScript writes it: the fewest digits that read back, with an exponent from 1e21 and below 1e-6."""
+    if not isfinite(value):
+        raise ParameterError("NaN and infinities are no numbers of JSON")
+    minus, figures, exponent = Decimal(repr(value)).as_tuple()
+    digits = "".join(map(str, figures)).rstrip("0")
+    if not digits:
+        return "0"
+    point = len(figures) + int(exponent)  # digits before the decimal point
+    return ("-" if minus else "") + _placed(digits, point)
+
+
+def _placed(digits: str, point: int) -> str:
+    if len(digits) <= point <= 21:
+        return digits.ljust(point, "0")
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return "0." + "0" * -point + digits
+    return f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1:+d}"
+
+
+# ---- keys ----
+
+
+def new_identity() -> Ed25519PrivateKey:
+    """A new key; its public half (`key_of`) is what others know its holder by."""
+    return Ed25519PrivateKey.generate()
+
+
+def key_of(identity: Ed25519PrivateKey) -> str:
+    """The public key in hexadecimal."""
+    return identity.public_key().public_bytes_raw().hex()
+
+
+def public_key(text: Any) -> Ed25519PublicKey:
+    """A public key from hexadecimal, or a `ParameterError`."""
+    try:
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+    except (TypeError, ValueError):
+        raise ParameterError(f"{_validate.shown(text)} is not an Ed25519 public key in hexadecimal") from None
+
+
+def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
+    """The private key in a file of its own (PEM, mode 0600); one that exists is not touched."""
+    text = identity.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ParameterError(f"{path} exists; a key is never overwritten") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_key(path: str | Path) -> Ed25519PrivateKey:
+    """The private key of a PEM file.
+
+    Raises
+    ------
+    ParameterError
+        If it is no Ed25519 key without a password, or others may read it.
+    """
+    with Path(path).open("rb") as file:
+        if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+            raise ParameterError(f"others may read the private key {path}; chmod 600 {path}")
+        text = file.read(_MOST_BYTES)
+    try:
+        identity = load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ParameterError(f"{path} is no private key in PEM without a password") from None
+    if not isinstance(identity, Ed25519PrivateKey):
+        raise ParameterError(f"{path} is no Ed25519 key")
+    return identity
+
+
+# ---- signatures ----
+
+
+def signature(identity: Ed25519PrivateKey, message: Any, purpose: str) -> str:
+    """Ed25519 (RFC 8032) over the canonical JSON, in hexadecimal; what is signed for one purpose serves no other."""
+    return identity.sign(_signed(message, purpose)).hex()
+
+
+def is_signed(key: str, message: Any, sign: Any, purpose: str) -> bool:
+    """Whether the holder of the key signed the message for this purpose."""
+    try:
+        public_key(key).verify(bytes.fromhex(sign), _signed(message, purpose))
+    except (InvalidSignature, ParameterError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _signed(message: Any, purpose: str) -> bytes:
+    return purpose.encode() + b"\n" + canonical(message)
