@@ -133,7 +133,9 @@ class _Run:
             self.session.sites[i]: a.get("signature") if isinstance(a, Mapping) else None
             for i, a in self._ask(dict.fromkeys(self.rounds[-1].alive, request)).items()
         }
-        return {key: sign for key, sign in answers.items() if isinstance(sign, str) and certificate.is_signed(key, sign)}
+        return {
+            key: sign for key, sign in answers.items() if isinstance(sign, str) and certificate.is_signed(key, sign)
+        }
 
     def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:
         if len(answers) < self.session.threshold:
