@@ -43,6 +43,7 @@ ARROWS: dict[str, set[str]] = {
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
+    "studio": {"alarms", "checking", "estimators", "geometry", "ledger", "planning", "privacy", "records", "report"},
     "testing": {"geometry"},
     "alarms": {"mechanisms"},
 }

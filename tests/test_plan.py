@@ -98,3 +98,25 @@ def test_alarms_of_releases():
         PrivatePCA(1, 1.2).fit(X),
     ):
         assert alarms(quiet) == []
+
+
+def test_the_region_is_about_that_of_a_release():
+    """Against the exact quantile on flat space, and against releases of real records on curved space."""
+    study = plan(Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="log-gaussian")
+    sigma = 2 * 1.0 / 100
+    assert study.region(0.95) == pytest.approx(sigma * np.sqrt(-2 * np.log(0.05)), rel=1e-3)  # of a Rayleigh law
+    for manifold in (Sphere(2), SPDAffineInvariant(2)):
+        records = manifold.unchart(manifold.origin, np.random.default_rng(0).uniform(-0.2, 0.2, (300, manifold.dim)))
+        study = plan(manifold, n=300, radius=0.7)
+        mean = PrivateFrechetMean(manifold, radius=0.7, mechanism=study.mechanism).fit(records)
+        assert study.region() == pytest.approx(mean.confidence_region(0.95).radius, rel=0.5)
+    with pytest.raises(ParameterError, match="after the release"):
+        plan(Sphere(2), n=10**6, radius=0.7, mechanism="gaussian").region()
+
+
+def test_one_mechanism_is_predicted_as_among_all():
+    study = plan(Sphere(2), n=200, radius=0.7)
+    for name, error in list(study.errors.items())[:2]:
+        assert plan(Sphere(2), n=200, radius=0.7, mechanism=name).errors == {name: error}
+    with pytest.raises(ParameterError, match="mechanism"):
+        plan(Sphere(2), n=200, radius=0.7, mechanism="none")

@@ -1,4 +1,4 @@
-"""The command line: `curvedp demo | check | plan | release | calibrate | verify | region | audit | ledger | reproduce`.
+"""The command line: `curvedp demo | check | plan | release | calibrate | verify | region | audit | ledger | studio | reproduce`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
 line that says what to do; 3 (`verify`) every claim holds, but for what no certificate can vouch for.
@@ -229,6 +229,22 @@ def demo(
         summary = run_demo(output, console=errors if json else console)
         if json:
             print(json_module.dumps(summary))
+
+
+@app.command()
+def studio(
+    data: Annotated[
+        Path | None, typer.Argument(help="file with the records; it can be dropped on the page too")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="for the ledger and what is released")] = Path("studio"),
+    port: Annotated[int, typer.Option(help="any free one otherwise")] = 0,
+    browser: Annotated[bool, typer.Option(help="open a browser")] = True,
+) -> None:
+    """A page on this machine, and for nobody else, to look, choose, pay and release."""
+    with one_line_errors():
+        from curvedp.studio import serve
+
+        serve(folder, data, port=port, browser=browser, say=lambda line: print(line, flush=True))
 
 
 @app.command()

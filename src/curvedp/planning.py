@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import CurvedpError, UnattainableGuarantee
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import parse_manifold
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
+from curvedp.inference import region_of
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.private_ball import OuterBallMean
@@ -22,6 +24,7 @@ from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
 
+_MOST_SIMULATED = 10**5  # records
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
 _STEP, _TRIES, _CLOSE = (
     1.1,
@@ -89,6 +92,25 @@ class Plan:
         if not 2 <= found <= 1e12:
             raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
         return ceil(found)
+
+    def region(self, level: float = 0.95) -> float:
+        """About the radius of the confidence region that the release would come with (`confidence_region`): that of one
+        simulated release of records at the center.
+
+        Raises
+        ------
+        ParameterError
+            For a mechanism without regions, and for more records than are simulated.
+        """
+        if self.n > _MOST_SIMULATED:
+            raise ParameterError(f"the region of {self.n} records is known after the release; its noise is `error`")
+        statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
+        mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
+        records = np.broadcast_to(self.center, (self.n, *self.center.shape))
+        data = self.center if mechanism.reads == "value" else records
+        with one_blas_thread():
+            simulated = mechanism.release(data, source=GeneratorSource(np.random.default_rng(0)))
+            return region_of(simulated.certificate, level).radius
 
     def radius_for(self, error: float) -> float:
         """The largest radius that keeps the predicted error at `error`, to about a percent.
@@ -177,6 +199,7 @@ def plan(
     guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
     center: Any = None,
     outer_radius: float | None = None,
+    mechanism: str = "auto",
 ) -> Plan:
     """How far a private mean would be from the mean, for each mechanism, before there are data.
 
@@ -192,6 +215,8 @@ def plan(
         What will be asked for.
     center, outer_radius : point and float, optional
         As of `PrivateFrechetMean`.
+    mechanism : str
+        All of them by default; one by name is sooner predicted.
 
     Returns
     -------
@@ -218,7 +243,7 @@ def plan(
     middle = np.asarray(statistic.center, dtype=np.float64)
     key = float(statistic.radius) if isinstance(statistic, FrechetMean) else "private"
     wide = statistic.outer_radius if isinstance(statistic, OuterBallMean) else None
-    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide)
+    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide, mechanism)
     if not errors:
         _ = statistic.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -249,12 +274,15 @@ def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radiu
 
 @lru_cache(maxsize=256)
 def _predicted(
-    name: str, center: bytes, radius: float | str, n: int, guarantee: Guarantee, outer: float | None
+    name: str, center: bytes, radius: float | str, n: int, guarantee: Guarantee, outer: float | None, only: str
 ) -> tuple[dict[str, float], dict[str, str]]:
     manifold = parse_manifold(name)
     middle = np.frombuffer(center).reshape(manifold.point_shape)
+    statistic = _statistic(manifold, middle, radius, n, outer)
     with one_blas_thread():  # small matrices
-        found, left_out = rank(_statistic(manifold, middle, radius, n, outer), guarantee)
+        if only != "auto":
+            return {only: predicted_error(choose_mechanism(only, statistic, guarantee).mechanism)}, {}
+        found, left_out = rank(statistic, guarantee)
     return {mechanism: error for mechanism, (error, _) in found.items()}, left_out
 
 
