@@ -34,7 +34,7 @@ def test_differentials_are_differences():
     C = some(rng, 1, 4)[0]
     v = M.to_tangent(C, rng.normal(size=(4, 4)))
     h = 1e-6
-    numeric = (M._to(C + h * v) - M._to(C - h * v)) / (2 * h)  # a distance would not tell which of the two is off
+    numeric = (M.to_model(C + h * v) - M.to_model(C - h * v)) / (2 * h)  # a distance would not tell which of the two is off
     np.testing.assert_allclose(M._push(C, v), numeric, atol=1e-8)
     np.testing.assert_allclose(M._pull(C, M._push(C, v)), v, atol=1e-13)
 

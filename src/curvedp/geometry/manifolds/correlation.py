@@ -111,12 +111,12 @@ class Correlation(Pulled):
 
     # ---- to the product and back ---------------------------------------------------------------------------------
 
-    def _to(self, x: Array) -> Array:
+    def to_model(self, x: Array) -> Array:
         L = cholesky(x)
         scale = namespace(x).linalg.diagonal(L)
         return self._flat(L / scale[..., None], 1 / scale)
 
-    def _from(self, y: Array) -> Array:
+    def from_model(self, y: Array) -> Array:
         A = self._lower(y, 1.0)
         rows = A / euclidean_norm(namespace(y), A)[..., None]
         return _unit_diagonal(sym(rows @ rows.mT))

@@ -93,11 +93,11 @@ class HPDAffineInvariant(Pulled):
         return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
 
     def project(self, x: Array) -> Array:
-        return self._from(self.model.project(self._to(x)))
+        return self.from_model(self.model.project(self.to_model(x)))
 
     def nearest(self, x: Array) -> Array:
         """The Hermitian part of x at any scale, where it is positive definite, to round-off; else there is none."""
-        return self._from(self.model.nearest(self._to(x)))
+        return self.from_model(self.model.nearest(self.to_model(x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The Hermitian part of x."""
@@ -105,12 +105,12 @@ class HPDAffineInvariant(Pulled):
         return _hermitian(xp, x) + xp.zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        return self.model.residual(self._to(p))
+        return self.model.residual(self.to_model(p))
 
     # ---- to real blocks and back: linear, so the differentials are the same
     # --------------------------------------------
 
-    def _to(self, x: Array) -> Array:
+    def to_model(self, x: Array) -> Array:
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
         rows = [xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)]
@@ -118,7 +118,7 @@ class HPDAffineInvariant(Pulled):
         axes = (*range(a.ndim - 2), a.ndim - 2, a.ndim, a.ndim - 1, a.ndim + 1)
         return xp.reshape(xp.permute_dims(blocks, axes), (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
-    def _from(self, y: Array) -> Array:
+    def from_model(self, y: Array) -> Array:
         xp = namespace(y)
         y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
         a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
@@ -126,10 +126,10 @@ class HPDAffineInvariant(Pulled):
         return _hermitian(xp, xp.stack([a, b], axis=-1) / 2)
 
     def _push(self, p: Array, v: Array) -> Array:
-        return self._to(v)
+        return self.to_model(v)
 
     def _pull(self, p: Array, w: Array) -> Array:
-        return self._from(w)
+        return self.from_model(w)
 
     def _lift(self, z: Array) -> Array:
         xp = namespace(z)
@@ -150,7 +150,7 @@ def _frame(m: int) -> np.ndarray:
     basis[lower, row, col, 0] = basis[lower, col, row, 0] = math.sqrt(0.5)
     lower += len(row)
     basis[lower, row, col, 1], basis[lower, col, row, 1] = math.sqrt(0.5), -math.sqrt(0.5)
-    frame = np.asarray(pack(HPDAffineInvariant(m)._to(basis))) / math.sqrt(2)
+    frame = np.asarray(pack(HPDAffineInvariant(m).to_model(basis))) / math.sqrt(2)
     frame.setflags(write=False)
     return frame
 

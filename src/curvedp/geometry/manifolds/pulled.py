@@ -26,11 +26,11 @@ class Pulled(Manifold):
         """The space that does the work."""
 
     @abstractmethod
-    def _to(self, x: Array) -> Array:
+    def to_model(self, x: Array) -> Array:
         """φ."""
 
     @abstractmethod
-    def _from(self, y: Array) -> Array:
+    def from_model(self, y: Array) -> Array:
         """φ⁻¹."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Pulled(Manifold):
 
     @property
     def origin(self) -> Array:
-        return self._from(self.model.origin)
+        return self.from_model(self.model.origin)
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
@@ -101,50 +101,61 @@ class Pulled(Manifold):
         return self.model.float_spread(radius / self.scale)
 
     def home(self, center: Array) -> Array:
-        there = self._to(center)
+        there = self.to_model(center)
         home = self.model.home(there)
-        return center if np.array_equal(home, there) else self._from(home)
+        return center if np.array_equal(home, there) else self.from_model(home)
 
     def to_origin(self, center: Array, X: Array) -> Array:
-        return X if self.home(center) is center else self._from(self.model.to_origin(self._to(center), self._to(X)))
+        return (
+            X
+            if self.home(center) is center
+            else self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
+        )
 
     def from_origin(self, center: Array, X: Array) -> Array:
-        return X if self.home(center) is center else self._from(self.model.from_origin(self._to(center), self._to(X)))
+        return (
+            X
+            if self.home(center) is center
+            else self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
+        )
 
     # ---- kernels -----------------------------------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:
-        return self._from(self.model.exp(self._to(p), self._push(p, v)))
+        return self.from_model(self.model.exp(self.to_model(p), self._push(p, v)))
 
     def log(self, p: Array, q: Array) -> Array:
-        return self._pull(p, self.model.log(self._to(p), self._to(q)))
+        return self._pull(p, self.model.log(self.to_model(p), self.to_model(q)))
 
     def dist(self, p: Array, q: Array) -> Array:
-        return self.scale * self.model.dist(self._to(p), self._to(q))
+        return self.scale * self.model.dist(self.to_model(p), self.to_model(q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
         return xp.sum(xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v)), axis=-1)
 
     def norm(self, p: Array, v: Array) -> Array:
-        return self.scale * self.model.norm(self._to(p), self._push(p, v))
+        return self.scale * self.model.norm(self.to_model(p), self._push(p, v))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return self._pull(q, self.model.transport(self._to(p), self._to(q), self._push(p, v)))
+        return self._pull(q, self.model.transport(self.to_model(p), self.to_model(q), self._push(p, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return self._pull(p, self.model.from_coordinates(self._to(p), self._lift(z / self.scale)))
+        return self._pull(p, self.model.from_coordinates(self.to_model(p), self._lift(z / self.scale)))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return self.scale * self._drop(self.model.to_coordinates(self._to(p), self._push(p, v)))
+        return self.scale * self._drop(self.model.to_coordinates(self.to_model(p), self._push(p, v)))
 
     def chart(self, p: Array, q: Array) -> Array:
-        return self.scale * self._drop(self.model.chart(self._to(p), self._to(q)))
+        return self.scale * self._drop(self.model.chart(self.to_model(p), self.to_model(q)))
 
     def unchart(self, p: Array, z: Array) -> Array:
-        return self._from(self.model.unchart(self._to(p), self._lift(z / self.scale)))
+        return self.from_model(self.model.unchart(self.to_model(p), self._lift(z / self.scale)))
+
+    def carry(self, p: Array, q: Array, z: Array) -> Array:
+        return self._drop(self.model.carry(self.to_model(p), self.to_model(q), self._lift(z)))
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
-        whole = self.model.curvature_operator(self._to(p), self._push(p, v))
+        whole = self.model.curvature_operator(self.to_model(p), self._push(p, v))
         part = np.asarray(self._lift(np.eye(self.dim)))
         return np.asarray(part @ whole @ part.T)

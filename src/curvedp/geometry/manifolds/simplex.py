@@ -89,10 +89,10 @@ class Simplex(Pulled):
 
     # ---- to the sphere and back ----------------------------------------------------------------------------------
 
-    def _to(self, x: Array) -> Array:
+    def to_model(self, x: Array) -> Array:
         return _root(namespace(x), x)
 
-    def _from(self, y: Array) -> Array:
+    def from_model(self, y: Array) -> Array:
         """Squares, after what is negative went to 0: the nearest point of the orthant. Where nothing is positive, of −y."""
         xp = namespace(y)
         part = xp.where(y < 0, xp.zeros_like(y), y)

@@ -65,33 +65,33 @@ class SpecialEuclidean(Pulled):
         return _matrix(turn, p[..., :-1, -1] + v[..., :-1, -1], 1.0)
 
     def project(self, x: Array) -> Array:
-        return self._from(self.model.project(self._to(x)))
+        return self.from_model(self.model.project(self.to_model(x)))
 
     def nearest(self, x: Array) -> Array:
         """The nearest rotation, beside the translation as it is; the last row says nothing."""
-        return self._from(self.model.nearest(self._to(x)))
+        return self.from_model(self.model.nearest(self.to_model(x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        return self._pull(p, self.model.to_tangent(self._to(p), self._push(p, x)))
+        return self._pull(p, self.model.to_tangent(self.to_model(p), self._push(p, x)))
 
     def residual(self, p: Array) -> Array:
         """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
         xp = namespace(p)
         last = xp.asarray([0.0] * self.n + [1.0], dtype=p.dtype, device=device(p))
-        return self.model.residual(self._to(p)) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
+        return self.model.residual(self.to_model(p)) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
 
     # ---- to the product and back: linear, so the differentials are the same
     # ------------------------------------------
 
-    def _to(self, x: Array) -> Array:
+    def to_model(self, x: Array) -> Array:
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
 
-    def _from(self, y: Array) -> Array:
+    def from_model(self, y: Array) -> Array:
         turn, move = self.model.split(y)
         return _matrix(turn, self.length * move, 1.0)
 
     def _push(self, p: Array, v: Array) -> Array:
-        return self._to(v)
+        return self.to_model(v)
 
     def _pull(self, p: Array, w: Array) -> Array:
         turn, move = self.model.split(w)

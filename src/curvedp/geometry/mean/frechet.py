@@ -14,6 +14,7 @@ from curvedp.geometry.base import Array, Manifold, check_manifold
 from curvedp.geometry.manifolds.lorentz import Lorentz
 from curvedp.geometry.manifolds.poincare import PoincareBall
 from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.manifolds.sphere import Sphere
@@ -108,6 +109,8 @@ def _like(xp: Any, X: Array, x: np.ndarray) -> Array:
 
 
 def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = TOLERANCE) -> np.ndarray:
+    if isinstance(M, Pulled):  # the mean is the model's: φ is an isometry onto a convex part of it, up to a factor
+        return np.asarray(M.from_model(_mean(M.model, np.asarray(M.to_model(X)), w, enough / M.scale)))
     if isinstance(M, Product):
         parts = [
             _mean(factor, part, w, enough / math.sqrt(len(M.factors)))
@@ -280,13 +283,10 @@ def _carry(
     if new.hessian is not None:
         return []
 
-    def move(z: np.ndarray) -> np.ndarray:
-        v = M.transport(old.x, new.x, M.from_coordinates(old.x, z))
-        return np.asarray(M.to_coordinates(new.x, v))
-
-    s = np.asarray(M.to_coordinates(new.x, -M.log(new.x, old.x)))
-    y = move(old.gradient) - new.gradient
-    carried = [(move(a), move(b)) for a, b in pairs[-_MEMORY + 1 :]]
+    kept = [z for pair in pairs[-_MEMORY + 1 :] for z in pair]
+    moved = np.asarray(M.carry(old.x, new.x, np.stack([old.gradient, *kept])))
+    s, y = -np.asarray(M.chart(new.x, old.x)), moved[0] - new.gradient
+    carried = list(zip(moved[1::2], moved[2::2], strict=True))
     if float(s @ y) > 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y)):
         carried.append((s, y))
     return carried
