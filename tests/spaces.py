@@ -3,6 +3,7 @@
 from curvedp import testing
 from curvedp.geometry import (
     Correlation,
+    CorrelationOffLog,
     Euclidean,
     Grassmann,
     HPDAffineInvariant,
@@ -38,6 +39,7 @@ SPACES = [
     Torus(3),
     Simplex(3),
     Correlation(4),
+    CorrelationOffLog(4),
     SpecialEuclidean(3, 0.7),
     HPDAffineInvariant(2),
     Product(Sphere(2), SPDAffineInvariant(2), Lorentz(2)),
@@ -64,6 +66,7 @@ EDGES = [
     Torus(1),
     Simplex(1),
     Correlation(2),
+    CorrelationOffLog(2),
     SpecialEuclidean(2),
     HPDAffineInvariant(1),
     HPDAffineInvariant(3),

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import linalg
 
-from curvedp.geometry import Correlation, frechet_mean
+from curvedp.geometry import Correlation, CorrelationOffLog, frechet_mean
 
 
 def some(rng, n, m):
@@ -29,12 +30,15 @@ def test_distance_by_the_hemisphere_model():
     np.testing.assert_allclose(Correlation(4).dist(C, D), np.sqrt(square), rtol=1e-10)
 
 
-def test_differentials_are_differences():
-    M, rng = Correlation(4), np.random.default_rng(1)
+@pytest.mark.parametrize("M", [Correlation(4), CorrelationOffLog(4)], ids=repr)
+def test_differentials_are_differences(M):
+    rng = np.random.default_rng(1)
     C = some(rng, 1, 4)[0]
     v = M.to_tangent(C, rng.normal(size=(4, 4)))
     h = 1e-6
-    numeric = (M.to_model(C + h * v) - M.to_model(C - h * v)) / (2 * h)  # a distance would not tell which of the two is off
+    numeric = (M.to_model(C + h * v) - M.to_model(C - h * v)) / (
+        2 * h
+    )  # a distance would not tell which of the two is off
     np.testing.assert_allclose(M._push(C, v), numeric, atol=1e-8)
     np.testing.assert_allclose(M._pull(C, M._push(C, v)), v, atol=1e-13)
 
@@ -54,3 +58,49 @@ def test_curvature_is_between_minus_one_and_zero():
     assert Correlation(5).curvature_bounds == (-1.0, 0.0)
     assert Correlation(5).dim == 10
     assert Correlation(3).dist(np.eye(3), np.ones((3, 3)) * 0.5 + 0.5 * np.eye(3)) == pytest.approx(0.855, abs=0.01)
+
+
+# ---- the off-log metric ---------------------------------------------------------------------------------------------------
+
+
+def hollow(rng, n, m, r):
+    """Coordinates of length r: random ones, of one factor, of its negative, of few pairs."""
+    a, z = rng.normal(size=(n, m, 1)), rng.normal(size=(n, m, m))
+    z = np.concatenate([z + z.mT, a @ a.mT, -a @ a.mT, (z + z.mT) * (rng.random((n, m, m)) < 0.1) + 1e-9])
+    y = z[:, *np.tril_indices(m, -1)]
+    return r * y / np.linalg.norm(y, axis=-1, keepdims=True)
+
+
+def test_off_log_is_fishers_z_and_the_logarithm_off_its_diagonal():
+    r = np.array([-0.9, 0.1, 0.999])
+    C = np.eye(2) + r[:, None, None] * np.array([[0, 1], [1, 0]])
+    np.testing.assert_allclose(CorrelationOffLog(2).dist(np.eye(2), C), np.sqrt(2) * np.arctanh(np.abs(r)), rtol=1e-12)
+    M, (A, B) = CorrelationOffLog(4), some(np.random.default_rng(3), 2, 4)
+    difference = linalg.logm(A) - linalg.logm(B)
+    assert M.dist(A, B) == pytest.approx(np.linalg.norm(difference - np.diag(np.diag(difference))), rel=1e-12)
+
+
+def test_off_log_does_not_see_the_order_of_the_variables():
+    M, rng = CorrelationOffLog(5), np.random.default_rng(4)
+    C, order = some(rng, 2, 5), rng.permutation(5)
+    turned = C[:, order][:, :, order]
+    assert M.dist(*C) == pytest.approx(M.dist(*turned), rel=1e-12)
+    assert abs(Correlation(5).dist(*C) - Correlation(5).dist(*turned)) > 1e-3  # the other metric does
+
+
+@pytest.mark.parametrize("m", [3, 10, 30])
+@pytest.mark.parametrize("r", [0.5, 3.0, 7.99])
+def test_every_hollow_matrix_is_a_logarithm_off_its_diagonal(m, r):
+    M, y = CorrelationOffLog(m), hollow(np.random.default_rng(m), 15, m, r)
+    C = M.from_model(y)
+    least = np.linalg.eigvalsh(C)[:, 0]
+    assert np.all(-np.log(least) <= M._least_exponent(r))
+    np.testing.assert_allclose(M.to_model(C), y, atol=3e-14 * m / least.min())
+    np.testing.assert_array_equal(C[:, np.arange(m), np.arange(m)], 1.0)
+
+
+def test_far_noise_ends_at_the_reach():
+    M = CorrelationOffLog(3)
+    C = M.unchart(M.origin, hollow(np.random.default_rng(0), 5, 3, 1.0) * 10.0 ** np.arange(0, 20)[:, None])
+    assert np.all(M.residual(C) < 1e-12)
+    assert np.all(np.linalg.eigvalsh(C) > 0)

@@ -2,7 +2,7 @@
 
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.manifolds.correlation import Correlation
+from curvedp.geometry.manifolds.correlation import Correlation, CorrelationOffLog
 from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.grassmann import Grassmann
 from curvedp.geometry.manifolds.hpd import HPDAffineInvariant
@@ -27,6 +27,7 @@ from curvedp.geometry.names import manifold_name, parse_manifold
 
 __all__ = [
     "Correlation",
+    "CorrelationOffLog",
     "Euclidean",
     "Grassmann",
     "HPDAffineInvariant",

@@ -10,18 +10,16 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.geometry import SPDLogCholesky, SPDLogEuclidean, project_to_ball
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian
+from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian, in_chart
 from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
 from curvedp.mechanisms.chart import CHART_ERROR, GRID, REACH
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, smallest_scale
 
 __all__ = ["GaussianMechanism"]
-
-_FLAT_SPD = (SPDLogEuclidean, SPDLogCholesky)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -126,8 +124,7 @@ class GaussianMechanism(ValueMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point of the manifold nearest to its grid point is post-processing."""
-        if isinstance(self.manifold, _FLAT_SPD):
-            data = project_to_ball(self.manifold, self.manifold.origin, REACH, data[None])[0]
+        data = _within_reach(self.manifold, data)
         draw = exact_gaussian(self.manifold, self.sigma, data, source=source, grid=GRID)
         return Draw(np.asarray(draw.point), [draw.integers], draw.tau)
 
@@ -145,7 +142,22 @@ class GaussianMechanism(ValueMechanism):
         return self.law.sample(rng, value, size)
 
 
+def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:
+    """Factors that are released in flat coordinates, where float error has a bound."""
+    if len(manifold.factors) > 1:
+        parts = zip(manifold.factors, manifold.split(x), strict=True)
+        return np.asarray(manifold.join([_within_reach(factor, part) for factor, part in parts]))
+    return project_to_ball(manifold, manifold.origin, REACH, x[None])[0] if in_chart(manifold) else x
+
+
+def _charts(manifold: Manifold) -> int:
+    """How many factors are released in flat coordinates."""
+    if len(manifold.factors) > 1:
+        return sum(_charts(factor) for factor in manifold.factors)
+    return int(in_chart(manifold))
+
+
 def _charged(statistic: Statistic) -> float:
-    """The flat SPD metrics are released in their flat coordinates, computed in floats: that error counts at both ends."""
-    flat = isinstance(statistic.space, _FLAT_SPD)
-    return nextafter(statistic.sensitivity + 2 * CHART_ERROR * REACH, inf) if flat else statistic.sensitivity
+    """Flat coordinates of what is no vector are computed in floats: that error counts at both ends."""
+    charts = _charts(statistic.space)
+    return nextafter(statistic.sensitivity + 2 * CHART_ERROR * REACH * charts, inf) if charts else statistic.sensitivity

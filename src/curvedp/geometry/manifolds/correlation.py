@@ -1,4 +1,4 @@
-"""Correlation matrices as a product of hyperbolic spaces."""
+"""Correlation matrices: as a product of hyperbolic spaces, and as a flat space."""
 
 import math
 from dataclasses import dataclass
@@ -7,52 +7,38 @@ from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
+from scipy.optimize import brentq
 
 from curvedp._validate import integer
 from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.lorentz import Lorentz
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_flat import dexp, dlog
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.spectral import sym
-from curvedp.geometry.numerics.stable import euclidean_norm
+from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spectral import apply, divided_exp, log1p_sym, sym
+from curvedp.geometry.numerics.stable import constant, euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, whiten
 
-__all__ = ["Correlation"]
+__all__ = ["Correlation", "CorrelationOffLog"]
 
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
+_FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in doubles has eleven digits
+_FIXED_POINT_STEPS, _NEWTON_STEPS = 2, 6  # to 1e-13 within `float_reach`, m to 30 (tests/geometry/test_correlation.py)
 
 
 @dataclass(frozen=True)
-class Correlation(Pulled):
-    """Positive definite m×m matrices of unit diagonal: the poly-hyperbolic-Cholesky metric (Thanwerdas & Pennec 2022).
+class _Correlations(Pulled):
+    """Positive definite m×m matrices of unit diagonal, under any metric."""
 
-    Row i of the Cholesky factor is a point of an open hemisphere of dimension i − 1, a model of hyperbolic space:
-    divided by its last entry it is the spatial part of a point of the hyperboloid, below the diagonal of a unit lower
-    triangular matrix A. So this is H¹ × … × H^{m−1}, a Hadamard manifold of curvature in [−1, 0], and every mechanism
-    for products applies. The metric depends on the order of the variables, which is public.
-
-    Parameters
-    ----------
-    m : int
-        The number of variables.
-
-    Examples -------- >>> import numpy as np >>> from curvedp.geometry import Correlation >>>
-    float(np.round(Correlation(2).dist(np.eye(2), np.array([[1.0, 0.6], [0.6, 1.0]])), 12))  # Fisher's z, artanh 0.6
-    0.69314718056
-    """
-
-    kind: ClassVar[str] = "correlation"
     carries: ClassVar[bool] = True
     m: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", integer("m", self.m, 2))
-
-    @cached_property
-    def model(self) -> Product:
-        return Product(*(Lorentz(i) for i in range(1, self.m)))
 
     @cached_property
     def point_shape(self) -> tuple[int, ...]:
@@ -63,17 +49,8 @@ class Correlation(Pulled):
         """No correlation."""
         return np.eye(self.m)
 
-    float_reach = 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
-
-    # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
-    # e^{−2√(m−1)·r} at least
-
-    @cached_property
-    def held_reach(self) -> float:
-        return _EXPONENT / (2 * math.sqrt(self.m - 1))
-
     def held_share(self, z: Array) -> Array:
-        """Onto the ball of that radius, which is convex."""
+        """Onto the ball of radius `held_reach`, which is convex."""
         xp = namespace(z)
         length = euclidean_norm(xp, z)
         far = length > self.held_reach
@@ -84,9 +61,6 @@ class Correlation(Pulled):
 
     def held_radius(self, radius: float) -> float:
         return min(radius, self.held_reach)
-
-    def float_spread(self, radius: float) -> float:
-        return math.exp(2 * math.sqrt(self.m - 1) * self.held_radius(radius))
 
     def project(self, x: Array) -> Array:
         return _unit_diagonal(SPDAffineInvariant(self.m).project(x))
@@ -108,6 +82,48 @@ class Correlation(Pulled):
         """That of a positive definite matrix, plus how far the diagonal is from 1."""
         xp = namespace(p)
         return SPDAffineInvariant(self.m).residual(p) + xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
+
+
+@dataclass(frozen=True)
+class Correlation(_Correlations):
+    """Positive definite m×m matrices of unit diagonal: the poly-hyperbolic-Cholesky metric (Thanwerdas & Pennec 2022).
+
+    Row i of the Cholesky factor is a point of an open hemisphere of dimension i − 1, a model of hyperbolic space:
+    divided by its last entry it is the spatial part of a point of the hyperboloid, below the diagonal of a unit lower
+    triangular matrix A. So this is H¹ × … × H^{m−1}, a Hadamard manifold of curvature in [−1, 0], and every mechanism
+    for products applies. The metric depends on the order of the variables, which is public.
+
+    Parameters
+    ----------
+    m : int
+        The number of variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Correlation
+    >>> C = np.array([[1.0, 0.6], [0.6, 1.0]])
+    >>> float(np.round(Correlation(2).dist(np.eye(2), C), 12))  # Fisher's z, artanh 0.6
+    0.69314718056
+    """
+
+    kind: ClassVar[str] = "correlation"
+
+    @cached_property
+    def model(self) -> Product:
+        return Product(*(Lorentz(i) for i in range(1, self.m)))
+
+    float_reach = 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
+
+    # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
+    # e^{−2√(m−1)·r} at least
+
+    @cached_property
+    def held_reach(self) -> float:
+        return _EXPONENT / (2 * math.sqrt(self.m - 1))
+
+    def float_spread(self, radius: float) -> float:
+        return math.exp(2 * math.sqrt(self.m - 1) * self.held_radius(radius))
 
     # ---- to the product and back ---------------------------------------------------------------------------------
 
@@ -155,6 +171,130 @@ class Correlation(Pulled):
             space = part[..., 1:]
             rows.append(xp.concat([space, xp.zeros_like(y[..., : self.m - i])], axis=-1))
         return xp.stack(rows, axis=-2) + diagonal * xp.eye(self.m, dtype=y.dtype, device=device(y))
+
+
+@dataclass(frozen=True)
+class CorrelationOffLog(_Correlations):
+    """Correlation matrices with the off-log metric (Thanwerdas 2024): that of log C off its diagonal, flat and complete.
+
+    The off-diagonal part S of log C is any symmetric matrix of diagonal 0, and there is one diagonal D for which
+    exp(S + D) has unit diagonal (Archakov & Hansen 2021, Theorem 1). For two variables S is Fisher's z. The metric does
+    not depend on the order of the variables, and noise in the chart is exact.
+
+    Parameters
+    ----------
+    m : int
+        The number of variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import CorrelationOffLog
+    >>> C = np.array([[1.0, 0.6], [0.6, 1.0]])
+    >>> float(np.round(CorrelationOffLog(2).dist(np.eye(2), C) / np.sqrt(2), 12))  # z, counted on both sides
+    0.69314718056
+    """
+
+    kind: ClassVar[str] = "correlation-offlog"
+
+    @cached_property
+    def model(self) -> Euclidean:
+        return Euclidean(self.m * (self.m - 1) // 2)
+
+    float_reach = 8.0  # beyond, λ_min may be below 1e-7
+
+    # D minimizes tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m) at the best multiple of I; with
+    # tr S = 0, tr e^S ≤ m + Σ_{k≥2} |S|^k/k! = m + e^r − 1 − r. So det C = e^{tr D} ≥ (1 + (e^r − 1 − r)/m)^{−m}, and
+    # λ_min ≥ det C·((m−1)/m)^{m−1} ≥ det C/e, the other eigenvalues having a mean of at most m/(m−1).
+
+    def _least_exponent(self, radius: float) -> float:
+        """A bound on −log λ_min within `radius` of the origin."""
+        return 1 + self.m * math.log1p((math.expm1(radius) - radius) / self.m)
+
+    @cached_property
+    def held_reach(self) -> float:
+        return float(brentq(lambda r: self._least_exponent(r) - _FLAT_EXPONENT, 0.0, 2 * _FLAT_EXPONENT))
+
+    def float_spread(self, radius: float) -> float:
+        return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
+
+    # ---- to the flat space and back ------------------------------------------------------------------------------
+
+    def to_model(self, x: Array) -> Array:
+        return self._below(log1p_sym(x - namespace(x).eye(self.m, dtype=x.dtype, device=device(x))))
+
+    def from_model(self, y: Array) -> Array:
+        """exp(S + D); beyond `float_reach`, of the point at that distance."""
+        xp = namespace(y)
+        length = euclidean_norm(xp, y)[..., None]
+        S = self._hollow(
+            y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
+        )
+        D, slopes = _unit_diagonals(constant(xp, S))
+        # one more Newton step, through which JAX sees the derivative of the implicit function
+        excess = xp.linalg.diagonal(_expm1(S + _diagonal(D)))
+        C = _expm1(S + _diagonal(D - xp.linalg.solve(slopes, excess[..., None])[..., 0]))
+        return _unit_diagonal(C + xp.eye(self.m, dtype=y.dtype, device=device(y)))
+
+    def _push(self, p: Array, v: Array) -> Array:
+        return self._below(dlog(p, v))
+
+    def _pull(self, p: Array, w: Array) -> Array:
+        """d exp of W + D', where D' keeps the diagonal."""
+        xp = namespace(p, w)
+        units = _diagonal(xp.eye(self.m, dtype=p.dtype, device=device(p)))
+        columns = xp.linalg.diagonal(dexp(p[..., None, :, :], units))
+        W = self._hollow(w)
+        excess = xp.linalg.diagonal(dexp(p, W))
+        kept = W - _diagonal(xp.linalg.solve(columns.mT, excess[..., None])[..., 0])
+        return self.to_tangent(p, dexp(p, kept))
+
+    def _below(self, S: Array) -> Array:
+        """√2 times the entries below the diagonal."""
+        xp = namespace(S)
+        row, col = np.tril_indices(self.m, -1)
+        flat = xp.reshape(S, (*S.shape[:-2], self.m**2))
+        return math.sqrt(2) * xp.take(flat, xp.asarray(row * self.m + col, device=device(S)), axis=-1)
+
+    def _hollow(self, y: Array) -> Array:
+        """The symmetric matrix of diagonal 0 with these entries."""
+        xp = namespace(y)
+        place = np.zeros((self.m, self.m), dtype=np.int64)
+        place[np.tril_indices(self.m, -1)] = np.arange(self.dim)
+        S = xp.take(y, xp.asarray((place + place.T).ravel(), device=device(y)), axis=-1) / math.sqrt(2)
+        S = xp.reshape(S, (*y.shape[:-1], self.m, self.m))
+        return S * (1 - xp.eye(self.m, dtype=y.dtype, device=device(y)))
+
+
+def _unit_diagonals(S: Array) -> tuple[Array, Array]:
+    """(x, J): diag exp(S + diag x) = 1 to round-off, and the matrix J of its derivatives by x.
+
+    x ← x − log diag exp(S + diag x) contracts to the solution (Archakov & Hansen 2021); Newton's steps on the same
+    equation end it. They start where the mean of the diagonal is 1.
+    """
+    xp = namespace(S)
+    w, _ = eigh(S)
+    x = xp.zeros_like(w) - xp.log(xp.mean(xp.exp(w), axis=-1, keepdims=True))
+    for step in range(_FIXED_POINT_STEPS + _NEWTON_STEPS):
+        w, U = eigh(S + _diagonal(x))
+        E = xp.sum(U * U * xp.exp(w)[..., None, :], axis=-1)
+        pairs = xp.reshape(U[..., :, :, None] * U[..., :, None, :], (*U.shape[:-1], U.shape[-1] ** 2))
+        K = xp.reshape(divided_exp(w[..., :, None], w[..., None, :]), (*w.shape[:-1], 1, w.shape[-1] ** 2))
+        slopes = (pairs * K) @ pairs.mT
+        excess = E * xp.log(E)
+        solved = xp.linalg.solve(slopes, excess[..., None])[..., 0]
+        x = x - (solved if step >= _FIXED_POINT_STEPS else excess / E)
+    return x, slopes
+
+
+def _expm1(S: Array) -> Array:
+    """e^S − I, with the digits of a small S."""
+    return apply(S, namespace(S).expm1, divided_exp)
+
+
+def _diagonal(x: Array) -> Array:
+    """Diagonal matrices."""
+    return x[..., None] * namespace(x).eye(x.shape[-1], dtype=x.dtype, device=device(x))
 
 
 def _half(S: Array) -> Array:

@@ -51,15 +51,15 @@ class SPDLogEuclidean(Held, SPD):
 
     def exp(self, p: Array, v: Array) -> Array:
         def smooth(p: Array, v: Array) -> Array:
-            return exp_sym(log_sym(p) + _dlog(p, v))
+            return exp_sym(log_sym(p) + dlog(p, v))
 
         return differentiate_as(smooth, _le_exp, p, v)
 
     def log(self, p: Array, q: Array) -> Array:
         def smooth(p: Array, q: Array) -> Array:
-            return _dexp(p, log_sym(q) - log_sym(p))
+            return dexp(p, log_sym(q) - log_sym(p))
 
-        return differentiate_as(smooth, lambda p, q: _dexp(p, _log_difference(p, q)), p, q)
+        return differentiate_as(smooth, lambda p, q: dexp(p, _log_difference(p, q)), p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
@@ -69,19 +69,19 @@ class SPDLogEuclidean(Held, SPD):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
-        return xp.sum(_dlog(p, u) * _dlog(p, v), axis=(-2, -1))
+        return xp.sum(dlog(p, u) * dlog(p, v), axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return _dexp(q, _dlog(p, v))
+        return dexp(q, dlog(p, v))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return _dexp(p, unpack(z, self.m))
+        return dexp(p, unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return pack(_dlog(p, v))
+        return pack(dlog(p, v))
 
 
-def _dlog(p: Array, v: Array) -> Array:
+def dlog(p: Array, v: Array) -> Array:
     """d(log)_p[v]."""
 
     def value(p: Array, v: Array) -> Array:
@@ -103,7 +103,7 @@ def _dlog(p: Array, v: Array) -> Array:
     return function(p, v)
 
 
-def _dexp(p: Array, s: Array) -> Array:
+def dexp(p: Array, s: Array) -> Array:
     """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
 
     def value(p: Array, s: Array) -> Array:
@@ -134,7 +134,7 @@ def _log_difference(p: Array, q: Array) -> Array:
 
 def _le_exp(p: Array, v: Array) -> Array:
     xp = namespace(p, v)
-    step = _dlog(p, v)
+    step = dlog(p, v)
     a, U = eigh(p)
     a = xp.log(xp.where(a > 0, a, xp.nan))
     b, V = eigh((U * a[..., None, :]) @ U.mT + step)

@@ -10,13 +10,14 @@ import math
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_jax_array, is_numpy_array, is_torch_array
+from array_api_compat import is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.public_time import in_public_time
 
 __all__ = [
     "columns",
+    "constant",
     "cos_sinc",
     "cosh_sinhc",
     "direction",
@@ -83,9 +84,20 @@ def direction(xp: Any, v: Array) -> Array:
     return xp.where(largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan)
 
 
+def constant(xp: Any, x: Array) -> Array:
+    """x, through which JAX does not differentiate."""
+    if not is_jax_namespace(xp):
+        return x
+    import jax
+
+    return jax.lax.stop_gradient(x)
+
+
 def _scaled_norm(xp: Any, v: Array) -> Array:
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
-    scale = xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest))
+    # the length does not depend on the scale: as a constant it has no derivative, which would divide by how many entries
+    # equal the largest, none of them when a compiler computes v twice
+    scale = constant(xp, xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest)))
     unit = v / scale
     return safe_sqrt(xp, xp.vecdot(unit, unit)) * scale[..., 0]
 

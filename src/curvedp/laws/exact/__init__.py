@@ -8,6 +8,7 @@ from curvedp.laws.exact.draw import (
     exact_laplace,
     exact_log_gaussian,
     has_exact_laplace,
+    in_chart,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "exact_laplace",
     "exact_log_gaussian",
     "has_exact_laplace",
+    "in_chart",
 ]

@@ -28,7 +28,7 @@ from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
 
-__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian", "has_exact_laplace"]
+__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian", "has_exact_laplace", "in_chart"]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
@@ -100,7 +100,7 @@ def drawn_base(manifold: Manifold) -> Any:
     """Where the coordinates of an intrinsic draw are taken: None for ambient ones."""
     if len(manifold.factors) > 1:
         return tuple(drawn_base(factor) for factor in manifold.factors)
-    return manifold.origin if _in_chart(manifold) else None
+    return manifold.origin if in_chart(manifold) else None
 
 
 def has_exact_laplace(manifold: Manifold) -> bool:
@@ -108,8 +108,10 @@ def has_exact_laplace(manifold: Manifold) -> bool:
     return rays_of(manifold) is not None and place_of(manifold) is not None
 
 
-def _in_chart(manifold: Manifold) -> bool:
-    """Whether a draw is released in global flat coordinates: a flat space whose points are not its vectors."""
+def in_chart(manifold: Manifold) -> bool:
+    """Whether a draw is released in global flat coordinates: a flat space, no product, whose points are not its vectors."""
+    if len(manifold.factors) > 1:
+        return False
     rays, ambient = rays_of(manifold), manifold.is_linear or place_of(manifold) is not None
     return rays is not None and rays.curvature == 0 and not ambient and manifold.spd_order is None
 
@@ -211,7 +213,7 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
     elif kind == "gaussian" and order:
         integers = draw_spd(order, scale, center, metered, grid)
-    elif kind == "gaussian" and _in_chart(manifold):
+    elif kind == "gaussian" and in_chart(manifold):
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
