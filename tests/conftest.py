@@ -1,5 +1,6 @@
 """What holds for all tests: which of them `make check` leaves out."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,3 +15,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What JAX compiles here runs once: it is compiled quickly, except where stored bits are compared."""
+    if (jax := sys.modules.get("jax")) is not None:
+        jax.config.update("jax_disable_most_optimizations", "golden" not in item.path.parts)

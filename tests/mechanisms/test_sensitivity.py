@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
@@ -38,8 +37,7 @@ from curvedp.mechanisms.sensitivity import dispersion_sensitivity, mean_chart_se
     ],
 )
 def test_no_attack_exceeds_the_bound(manifold, radius):
-    with jax.enable_x64(True):
-        found = search(manifold, radius, n=4, starts=6, steps=60)
+    found = search(manifold, radius, n=4, starts=4, steps=60)
     bound = frechet_mean_sensitivity(manifold, radius, n=4)
     assert found <= bound
     assert found > 0.5 * bound  # the search does find something: an attack that moves nothing proves nothing
