@@ -7,6 +7,7 @@ called by the tests, with exactly one argument replaced.
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import numpy as np
 import curvedp
 from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy, records, regression
 from curvedp.geometry import Euclidean, Lorentz, Sphere
+from curvedp.mechanisms import Mechanism
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+from spaces import SPACES
 
 S2 = Sphere(2)
 X = S2.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 0.5, (12, 3)))
@@ -88,6 +92,25 @@ def _methods(values: list[Any]) -> dict[str, Call]:
         for name, good in arguments.items()
         if hasattr(value, name)
     }
+
+
+# A statistic of each kind, and every mechanism that is registered there and calibrated by itself.
+STATISTICS: list[Statistic] = [
+    mechanisms.statistic.Stated(S2, 0.1), mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
+    mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.private_ball.OuterBallMean(S2, None, 1.0, 40),
+    mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
+]  # fmt: skip
+KINDS = [
+    k for k in Mechanism.registry.values() if "curvedp.mechanisms" in k.__module__ and "descent" not in k.__module__
+]
+
+
+def _served(kind: type[Mechanism]) -> Statistic:
+    return next((s for s in STATISTICS if kind.serves(s)), STATISTICS[0])
+
+
+def _asked(kind: type[Mechanism]) -> Any:
+    return PureDP(1.0) if "laplace" in kind.name or "k-norm" in kind.name else GDP(1.0)
 
 
 TARGETS: dict[str, dict[str, Call]] = {
@@ -163,22 +186,7 @@ TARGETS: dict[str, dict[str, Call]] = {
         ),
     },
     "geometry": {
-        **{
-            kind.__name__: (kind, {"d": 2})
-            for kind in (geometry.Euclidean, geometry.Sphere, geometry.Lorentz, geometry.PoincareBall)
-        },
-        **{
-            kind.__name__: (kind, {"m": 2})
-            for kind in (
-                geometry.SPDAffineInvariant,
-                geometry.SPDLogEuclidean,
-                geometry.SPDLogCholesky,
-                geometry.SPDBuresWasserstein,
-            )
-        },
-        **{kind.__name__: (kind, {"m": 4, "r": 2}) for kind in (geometry.Stiefel, geometry.Grassmann)},
-        "Rotations": (geometry.Rotations, {"n": 3}),
-        "KendallShapes": (geometry.KendallShapes, {"k": 4}),
+        **{type(M).__name__: (type(M), {f.name: getattr(M, f.name) for f in fields(M)}) for M in SPACES},
         "Product": (lambda a, b: geometry.Product(a, b), {"a": S2, "b": Euclidean(1)}),
         "parse_manifold": (geometry.parse_manifold, {"text": "sphere:2"}),
         "manifold_name": (geometry.manifold_name, {"M": S2}),
@@ -187,6 +195,13 @@ TARGETS: dict[str, dict[str, Call]] = {
         "frechet_mean": (geometry.frechet_mean, {"M": S2, "X": X, "weights": np.ones(12), "ball": (S2.origin, 1.0)}),
     },
     "mechanisms": {
+        **{
+            f"{kind.__name__}.for_statistic": (
+                kind.for_statistic,
+                {"statistic": _served(kind), "guarantee": _asked(kind)},
+            )
+            for kind in KINDS
+        },
         "GaussianMechanism": (mechanisms.GaussianMechanism, {"manifold": S2, "sensitivity": 0.1, "sigma": 0.2}),
         "LaplaceMechanism": (mechanisms.LaplaceMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         **{
@@ -230,6 +245,10 @@ TARGETS: dict[str, dict[str, Call]] = {
         "PrivateFrechetMean": (_fit(curvedp.PrivateFrechetMean, "X"), ESTIMATOR),
         "PrivateDispersion": (_fit(curvedp.PrivateDispersion, "X"), ESTIMATOR),
         "PrivateMDM": (_fit(curvedp.PrivateMDM, "X", "y"), {**ESTIMATOR, "y": np.arange(12) % 2}),
+        "PrivateFrechetMedian": (
+            _fit(curvedp.PrivateFrechetMedian, "X"),
+            {key: good for key, good in ESTIMATOR.items() if key != "mechanism"},
+        ),
         "PrivatePCA": (
             _fit(curvedp.PrivatePCA, "X"),
             {"n_components": 1, "radius": 1.0, "method": "one-shot", "guarantee": GDP(1.0), "ledger": None, "X": X},

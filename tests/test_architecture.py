@@ -41,7 +41,7 @@ ARROWS: dict[str, set[str]] = {
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
     "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "report"},  # `Region.plot`
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
-    "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "regression"},
+    "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records", "regression"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "studio": {"alarms", "checking", "estimators", "geometry", "ledger", "planning", "privacy", "records", "report"},
     "testing": {"geometry"},

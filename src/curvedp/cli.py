@@ -163,7 +163,7 @@ def calibrate(
 def audit(
     samples: Annotated[int, typer.Option(help="outputs at each of two neighbours")] = 100_000,
     canaries: Annotated[int, typer.Option(help="records whose coins are guessed from one run of an optimiser")] = 400,
-    only: Annotated[str, typer.Option(help="mechanisms whose name holds this text, e.g. laplace, dp_rgd")] = "",
+    only: Annotated[str, typer.Option(help="mechanisms whose name holds this text, e.g. laplace, dp-rgd")] = "",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="processes")] = 1,
     json: JsonOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from curvedp import geometry, laws, mechanisms, privacy
+from curvedp import estimators, geometry, laws, mechanisms, privacy
 from curvedp.cli import app
 from curvedp.errors import CurvedpError
 from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
@@ -85,6 +85,31 @@ def sound(result: Any) -> None:
         sound(result.guarantee)
     elif hasattr(result, "certificate_"):
         sound(result.certificate_.guarantee)
+
+
+# Reached through the calls that make them: `dp_rgd` and its like, the tests of `inference`, `Plan` of `federated`.
+ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "VarianceReducedMechanism", "PermutationMechanism",
+             "FederatedMechanism"}  # fmt: skip
+
+
+def test_everything_registered_is_a_target():
+    """A manifold, mechanism, estimator or definition of privacy that is added and not fuzzed fails here."""
+    named = {name.split(".")[0] for group in TARGETS.values() for name in group}
+    manifolds = {name for name in geometry.__all__ if _is(geometry, name, geometry.Manifold)} - {"Manifold"}
+    mechanisms_ = {kind.__name__ for kind in Mechanism.registry.values() if _ours(kind)} - ELSEWHERE
+    definitions = {
+        kind.__name__ for kind in Guarantee._registry.values() if kind.additive
+    }  # no public list has them all
+    assert manifolds | mechanisms_ | set(estimators.__all__) | definitions <= named
+
+
+def _is(package: Any, name: str, kind: type) -> bool:
+    found = getattr(package, name)
+    return isinstance(found, type) and issubclass(found, kind)
+
+
+def _ours(kind: type) -> bool:
+    return kind.__module__.startswith("curvedp.")
 
 
 @pytest.mark.parametrize("group", TARGETS)

@@ -1,26 +1,39 @@
-"""Every mechanism on every kind of manifold it is offered for, its claim, and outputs at its worst neighbours known."""
+"""Every mechanism on every manifold it is offered for, and every estimator: its claim, and outputs at its worst neighbours.
 
-from collections.abc import Iterator
-from dataclasses import replace
+Noise about a value takes its sensitivity as given. What reads records, and what the certificate of a real fit describes
+(`rebuild_mechanism`), is attacked by two data sets that differ in one record, so that a sensitivity that is too small shows.
+"""
+
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from curvedp.audit.case import Case, k_norm_outputs, with_less_noise
+from curvedp.audit.case import Case, Outputs, k_norm_outputs
 from curvedp.audit.pairs import data_sets, neighbours, rounded, scores
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError
+from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     PoincareBall,
     Product,
     Rotations,
+    Simplex,
     SPDAffineInvariant,
+    SPDBuresWasserstein,
     SPDLogCholesky,
     SPDLogEuclidean,
+    SpecialEuclidean,
     Sphere,
     Stiefel,
+    Torus,
 )
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import (
@@ -32,57 +45,67 @@ from curvedp.mechanisms import (
     NewtonMechanism,
 )
 from curvedp.mechanisms.base import ValueMechanism
+from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
+from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
+from curvedp.records import open_records
+from curvedp.regression.bounds import DEVIATION
+from curvedp.regression.gradient import clipped_direction
 
-__all__ = ["mechanism_cases"]
+__all__ = ["SPACES", "cases"]
 
-GAUSSIAN: tuple[Manifold, ...] = (
-    Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2), SPDAffineInvariant(2),
-    SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), Product(Lorentz(2), Euclidean(1)),
+SPACES: tuple[Manifold, ...] = (
+    Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),
+    SPDAffineInvariant(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), SPDBuresWasserstein(2),
+    HPDAffineInvariant(2), Stiefel(4, 2), Grassmann(4, 2), Grassmann(3, 1), Rotations(3), KendallShapes(4),
+    SpecialEuclidean(2), Torus(2), Simplex(3), Correlation(3), Product(Lorentz(2), Euclidean(1)),
 )  # fmt: skip
-LAPLACE: tuple[Manifold, ...] = (
-    Euclidean(1),
-    Euclidean(3),
-    Sphere(1),
-    Sphere(2),
-    Sphere(20),
-    Lorentz(2),
-    Lorentz(4),
-    PoincareBall(2),
-)
-CHART: tuple[Manifold, ...] = (
-    Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3),
-    Stiefel(4, 2), Grassmann(4, 2), Rotations(3), KendallShapes(4), Product(Sphere(2), SPDAffineInvariant(2)),
+FEW: tuple[Manifold, ...] = (Sphere(2), SPDAffineInvariant(2))
+ROUND: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
+MEANS: tuple[Manifold, ...] = (
+    Euclidean(3), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3), Grassmann(4, 2),
+    Rotations(3), KendallShapes(4), Stiefel(4, 2),
 )  # fmt: skip
-KNG: tuple[Manifold, ...] = (
-    Euclidean(1), Euclidean(2), Sphere(1), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2),
-    SPDLogEuclidean(2), SPDLogCholesky(2), Rotations(3), KendallShapes(3), KendallShapes(4),
-)  # fmt: skip
-NEWTON: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
+
+_CLAIM = GDP(1.0)
+_RADIUS = 0.4
+_CLIP = 0.25  # of a regression
+_WALKS = 2000  # of mechanisms that are run one release at a time
 
 
-def mechanism_cases(shrunk: float = 1.0) -> Iterator[Case]:
-    """The mechanisms of noise about a statistic, and those that read the records themselves.
+def cases(shrunk: float = 1.0) -> Iterator[Case]:
+    """Everything but the optimisers.
 
     `shrunk` is what the noise that is drawn is scaled by, while the claim stays: below 1 a cheat that should be caught.
     """
-    for space in GAUSSIAN:
-        yield _about_a_statistic(GaussianMechanism(space, 0.5, 0.5), shrunk)
-    for space in LAPLACE:
-        yield _about_a_statistic(LaplaceMechanism(space, 0.3, 0.2), shrunk)
-    for kind, scale in ((LogGaussianMechanism, 0.2), (LogLaplaceMechanism, 0.1)):
-        for space in CHART:
-            radius = 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
-            yield _about_a_statistic(kind(space, 0.2, scale, space.origin, radius), shrunk)
-    for space in KNG:
-        yield _kng(KNGMechanism(space, None, 0.5, 2, PureDP(6.0)), shrunk)
-    for space in NEWTON:
-        yield _newton(NewtonMechanism.calibrated(space, None, 0.5, 4, GDP(1.0)), shrunk)
+    for make, attacked, spaces in _MECHANISMS:
+        for space in spaces:
+            try:
+                mechanism = make(space)
+            except CurvedpError:  # it is not offered there
+                continue
+            yield attacked(mechanism, shrunk)
+    for space in MEANS:
+        law = "gaussian" if space.quadric is not None else "log-gaussian"
+        yield _estimator(PrivateFrechetMean, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, mechanism=law)
+    for space in FEW:
+        options = {"manifold": space, "mechanism": "log-gaussian"}
+        yield _estimator(PrivateDispersion, space, data_sets(space, _RADIUS, 10), shrunk, **options)
+        yield _estimator(PrivateMDM, space, data_sets(space, _RADIUS, 4), shrunk, **options)
+    axes = _RADIUS * np.eye(2)
+    yield _estimator(PrivatePCA, Euclidean(2), (axes[[0, 0]], axes), shrunk, n_components=1, method="one-shot")
 
 
-def _about_a_statistic(mechanism: ValueMechanism, shrunk: float) -> Case:
+# ---- mechanisms
+
+
+def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
     pair = cache(lambda: neighbours(mechanism))  # found when first needed: a list of all cases costs nothing
-    sampler = with_less_noise(mechanism, shrunk)
+    sampler = mechanism.scaled(shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         return scores(mechanism, pair(), sampler.simulate(rng, pair()[side], size))
@@ -90,26 +113,133 @@ def _about_a_statistic(mechanism: ValueMechanism, shrunk: float) -> Case:
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
-def _kng(mechanism: KNGMechanism, shrunk: float) -> Case:
+def _of_records(mechanism: Any, shrunk: float) -> Case:
+    """Releases of either data set, by how much nearer they are to where those of the one gather than to the other's."""
+    M = mechanism.manifold
+    data = data_sets(M, _RADIUS, mechanism.statistic.n)
+    parameters = {**mechanism.parameters, "scale": shrunk * mechanism.scale}
+    sampler = type(mechanism).rebuilt(mechanism.statistic, parameters)
+    whole = isinstance(mechanism, NewtonMechanism | GradientMechanism)  # all releases at once
+
+    def releases(made: Any, rng: np.random.Generator, side: int, size: int) -> np.ndarray:
+        if whole:
+            return np.asarray(made.simulate(rng, data[side], size))
+        source = GeneratorSource(rng)
+        return np.stack([made.draw(made.accepted(data[side]), source).value for _ in range(size)])
+
+    @cache
+    def ends() -> list[np.ndarray]:
+        drawn = [releases(mechanism, np.random.default_rng(0), side, 999 if whole else 29) for side in (0, 1)]
+        return [np.asarray(M.project(np.median(points, axis=0))) for points in drawn]
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        points = releases(sampler, rng, side, size)
+        one, two = (np.asarray(M.dist(end, points)) for end in ends())
+        return [rounded(two - one), rounded(two**2 - one**2)]
+
+    most = None if whole else _WALKS
+    return Case(mechanism.name, M, lambda: mechanism.profile, outputs, most)
+
+
+def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
     data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
     norms, constants = [mechanism.gradient_norm(X) for X in data], [(mechanism.lipschitz(X),) for X in data]
     outputs = k_norm_outputs(mechanism.domain, shrunk * mechanism.scale, norms, constants)
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
-def _newton(mechanism: NewtonMechanism, shrunk: float) -> Case:
-    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
-    sampler = replace(mechanism, scale=shrunk * mechanism.scale)
+def _line(space: Manifold) -> GeodesicLine:
+    return GeodesicLine(space, None, 0.5, 0.6, _CLIP, 4, [[0.0, 1.0]])
+
+
+def _on_a_line(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Four predictors, their responses on one geodesic; the response at its middle lies off it to one side or the other."""
+    x = np.array([0.0, 0.3, 1.0, 0.5])
+    along, across = np.zeros(space.dim), np.zeros(space.dim)
+    along[0], across[-1] = 0.3, 2 * _CLIP
+    z = (x - 0.5)[:, None] * along
+    sets = []
+    for sign in (1, -1):
+        z[-1] = sign * across
+        sets.append((x, np.asarray(space.unchart(space.origin, z))))
+    return sets
+
+
+def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
+    """The K-norm draw of (p, v) on the tangent bundle."""
+    space = mechanism.manifold
 
     @cache
-    def ends() -> list[np.ndarray]:
-        """Where the releases of either data set gather."""
-        drawn = (mechanism.simulate(np.random.default_rng(0), records, 999) for records in data)
-        return [np.asarray(mechanism.manifold.project(np.median(points, axis=0))) for points in drawn]
+    def draws() -> Outputs:
+        one, two = (mechanism.problem(*mechanism.accepted(pair)) for pair in _on_a_line(space))
+        return k_norm_outputs(one.bundle, shrunk * one.scale, (one.norm, two.norm), (one.constants, two.constants))
+
+    return Case(mechanism.name, space, lambda: mechanism.profile, lambda *call: draws()(*call))
+
+
+def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
+    """All noisy directions of a private descent that stands still, at the centre: the guarantee covers every step's."""
+    space = mechanism.manifold
+
+    @cache
+    def directions() -> list[np.ndarray]:
+        still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
+        return [
+            clipped_direction(space, (x[:, None] - 0.5) / DEVIATION, DEVIATION, Y, _CLIP, origin, still).ravel()
+            for x, Y in _on_a_line(space)
+        ]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        points = sampler.simulate(rng, data[side], size)
-        one, two = (np.asarray(mechanism.manifold.dist(end, points)) for end in ends())
-        return [rounded(two - one), rounded(two**2 - one**2)]
+        one, two = directions()
+        seen = np.zeros((size, one.size))
+        for _ in range(mechanism.steps):
+            seen += directions()[side] + shrunk * mechanism.scale * rng.standard_normal(seen.shape)
+        return [rounded(seen @ (one - two))]
 
-    return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
+    return Case(mechanism.name, space, lambda: _CLAIM, outputs)
+
+
+def _chart_reach(space: Manifold) -> float | None:
+    return 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
+
+
+# What makes it, how it is attacked, where.
+_MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
+    (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
+    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, SPACES),
+    (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, SPACES),
+    (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, SPACES),
+    (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SPACES),
+    (lambda M: NewtonMechanism.calibrated(M, None, 0.5, 4, _CLAIM), _of_records, ROUND),
+    (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
+    (lambda M: MedianMechanism.for_statistic(GeometricMedian(M, None, 0.5, 4), _CLAIM), _of_records, FEW),
+    (lambda M: PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 1.5, 20), _CLAIM), _of_records, FEW),
+    (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SPACES),
+    (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
+)
+
+
+# ---- estimators
+
+
+def _estimator(kind: type, space: Manifold, data: tuple[np.ndarray, np.ndarray], shrunk: float, **options: Any) -> Case:
+    """Noise about the statistics of two data sets, drawn as the certificate of a fit says."""
+
+    @cache
+    def release() -> tuple[Any, tuple[np.ndarray, ...]]:
+        source = GeneratorSource(np.random.default_rng(0))
+        model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
+        if kind is PrivateMDM:  # another class, which stays as it is
+            model.fit(np.concatenate([data[0], data[0], data[0]]), np.repeat([0, 1, 1], len(data[0])))
+            certificate = model.certificates_[0]
+        else:
+            certificate = model.fit(data[0]).certificate_
+        mechanism = rebuild_mechanism(certificate)
+        return mechanism, tuple(mechanism.statistic.of(open_records(X, space.point_shape)) for X in data)
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        mechanism, (one, two) = release()
+        drawn = mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size)
+        return scores(mechanism, (one, two), drawn)
+
+    return Case(kind.__name__, space, lambda: _CLAIM, outputs)

@@ -20,7 +20,7 @@ from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["OptimiserCase", "optimiser_cases"]
 
-OPTIMISERS = ("dp_rgd", "dp_rsgd", "dp_rsvrg")
+OPTIMISERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
 FAMILIES: tuple[Manifold, ...] = (
     Euclidean(2), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Grassmann(4, 2), Rotations(3),
 )  # fmt: skip
@@ -66,9 +66,9 @@ def _train(name: str, family: Manifold, coins: np.ndarray, rng: np.random.Genera
     steps, clip, mu = 4, 0.5, 2.0
     noise = sqrt(steps) * 2 * clip / (m * mu)
     one: dict[str, Any] = {"learning_rate": 0.01, "rng": rng}
-    if name == "dp_rgd":
+    if name == "dp-rgd":
         found = optim.dp_rgd(problem, data, start, steps=steps, clip=clip, noise=noise, **one)
-    elif name == "dp_rsgd":
+    elif name == "dp-rsgd":
         found = optim.dp_rsgd(problem, data, start, steps=steps, batch_size=m // 2, clip=clip, noise=noise, **one)
     else:
         found = optim.dp_rsvrg(

@@ -47,13 +47,13 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     """How much farther an output is from the second statistic than from the first: in distance and in its square.
 
     The first is the log likelihood ratio of a Laplace law up to a factor, the second that of a Gaussian, by Neyman and
-    Pearson the best there is; noise in a chart is measured in the chart (on Stiefel manifolds, whose logarithm is slow, in
-    the ambient space). Scores are rounded to 2^-26: the law is under audit, not the last bits of the fast float path,
+    Pearson the best there is; noise in a chart is measured in the chart (where a logarithm is slow, as on Stiefel manifolds,
+    in the ambient space). Scores are rounded to 2^-26: the law is under audit, not the last bits of the fast float path,
     which do tell neighbours apart and which no release shows (`benchmarks.release_attacks`).
     """
     manifold = mechanism.manifold
     if not manifold.is_symmetric:
-        one, two = (np.linalg.norm(outputs - x, axis=(-2, -1)) for x in pair)
+        one, two = (np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1) for x in pair)
     elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         z, a, b = (np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair))
         one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)

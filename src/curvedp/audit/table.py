@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.audit.cases import mechanism_cases
-from curvedp.audit.estimator_cases import estimator_cases
+from curvedp.audit.cases import cases
 from curvedp.audit.optimiser_cases import optimiser_cases
 from curvedp.geometry.names import manifold_name
 
@@ -37,8 +36,8 @@ class Row(NamedTuple):
 
 def case_names(only: str = "") -> list[tuple[str, str]]:
     """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimisers where JAX is installed."""
-    cases: list[Any] = [*_sampled(), *(optimiser_cases() if find_spec("jax") else ())]
-    return [(case.mechanism, manifold_name(case.manifold)) for case in cases if only in case.mechanism]
+    every: list[Any] = [*cases(), *(optimiser_cases() if find_spec("jax") else ())]
+    return [(case.mechanism, manifold_name(case.manifold)) for case in every if only in case.mechanism]
 
 
 def audit_all(
@@ -67,18 +66,13 @@ def audit_all(
         yield from pool.map(_row, work)
 
 
-def _sampled(shrunk: float = 1.0) -> Iterator[Any]:
-    yield from mechanism_cases(shrunk)
-    yield from estimator_cases(shrunk)
-
-
 def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Row:
     mechanism, manifold, samples, canaries, delta, confidence, seed, shrunk = work
     key = zlib.crc32(f"{mechanism} {manifold}".encode())  # a stream of its own for each case
     rng = np.random.default_rng(None if seed is None else [seed, key])
     started = process_time()
     case: Any
-    for case in _sampled(shrunk):
+    for case in cases(shrunk):
         if (case.mechanism, manifold_name(case.manifold)) == (mechanism, manifold):
             found = case.audit(samples, delta, confidence, rng)
             mu = found.claimed_mu, found.audited_mu

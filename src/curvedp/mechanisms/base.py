@@ -7,6 +7,7 @@ builder of a certificate, and is paid for by what `Mechanism.bill` says, the onl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
@@ -148,6 +149,8 @@ class Mechanism(ABC):
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
             Mechanism.registry[cls.name] = cls
+        if "for_statistic" in cls.__dict__:  # none has to check what it is given
+            cls.for_statistic = _served(cls.__dict__["for_statistic"].__func__)  # type: ignore[method-assign]
 
     # ---- what a subclass says ----
 
@@ -422,6 +425,19 @@ class ValueMechanism(Mechanism):
         if value.shape != self.manifold.point_shape:
             raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
         return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
+
+
+def _served(made: Callable[..., Any]) -> Any:
+    """`for_statistic` that refuses what the mechanism is not for."""
+
+    @wraps(made)
+    def for_statistic(kind: type[Mechanism], statistic: Any, guarantee: Any) -> Any:
+        if not isinstance(statistic, Statistic) or not kind.serves(statistic):
+            given = statistic.name if isinstance(statistic, Statistic) else _validate.shown(statistic)
+            raise ParameterError(f"statistic={given} is not what {kind.__name__} releases")
+        return made(kind, statistic, guarantee)
+
+    return classmethod(for_statistic)
 
 
 def assign(frozen: Any, **values: Any) -> None:
