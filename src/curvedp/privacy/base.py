@@ -36,6 +36,10 @@ class Guarantee:
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
+    follows: ClassVar[tuple[str, str]] = (
+        "",
+        "no rule is known",
+    )  # the bound that is its parameter; why it may be infinite
     _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -44,6 +48,8 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         _validate.choice("adjacency", self.adjacency, ADJACENCIES)
+        for name in self.additive:
+            object.__setattr__(self, name, _validate.positive(name, getattr(self, name)))
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""
@@ -176,11 +182,16 @@ class Guarantee:
     @classmethod
     def implied_by(cls, other: "Guarantee", eps: float | None, delta: float | None, order: float | None) -> Self:
         """The guarantee of this definition that `other` implies; see `convert`."""
-        raise impossible(other, cls, "no rule is known")
+        bound, why = cls.follows
+        if not bound or not (value := getattr(other, bound)()) < math.inf:
+            raise impossible(other, cls, why)
+        return cls(value, adjacency=other.adjacency)  # type: ignore[misc]  # its one parameter
 
     def measure(self, other: "Guarantee") -> float:
         """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""
-        raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
+        if not self.follows[0]:
+            raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
+        return float(getattr(other, self.follows[0])())
 
     def equal_mu(self) -> float:
         """The μ of GDP that costs about as much: where a calibration starts."""

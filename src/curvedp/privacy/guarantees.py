@@ -59,10 +59,7 @@ class PureDP(Guarantee):
 
     symbol: ClassVar[str] = "ε"
     additive: ClassVar[dict[str, int]] = {"eps": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
+    follows: ClassVar[tuple[str, str]] = ("pure_bound", "its loss is not bounded")
 
     def _delta(self, eps: Array) -> Any:
         return _two_point(self.eps, eps)
@@ -88,16 +85,6 @@ class PureDP(Guarantee):
     def angle_bound(self) -> float:
         return _angle(log_cosh(self.eps / 2))
 
-    @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "PureDP":
-        value = other.pure_bound()
-        if not value < math.inf:
-            raise impossible(other, cls, "its loss is not bounded")
-        return cls(value, adjacency=other.adjacency)
-
-    def measure(self, other: Guarantee) -> float:
-        return other.pure_bound()
-
 
 @dataclass(frozen=True, repr=False)
 class ApproxDP(Guarantee):
@@ -118,7 +105,6 @@ class ApproxDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
         object.__setattr__(self, "delta0", _validate.within("delta0", self.delta0, 0, 1, open_low=True, open_high=True))
 
     def _delta(self, eps: Array) -> Any:
@@ -172,10 +158,7 @@ class ZCDP(Guarantee):
     symbol: ClassVar[str] = "ρ"
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"rho": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "rho", _validate.positive("rho", self.rho))
+    follows: ClassVar[tuple[str, str]] = ("zcdp_bound", "a Rényi divergence of it can be infinite")
 
     def _delta(self, eps: Array) -> Any:
         return zcdp_delta(self.rho, eps)
@@ -197,16 +180,6 @@ class ZCDP(Guarantee):
 
     def angle_bound(self) -> float:
         return _angle(self.rho / 2)
-
-    @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ZCDP":
-        value = other.zcdp_bound()
-        if not value < math.inf:
-            raise impossible(other, cls, "a Rényi divergence of it can be infinite")
-        return cls(value, adjacency=other.adjacency)
-
-    def measure(self, other: Guarantee) -> float:
-        return other.zcdp_bound()
 
     def equal_mu(self) -> float:
         return math.sqrt(2 * self.rho)
@@ -234,7 +207,6 @@ class RenyiDP(Guarantee):
         object.__setattr__(
             self, "order", _validate.within("order", self.order, 1, math.inf, open_low=True, open_high=True)
         )
-        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
 
     def _delta(self, eps: Array) -> Any:
         return renyi_delta(self.order, self.eps, eps)
@@ -284,10 +256,7 @@ class GDP(Guarantee):
 
     symbol: ClassVar[str] = "μ"
     additive: ClassVar[dict[str, int]] = {"mu": 2}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "mu", _validate.positive("mu", self.mu))
+    follows: ClassVar[tuple[str, str]] = ("gdp_bound", "its tail can be heavier than every Gaussian's")
 
     def _delta(self, eps: Array) -> Any:
         return gdp_delta(self.mu, eps)
@@ -306,16 +275,6 @@ class GDP(Guarantee):
 
     def angle_bound(self) -> float:
         return _angle(self.mu * self.mu / 8)
-
-    @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "GDP":
-        value = other.gdp_bound()
-        if not value < math.inf:
-            raise impossible(other, cls, "its tail can be heavier than every Gaussian's")
-        return cls(value, adjacency=other.adjacency)
-
-    def measure(self, other: Guarantee) -> float:
-        return other.gdp_bound()
 
 
 @dataclass(frozen=True, repr=False)
@@ -340,7 +299,6 @@ class RaoDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "theta", _validate.positive("theta", self.theta))
         _validate.choice("angle", self.angle, ("parametric", "hellinger"))
         if self.angle == "hellinger":
             _validate.within("theta", self.theta, 0, math.pi)
