@@ -96,7 +96,7 @@ def _methods(values: list[Any]) -> dict[str, Call]:
 
 # A statistic of each kind, and every mechanism that is registered there and calibrated by itself.
 STATISTICS: list[Statistic] = [
-    mechanisms.statistic.Stated(S2, 0.1), mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
+    mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
     mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.private_ball.OuterBallMean(S2, None, 1.0, 40),
     mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
 ]  # fmt: skip
