@@ -17,6 +17,7 @@ from curvedp.errors import CurvedpError
 from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
 from curvedp.geometry import (
     Correlation,
+    CorrelationOffLog,
     Euclidean,
     Grassmann,
     HPDAffineInvariant,
@@ -62,7 +63,8 @@ SPACES: tuple[Manifold, ...] = (
     Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),
     SPDAffineInvariant(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), SPDBuresWasserstein(2),
     HPDAffineInvariant(2), Stiefel(4, 2), Grassmann(4, 2), Grassmann(3, 1), Rotations(3), KendallShapes(4),
-    SpecialEuclidean(2), Torus(2), Simplex(3), Correlation(3), Product(Lorentz(2), Euclidean(1)),
+    SpecialEuclidean(2), Torus(2), Simplex(3), Correlation(3), CorrelationOffLog(3),
+    Product(Lorentz(2), Euclidean(1)),
 )  # fmt: skip
 FEW: tuple[Manifold, ...] = (Sphere(2), SPDAffineInvariant(2))
 ROUND: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
