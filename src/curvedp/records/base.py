@@ -14,9 +14,10 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.device import carry_on_device, device_moments, to_host
+from curvedp.geometry.mean.device import carry_on_device, device_moments
 from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.numerics.namespace import to_host
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.records.chunked import ChunkedRecords, is_chunked
 from curvedp.records.labels import ClassLabels, Labels

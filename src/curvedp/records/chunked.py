@@ -10,9 +10,9 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.device import to_host
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
+from curvedp.geometry.numerics.namespace import to_host
 
 __all__ = [
     "SAMPLE",

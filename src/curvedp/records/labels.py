@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.mean.device import to_host
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
+from curvedp.geometry.numerics.namespace import to_host
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
 
 __all__ = ["ChunkedLabels", "ClassLabels", "Labels"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.geometry.mean.device import to_host
+from curvedp.geometry.numerics.namespace import to_host
 from curvedp.records.cells import numbers, rows
 from curvedp.records.tables import Choices, chosen, frame, is_frame
 

@@ -15,9 +15,8 @@ from curvedp.geometry.ball import carry_records, project_to_ball
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import unpack
-from curvedp.geometry.mean.frechet import memory_moments
-from curvedp.geometry.mean.spd import affine_invariant_mean
-from curvedp.geometry.mean.spd_passes import Newton
+from curvedp.geometry.mean.frechet import frechet_mean, memory_moments
+from curvedp.geometry.mean.spd_newton import Eigen, Newton
 from curvedp.geometry.mean.streamed import (
     KERNEL_ERROR,
     Domain,
@@ -28,10 +27,10 @@ from curvedp.geometry.mean.streamed import (
     tensor_sums,
 )
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
 
-__all__ = ["accurate", "carry_on_device", "device_mean", "device_moments", "to_host"]
+__all__ = ["accurate", "carry_on_device", "device_mean", "device_moments"]
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
@@ -81,14 +80,6 @@ def accurate(domain: Domain, X: Array) -> bool:
     return log(4 * M.m * 2.0**-52 / (r * KERNEL_ERROR)) + 3 * sqrt(2) * r <= 0
 
 
-def to_host(X: Array) -> np.ndarray:
-    """A NumPy array of what may lie on a device."""
-    if hasattr(X, "is_cuda"):  # torch
-        return np.asarray(X.detach().cpu())
-    on_device = hasattr(X, "__cuda_array_interface__")  # CuPy's arrays refuse the implicit way; frames have a `get` too
-    return np.asarray(X.get() if on_device else X)
-
-
 def _points(domain: Domain, X: Array) -> list[Pass]:
     """Records of any manifold: mapped into the ball once, with the manifold's kernels."""
     xp = namespace(X)
@@ -131,12 +122,11 @@ def _plain_start(domain: Domain, X: Array) -> Start:
 def _tensor_start(domain: Domain, X: Array) -> Start:
     """The mean of the first few matrices, and the inverse of their Hessian there: it decides how many passes are needed."""
     few = project_to_ball(*domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
-    weights = np.full(len(few), 1 / len(few))
-    x = affine_invariant_mean(few, weights)
+    x = frechet_mean(domain.manifold, few)
     inverse = np.linalg.inv(np.linalg.cholesky(x))
-    w, U = np.linalg.eigh(inverse @ few @ inverse.T)
+    newton = Newton([Eigen(*np.linalg.eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))])
     basis = unpack(np.eye(6), 3).reshape(6, 9)
-    return Start(x, basis @ Newton(w, U, weights).inverse @ basis.T)
+    return Start(x, basis @ newton.inverse @ basis.T)
 
 
 def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:

@@ -2,39 +2,37 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import device, is_array_api_obj, is_numpy_array, to_device
+from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Array, Manifold, check_manifold
-from curvedp.geometry.manifolds.lorentz import Lorentz
-from curvedp.geometry.manifolds.poincare import PoincareBall
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
-from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iterations, tolerance
-from curvedp.geometry.mean.spd import TOLERANCE, affine_invariant_mean, affine_invariant_moments
-from curvedp.geometry.mean.spd_passes import Sweep
-from curvedp.geometry.mean.streamed import Domain, into_ball
-from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.threads import blocks, in_threads
+from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
+from curvedp.geometry.mean.spd import TINY, Sweep
+from curvedp.geometry.mean.spd_newton import few_of
+from curvedp.geometry.mean.streamed import Domain, into_ball, mean_in_ball
+from curvedp.geometry.numerics.namespace import namespace, to_host
+from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
 from curvedp.geometry.numerics.triangular import cholesky
 
 __all__ = ["frechet_mean", "mean_error_bound", "mean_iterations", "memory_moments"]
 
 _CHUNK_BYTES = 1 << 22
-_BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 _DENSE = 256  # dimension up to which Newton's equations are formed
-_MEMORY = 8  # pairs kept by the quasi-Newton method
-_SWEEP_ERROR = 1e-11  # of a logarithm in an exact pass of `spd_passes`, whose plain eigenvalues have a ratio above 1e-5
-_STEPS = 500  # in all
-_PATIENCE = 30  # steps without progress after which round-off is taken to rule
+_PASSES = 200  # in all; a handful are needed where double precision resolves the data
+_TOLERANCE = 5e-10  # residual at which the search ends, half of what is promised
+_MANY, _ROUGH = 1 << 13, 1e-4  # records, from which on the mean of a few is the start; and the residual of that mean
 
 
 def frechet_mean(
@@ -69,7 +67,7 @@ def frechet_mean(
     w = _weights(weights, X.shape[0])
     if ball is not None:
         return _ball_mean(xp, M, X, w, ball)
-    data = _host(X)
+    data = np.asarray(to_host(X), dtype=np.float64)
     if not np.all(w > 0):
         data, w = data[w > 0], w[w > 0]
     return _like(xp, X, _mean(M, data, w))
@@ -80,7 +78,7 @@ def _weights(weights: Array | None, n: int) -> np.ndarray:
     if weights is None:
         return np.full(n, 1 / n)
     w = _validate.array(
-        "weights", weights if not is_array_api_obj(weights) or is_numpy_array(weights) else _host(weights)
+        "weights", weights if not is_array_api_obj(weights) or is_numpy_array(weights) else to_host(weights)
     )
     if w.shape != (n,):
         raise ParameterError(f"weights has shape {w.shape}; it must be ({n},), one weight a point")
@@ -94,21 +92,12 @@ def _weights(weights: Array | None, n: int) -> np.ndarray:
     return w / np.sum(w)
 
 
-def _host(X: Array) -> np.ndarray:
-    """X as a NumPy float64 array."""
-    if not is_numpy_array(X):
-        X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
-        X = to_device(X, "cpu") if hasattr(X, "is_cuda") else X
-        X = X.get() if hasattr(X, "get") else X
-    return np.asarray(X, dtype=np.float64)
-
-
 def _like(xp: Any, X: Array, x: np.ndarray) -> Array:
     """x as an array of X's library, float64 where it has it."""
     return x if is_numpy_array(X) else xp.asarray(x, device=device(X))
 
 
-def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = TOLERANCE) -> np.ndarray:
+def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE) -> np.ndarray:
     if isinstance(M, Pulled):  # the mean is the model's: φ is an isometry onto a convex part of it, up to a factor
         return np.asarray(M.from_model(_mean(M.model, np.asarray(M.to_model(X)), w, enough / M.scale)))
     if isinstance(M, Product):
@@ -117,179 +106,109 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = TOLERANCE) 
             for factor, part in zip(M.factors, M.split(X), strict=True)
         ]
         return np.asarray(M.join(parts))
+    with _calm(X):
+        passes = _passes(M, X, w, enough)
+        found = run(search(passes, enough, _PASSES), passes.moments)
+        x = passes.point(found.x)
+    return np.full_like(x, np.nan) if math.isnan(found.moments.residual) else x  # never the start in place of a mean
+
+
+def _passes(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> "Sweep | Points":
     if isinstance(M, SPDAffineInvariant):
-        return np.asarray(affine_invariant_mean(X, w, enough))
+        return Sweep(X, w, enough)
     # Points written with few digits (float32, text) miss the manifold's equations by more than a residual of 1e-9 allows.
     # Symmetric matrices have no such equation.
-    return _minimise(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w, enough)
+    return Points(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w)
+
+
+def _calm(X: np.ndarray) -> AbstractContextManager[None]:
+    """Threads of the BLAS, held back where our own are used; where fixed costs rule there are none."""
+    return one_blas_thread() if X.size > TINY else nullcontext()
 
 
 # ---- as a statistic: off by no more than a number known before the records are ---------------------------------------------
 
 
 def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
-    """(x, mean d²(x, xᵢ)) of NumPy records after mapping them into the ball; x is within `solver_error` of their mean.
-
-    The fast solver's answer x is kept if its residual and its mean square distance are small enough: the gradient flow from
-    x then ends at the mean after a length of at most ‖∇f(x)‖ over the convexity (`bound`, step 3). Otherwise the fixed
-    number of contracting steps is taken. Either way the value is within `solver_error`; only the time depends on which.
-    """
-    M, center, radius = domain
-    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+    """(x, mean d²(x, xᵢ)) of NumPy records after mapping them into the ball; x is within `solver_error` of their mean."""
+    M = domain.manifold
+    with np.errstate(all="ignore"), _calm(X):  # a data-dependent warning is a release
         inside = into_ball(domain, X)
-        enough = tolerance(M, radius)
-        x, residual, square = _measured_mean(M, inside, min(enough / 2, TOLERANCE))
-        if residual <= enough and square <= radius**2 and float(M.dist(center, x)) <= radius:
-            return x, square
-        x = np.asarray(frechet_mean(M, inside, ball=(center, radius)))
-        return x, _mean_moments(M, x, inside)[1]
+        passes = _passes(M, inside, np.full(len(X), 1 / len(X)), tolerance(M, domain.radius))
+        x, square = run(mean_in_ball(domain, passes, passes.at(domain.center), _PASSES), passes.moments)
+        return domain.clip(passes.point(x)), square
 
 
-def _measured_mean(M: Manifold, X: np.ndarray, enough: float) -> tuple[np.ndarray, float, float]:
-    if isinstance(M, SPDAffineInvariant):
-        x, residual, square = affine_invariant_moments(X, enough)
-        return x, residual + _SWEEP_ERROR, square
-    x = _mean(M, X, np.full(len(X), 1 / len(X)), enough)
-    return x, *_mean_moments(M, x, X)
+# ---- passes over points of any space -------------------------------------------------------------------------------------
 
 
-def _mean_moments(M: Manifold, x: np.ndarray, X: np.ndarray) -> tuple[float, float]:
-    """(‖mean log_x‖, mean d²(x, ·))."""
+class Points:
+    """Passes over NumPy records of any space, with Newton's steps where curvature is constant."""
 
-    def moments(part: slice) -> tuple[np.ndarray, float]:
-        with np.errstate(all="ignore"):  # the setting is a thread's own
-            logs = np.asarray(M.log(x, X[part]))
-            return logs.sum(axis=0), float(np.sum(np.asarray(M.inner(x, logs, logs))))
+    def __init__(self, M: Manifold, X: np.ndarray, w: np.ndarray) -> None:
+        self.M, self.X, self.w = M, X, w
+        self.parts = _chunks(M, len(X))
 
-    sums = in_threads(moments, blocks(len(X), _BLOCK))
-    velocity = np.sum([velocity for velocity, _ in sums], axis=0) / len(X)
-    return float(M.norm(x, velocity)), sum(square for _, square in sums) / len(X)
+    @cached_property
+    def start(self) -> np.ndarray:
+        """The mean of a few of many records; the best of three starts where there are only few."""
+        pick = few_of(len(self.X), 1, self.w) if len(self.X) > _MANY else None
+        if pick is not None or isinstance(self.M, Product | Pulled):
+            pick = slice(None) if pick is None else pick
+            start: np.ndarray = _mean(self.M, self.X[pick], self.w[pick] / self.w[pick].sum(), _ROUGH)
+            return start
+        heaviest = self.X[int(np.argmax(self.w))]
+        first = self.moments(Asked(heaviest, True))
+        starts = [self.move(heaviest, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
+        costs = [(self.moments(Asked(x, True)).square, x) for x in starts if np.all(np.isfinite(x))]
+        return min([(first.square, heaviest), *costs], key=lambda pair: pair[0])[1]
+
+    def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """exp."""
+        return np.asarray(self.M.unchart(x, step))
+
+    def newton(self, x: np.ndarray, gain: float) -> Solve | None:
+        """The Hessian of some records where curvature is constant: 1 along each geodesic, s·cot s or s·coth s across it."""
+        curvature, d = self.M.constant_curvature, self.M.dim
+        if not gain > SLOW or not curvature or d > _DENSE:
+            return None
+        pick = few_of(len(self.X), 1, self.w)
+        X, w = (self.X, self.w) if pick is None else (self.X[pick], self.w[pick] / self.w[pick].sum())
+        Z = np.asarray(self.M.chart(x, X))
+        squares = np.sum(Z * Z, axis=-1)
+        h = _across(curvature, squares)
+        hessian = (Z * (w * (1 - h) / np.where(squares > 0, squares, 1.0))[:, None]).T @ Z + float(w @ h) * np.eye(d)
+        return lambda velocity: np.asarray(np.linalg.lstsq(hessian, velocity, rcond=None)[0])
+
+    def moments(self, asked: Asked) -> Moments:
+        """A pass."""
+
+        def summed(part: slice) -> tuple[np.ndarray, float]:
+            with np.errstate(all="ignore"):  # the setting is a thread's own
+                Z = np.asarray(self.M.chart(asked.x, self.X[part]))
+                return self.w[part] @ Z, float(self.w[part] @ np.sum(Z * Z, axis=-1))
+
+        if not np.all(np.isfinite(asked.x)):
+            return Moments(np.full(self.M.dim, np.nan), np.nan)
+        velocities, squares = zip(*in_threads(summed, self.parts), strict=True)
+        return Moments(np.sum(velocities, axis=0), sum(squares))
+
+    def at(self, p: np.ndarray) -> np.ndarray:
+        """The place of a point: itself."""
+        return p
+
+    point = at
 
 
-# ---- any space: Newton where the Hessian is known, a quasi-Newton method elsewhere -----------------------------------------
-
-
-class _State:
-    """Gradient, cost and (on spaces of constant curvature) Hessian at a point, all in orthonormal coordinates there."""
-
-    def __init__(self, M: Manifold, X: np.ndarray, w: np.ndarray, x: np.ndarray) -> None:
-        self.x = x
-        curvature = _constant_curvature(M)
-        gradient, cost = np.zeros(M.dim), 0.0
-        self.hessian = np.zeros((M.dim, M.dim)) if curvature is not None and M.dim <= _DENSE else None
-        for part in _chunks(M, len(X)):
-            Z = M.to_coordinates(x, M.log(x, X[part]))
-            gradient += w[part] @ Z
-            squares = np.sum(Z * Z, axis=-1)
-            cost += 0.5 * float(w[part] @ squares)
-            if self.hessian is not None:
-                h = _tangential(curvature, squares)
-                scale = w[part] * (1 - h) / np.where(squares > 0, squares, 1.0)
-                self.hessian += (Z * scale[:, None]).T @ Z
-                self.hessian[np.diag_indices(M.dim)] += w[part] @ h
-        self.gradient, self.cost = gradient, cost  # the gradient with its sign turned: Σ w log
-        self.residual = float(np.linalg.norm(gradient))
-
-
-def _constant_curvature(M: Manifold) -> float | None:
-    return {Sphere: 1.0, Lorentz: -1.0, PoincareBall: -1.0}.get(type(M))
-
-
-def _tangential(curvature: float | None, squares: np.ndarray) -> np.ndarray:
+def _across(curvature: float, squares: np.ndarray) -> np.ndarray:
     """Eigenvalue of the Hessian of ½d² across the geodesic: s·cot s or s·coth s."""
-    s = np.sqrt(squares)
+    s = np.sqrt(abs(curvature) * squares)
     safe = np.where(s > 1e-8, s, 1.0)
-    value = safe / np.tan(safe) if curvature == 1.0 else safe / np.tanh(safe)
-    return np.where(s > 1e-8, value, 1.0)
+    return np.where(s > 1e-8, safe / (np.tan(safe) if curvature > 0 else np.tanh(safe)), 1.0)
 
 
 def _chunks(M: Manifold, n: int) -> list[slice]:
-    rows = max(1, _CHUNK_BYTES // (8 * max(M.dim, math.prod(M.point_shape))))
-    return [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-
-
-def _minimise(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> np.ndarray:
-    """Descent with Armijo's rule from the best of three starts."""
-    state = _start(M, X, w)
-    best, stalled = state, 0
-    pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    for _ in range(_STEPS):
-        if not (best.residual > 0 and stalled < _PATIENCE):
-            break
-        direction = _direction(state, pairs)
-        slope = float(direction @ state.gradient)
-        if not slope > 0:  # not a direction of descent: the Hessian is indefinite here, or the memory is stale
-            direction, slope, pairs = state.gradient, state.residual**2, []
-        new = _search(M, X, w, state, direction, slope)
-        if new is None:
-            break
-        pairs = _carry(M, state, new, direction, pairs)
-        state = new
-        stalled = 0 if state.residual < 0.9 * best.residual else stalled + 1
-        done = best.residual <= enough  # one step beyond the tolerance, kept if it helped
-        best = state if state.residual < best.residual else best
-        if done:
-            break
-    return np.full_like(best.x, np.nan) if math.isnan(best.residual) else best.x  # never the start in place of a mean
-
-
-def _start(M: Manifold, X: np.ndarray, w: np.ndarray) -> _State:
-    heaviest = X[int(np.argmax(w))]
-    state = _State(M, X, w, heaviest)
-    starts = [M.exp(heaviest, M.from_coordinates(heaviest, state.gradient)), M.project(np.tensordot(w, X, axes=1))]
-    for x in starts:
-        if np.all(np.isfinite(x)):
-            other = _State(M, X, w, x)
-            state = other if other.cost < state.cost else state
-    return state
-
-
-def _direction(state: _State, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    if state.hessian is not None:
-        return np.linalg.lstsq(state.hessian, state.gradient, rcond=None)[0]
-    # two-loop recursion of L-BFGS (Nocedal 1980) on pairs (s, y); without pairs it is the gradient step of length 1
-    q, alphas = state.gradient, []
-    for s, y in reversed(pairs):
-        alpha = float(s @ q) / float(s @ y)
-        alphas.append(alpha)
-        q = q - alpha * y
-    if pairs:
-        s, y = pairs[-1]
-        q = q * (float(s @ y) / float(y @ y))
-    for (s, y), alpha in zip(pairs, reversed(alphas), strict=True):
-        q = q + (alpha - float(y @ q) / float(s @ y)) * s
-    return q
-
-
-def _search(
-    M: Manifold, X: np.ndarray, w: np.ndarray, state: _State, direction: np.ndarray, slope: float
-) -> _State | None:
-    """The first of the steps 1, ½, ¼, … that satisfies Armijo's rule; None if none does above round-off."""
-    for scale in 0.5 ** np.arange(64):
-        x = M.exp(state.x, M.from_coordinates(state.x, scale * direction))
-        new = _State(M, X, w, x) if np.all(np.isfinite(x)) else None
-        if new is not None and new.cost <= state.cost - 1e-4 * scale * slope:
-            return new
-        if scale * slope <= 1e-12 * state.cost:
-            # a change of cost below its round-off cannot be seen: there the residual decides
-            return new if new is not None and new.residual < 2 * state.residual else None
-    return None
-
-
-def _carry(
-    M: Manifold, old: _State, new: _State, direction: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The memory of L-BFGS moved to the new point by the isometric transport."""
-    if new.hessian is not None:
-        return []
-
-    kept = [z for pair in pairs[-_MEMORY + 1 :] for z in pair]
-    moved = np.asarray(M.carry(old.x, new.x, np.stack([old.gradient, *kept])))
-    s, y = -np.asarray(M.chart(new.x, old.x)), moved[0] - new.gradient
-    carried = list(zip(moved[1::2], moved[2::2], strict=True))
-    if float(s @ y) > 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y)):
-        carried.append((s, y))
-    return carried
+    return blocks(n, max(1, _CHUNK_BYTES // (8 * max(M.dim, math.prod(M.point_shape)))))
 
 
 # ---- a fixed number of steps on a public ball ------------------------------------------------------------------------------
@@ -329,7 +248,7 @@ def _mean_log(xp: Any, M: Manifold, X: Array, w: Array) -> Callable[[Array], Arr
 
         def whitened(x: Array) -> Array:
             L = cholesky(x)
-            return L @ sweep.exact(L).gradient @ L.mT
+            return L @ sweep.exact(L).velocity @ L.mT
 
         return whitened
     axes = tuple(range(1, 1 + len(M.point_shape)))

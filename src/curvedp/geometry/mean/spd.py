@@ -1,111 +1,268 @@
-"""The affine-invariant Fréchet mean in few and cheap passes over the data (NumPy).
+"""The affine-invariant Fréchet mean in few and cheap passes over matrices in memory (NumPy).
 
-A pass whitens every matrix by the Cholesky factor of the iterate, A_i = L⁻¹X_iL⁻ᵀ, and sums w_i log A_i: minus the gradient.
+A place is a factor G of the iterate GGᵀ, and a step S leads to G·exp(S/2): coordinates are carried along in parallel. A pass
+whitens every matrix, A_i = G⁻¹X_iG⁻ᵀ, and sums w_i log A_i.
 
-Few: the start is the geometric mean of the arithmetic and the harmonic mean (exact for two matrices), and each step is
-Newton's. The Hessian is the mean of E ↦ U(K ⊙ UᵀEU)Uᵀ with K = (s/2)coth(s/2), s = log λr − log λs (a symmetric space); it
-is at least 1 and varies little from matrix to matrix, so a subsample gives it well enough for two to three digits a pass,
-where the plain fixed point gains one.
+Few: the start is the geometric mean of the arithmetic and the harmonic mean (exact for two matrices), and steps are Newton's
+(`spd_newton`).
 
-Cheap: `spd_passes`.
+Cheap: for 2×2 and 3×3, log A is a polynomial in A whose coefficients are divided differences of log at the eigenvalues: no
+eigenvectors. Above, a careful pass finds each spectrum by `eigh`. Moving from G to H shifts log-eigenvalues by no more than
+twice the ends of log σ(H⁻¹G) (Ostrowski 1959), so later passes know an interval and sum a Chebyshev series of log instead
+(`spd_series`), all in matrix products, with an error known beforehand; records of about the same spread go together, each
+group with its own degree. Chunks stay in cache; one thread a core.
 """
 
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from curvedp.geometry.base import Array as Matrix
-from curvedp.geometry.mean.secants import Secants
-from curvedp.geometry.mean.spd_passes import TINY, Newton, Pass, Sweep
+from curvedp.geometry.manifolds.spd_common import pack, unpack
+from curvedp.geometry.mean.search import SLOW, Asked, Moments
+from curvedp.geometry.mean.spd_newton import Eigen, Newton, few_of
+from curvedp.geometry.mean.spd_series import cheapest, degree, log_sum, whitened
+from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spd3_logs import log_polynomial, squared
+from curvedp.geometry.numerics.spd_pencil import log_spectrum
 from curvedp.geometry.numerics.spectral import sym
-from curvedp.geometry.numerics.threads import in_threads, one_blas_thread
+from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = ["TOLERANCE", "affine_invariant_mean", "affine_invariant_moments"]
+__all__ = ["TINY", "Sweep"]
 
-TOLERANCE = 5e-10  # residual seen before the last step, half of what is promised; the last step improves on it
-_STEPS = 100  # in all; a handful are needed where double precision resolves the data
+_CHUNK_BYTES = 1 << 17
+_SMALL_ROWS = 1 << 13  # of 2×2 and 3×3 matrices, whose entries are vectors
+TINY = 1 << 12  # numbers in the data up to which fixed costs rule
+_KEPT = 1 << 23  # numbers in eigenvectors that are kept of a careful pass
+_FAR, _ERROR = 1e-5, 1e-11  # least ratio of eigenvalues that plain double precision resolves, and to what
 
 
-def affine_invariant_mean(X: Matrix, weights: Matrix, enough: float = TOLERANCE) -> Matrix:
-    """The Fréchet mean of X (n, m, m) float64 with weights (n,) that sum to 1: a step beyond a residual that is enough."""
-    with one_blas_thread() if X.size > TINY else nullcontext():
-        G, state, solve = _search(Sweep(X, weights), enough)
-        if solve is not None and state.residual <= enough:
-            G = _moved(G, solve(state.gradient))
+class Sweep:
+    """Passes over matrices X (n, m, m) float64 with weights (n,) that sum to 1, for a search that ends at `enough`."""
+
+    def __init__(self, X: Matrix, weights: Matrix, enough: float = 1e-9) -> None:
+        n, m, _ = X.shape
+        self.X, self.weights = X, weights
+        self.small = m in (2, 3) and X.size > TINY
+        self.parts = blocks(n, _SMALL_ROWS if self.small else max(1, _CHUNK_BYTES // (8 * m * m)))
+        self.packed = _packed(X) if self.small else None
+        self.spectra: Matrix = None if m <= 3 else np.empty((n, 2))  # ends of the log-eigenvalues at `self.seen`
+        self.seen: Matrix = None  # the factor of the last careful pass
+        self.eigen: dict[int, Eigen] = {}  # and what `eigh` gave there, part by part, for those that are
+        self.kept = {part.start for part in self.parts[:: -(-X.size // _KEPT)]}
+        self.groups: list[Matrix] = []  # records of about the same spread, from narrow to wide
+        self.least, self.last, self.rate = max(0.1 * enough, 1e-15), 1.0, 1e-3
+        self.unit = np.inf  # of round-off at `self.seen`
+
+    # ---- what a search asks --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def start(self) -> Matrix:
+        """A factor of the geometric mean of the arithmetic and the harmonic mean; NaN where the data are."""
+        parts = in_threads(self._two_means, self.parts)
+        arithmetic, inverse = (sym(np.sum([part[i] for part in parts], axis=0)) for i in (0, 1))
+        try:
+            L = np.linalg.cholesky(arithmetic)
+        except np.linalg.LinAlgError:  # not positive definite to working precision
+            return np.full_like(arithmetic, np.nan)
+        whitened = sym(L.T @ inverse @ L)
+        if not np.all(np.isfinite(whitened)):
+            return L
+        w, U = np.linalg.eigh(whitened)  # the whitened harmonic mean, inverted
+        return L @ (U * w**-0.25) if np.all(w > 0) else L  # or too ill-conditioned for the harmonic mean
+
+    def move(self, G: Matrix, step: Matrix) -> Matrix:
+        """G·exp(S/2)."""
+        w, U = np.linalg.eigh(step)
+        return G @ ((U * np.exp(0.5 * w)) @ U.T)
+
+    def newton(self, G: Matrix, gain: float) -> Newton | None:
+        """From the matrices of the last careful pass, or from a few where that was elsewhere; anew where a step was slow."""
+        if not gain > SLOW:
+            return None
+        if self.seen is G and self.eigen:
+            return Newton([self.eigen[part.start] for part in self.parts if part.start in self.eigen])
+        pick = few_of(len(self.X), len(G), self.weights)
+        X, weights = (self.X, self.weights) if pick is None else (self.X[pick], self.weights[pick])
+        return Newton([Eigen(*eigh(whitened(np.linalg.inv(G), X)), weights / weights.sum())])
+
+    def moments(self, asked: Asked) -> Moments:
+        """A pass: by `eigh` where care is asked for, else by series, good to a hundredth of what is to be expected of it."""
+        G = asked.x
+        if not np.all(np.isfinite(G)):
+            return Moments(G, np.nan)
+        error = max(self.least, 1e-2 * self.last * max(self.rate * self.rate, 1e-6))
+        found = self.exact(G) if asked.careful or not self.groups else self.quick(G, error)
+        self.rate, self.last = found.residual / self.last if self.seen is not G else 1e-3, found.residual
+        return found
+
+    def at(self, p: Matrix) -> Matrix:
+        """The place of a point."""
+        return np.linalg.cholesky(p)
+
+    def point(self, G: Matrix) -> Matrix:
+        """The point of a place."""
         return sym(G @ G.T)
 
+    # ---- passes --------------------------------------------------------------------------------------------------------
 
-def affine_invariant_moments(X: Matrix, enough: float) -> tuple[Matrix, float, float]:
-    """(x, ‖mean log_x‖, mean d²(x, ·)): the mean of X, with what was measured at x itself."""
-    with one_blas_thread() if X.size > TINY else nullcontext():
-        sweep = Sweep(X, np.full(len(X), 1 / len(X)))
-        G, state, _ = _search(sweep, enough)
-        state = sweep.exact(G) if np.isnan(state.cost) and np.all(np.isfinite(G)) else state
-        return sym(G @ G.T), state.residual, 2 * state.cost
+    def exact(self, G: Matrix) -> Moments:
+        """A pass in which every spectrum is found."""
+        inverse, self.seen = np.linalg.inv(G), G
+        if self.least < 10 * _ERROR:
+            self.unit = 16 * len(G) * 2.0**-53 * float(np.linalg.cond(G)) ** 2
+        if self.packed is not None:
+            packed, m = self.packed, len(G)
+            # S ↦ G⁻¹SG⁻ᵀ in packed coordinates: one small matrix times the data
+            congruence = pack(inverse @ unpack(np.eye(len(packed)), m) @ inverse.T).T
+            return _total(
+                lambda part: _small(self.unit, G, congruence @ packed[:, part], self.X[part], self.weights[part]),
+                self.parts,
+            )
+        found = _total(lambda part: self._spectra(G, inverse, part), self.parts)
+        if self.spectra is not None:
+            order = np.argsort(self.spectra[:, 1] - self.spectra[:, 0])
+            self.groups = [order[part] for part in self.parts]
+        return found
 
+    def _spectra(self, G: Matrix, inverse: Matrix, part: slice) -> Moments:
+        w, U = np.linalg.eigh(whitened(inverse, self.X[part]))
+        if part.start in self.kept:
+            self.eigen[part.start] = Eigen(w, U, self.weights[part])
+        logs, near, found = _by_spectrum(self.unit, G, w, U, self.X[part], self.weights[part])
+        if self.spectra is not None:
+            self.spectra[part] = np.where(near[:, None], logs[:, [0, -1]], [-np.inf, np.inf])
+        return found
 
-def _search(sweep: Sweep, enough: float) -> tuple[Matrix, Pass, Newton | None]:
-    """A factor of the mean, the pass there, and Newton's steps. NaN where the data are.
+    def quick(self, G: Matrix, error: float) -> Moments:
+        """A pass at any place, with an error of the gradient of at most `error`; NaN for the mean square."""
+        ends = 2 * np.log(np.linalg.svd(np.linalg.solve(G, self.seen), compute_uv=False))
+        low, high = self.spectra[:, 0] + ends[-1], self.spectra[:, 1] + ends[0]
+        inverse = np.linalg.inv(G)
 
-    An iterate is GGᵀ, and a step S leads to G·exp(S/2): coordinates are carried along in parallel. Newton's steps with the
-    Hessian of the start are made better by what each step teaches (`Secants`). A step that gains less than a digit is taken
-    again with care.
-    """
-    G = _start(sweep)
-    state = sweep.exact(G) if np.all(np.isfinite(G)) else Pass(G, np.nan)
-    if not np.isfinite(state.residual):
-        return np.full_like(G, np.nan), state, None
-    solve, secants, rate, moved = sweep.newton(G), Secants(), 1e-2, 0.0
-    for _ in range(_STEPS):
-        if state.residual <= enough:
-            break
-        step = secants.step(solve(state.gradient))
-        H = _moved(G, step)
-        moved += float(np.linalg.norm(step))
-        new = sweep.quick(H, moved, max(min(1e-11, 0.1 * enough), 1e-2 * state.residual * max(rate * rate, 1e-4)))
-        if not new.residual < 0.1 * state.residual:
-            H, new, solve = _careful(sweep, G, state)
-            if new is state:
-                break
-            secants, moved = Secants(), 0.0
-        rate, G, state = new.residual / state.residual, H, new
-    return G, state, solve
+        def summed(rows: Matrix) -> Moments:
+            A, weights = whitened(inverse, self.X[rows]), self.weights[rows]
+            terms = degree(float(high[rows[-1]] - low[rows[-1]]) / 2, error)
+            if terms > cheapest(len(G)):
+                return _by_spectrum(self.unit, G, *np.linalg.eigh(A), self.X[rows], weights)[2]
+            return Moments(log_sum(A, weights, low[rows], high[rows], terms), np.nan, error * float(weights.sum()))
 
+        return _total(summed, self.groups)
 
-def _careful(sweep: "Sweep", G: Matrix, state: Pass) -> tuple[Matrix, Pass, "Newton"]:
-    """A damped Newton step, exact pass and fresh Hessian: Armijo's rule on the convex cost; the old state if stuck."""
-    known = sweep.exact(G)
-    solve = sweep.newton(G)
-    step = solve(known.gradient)
-    slope = float(np.sum(known.gradient * step))
-    for scale in 0.5 ** np.arange(64):
-        H = _moved(G, scale * step)
-        new = sweep.exact(H)
-        # A change of cost below its round-off cannot be seen: then the residual decides.
-        if new.cost <= known.cost - 1e-4 * scale * slope or (
-            scale * slope <= 1e-12 * known.cost and new.residual < known.residual
-        ):
-            return H, new, sweep.newton(H)
-        if scale * slope <= 1e-16 * known.cost:
-            break
-    return G, state, solve
-
-
-def _moved(G: Matrix, step: Matrix) -> Matrix:
-    w, U = np.linalg.eigh(step)
-    return G @ ((U * np.exp(0.5 * w)) @ U.T)
+    def _two_means(self, part: slice) -> tuple[Matrix, Matrix]:
+        """Σ w X and Σ w X⁻¹ over some of the records; NaN where a matrix has no inverse."""
+        w, (m, _) = self.weights[part], self.X.shape[1:]
+        if self.packed is not None and m == 3:
+            A = self.packed[:, part]
+            return unpack(A @ w, m), unpack(_inverse3(A) @ w, m)
+        X = self.X[part]
+        try:
+            inverse = np.linalg.inv(X)
+        except np.linalg.LinAlgError:
+            inverse = np.full_like(X, np.nan)
+        return np.tensordot(w, X, axes=1), np.tensordot(w, inverse, axes=1)
 
 
-def _start(sweep: "Sweep") -> Matrix:
-    """A factor of the geometric mean of the arithmetic and the harmonic mean; NaN where the data are."""
-    parts = in_threads(sweep.two_means, sweep.parts)
-    arithmetic, inverse = (sym(np.sum([part[i] for part in parts], axis=0)) for i in (0, 1))
-    try:
-        L = np.linalg.cholesky(arithmetic)
-    except np.linalg.LinAlgError:  # not positive definite to working precision
-        return np.full_like(arithmetic, np.nan)
-    whitened = sym(L.T @ inverse @ L)
-    if not np.all(np.isfinite(whitened)):
-        return L
-    w, U = np.linalg.eigh(whitened)  # the whitened harmonic mean, inverted
-    return L @ (U * w**-0.25) if np.all(w > 0) else L  # or too ill-conditioned for the harmonic mean
+def _total(kernel: Callable[[Any], Moments], parts: Sequence[Any]) -> Moments:
+    results = in_threads(kernel, parts)
+    velocity = np.sum([found.velocity for found in results], axis=0)
+    return Moments(velocity, sum(found.square for found in results), sum(found.error for found in results))
+
+
+def _by_spectrum(
+    unit: float, G: Matrix, w: Matrix, U: Matrix, X: Matrix, weights: Matrix
+) -> tuple[Matrix, Matrix, Moments]:
+    """The log-eigenvalues, which matrices plain double precision resolves, and the sums; with care over the others."""
+    ratio = w[:, 0] / w[:, -1]
+    near = ratio > _FAR
+    logs = np.log(w if near.all() else np.where(near[:, None], w, 1.0))
+    found = _sum(logs, U, weights if near.all() else np.where(near, weights, 0.0))
+    return logs, near, _with_far(found, unit, G, X, weights, ratio)
+
+
+def _with_far(found: Moments, unit: float, G: Matrix, X: Matrix, weights: Matrix, ratio: Matrix) -> Moments:
+    """Sums over near matrices, their error, and the far ones', with eigenvalues of high relative accuracy."""
+    near = ratio > _FAR
+    error = min(_ERROR, unit / float(np.min(ratio, initial=1.0))) if near.all() else _ERROR
+    if not near.all():
+        L, logs, U = log_spectrum(sym(G @ G.T), X[~near])
+        turn = np.linalg.solve(L[0], G)  # L and G are factors of one matrix: they differ by a rotation
+        far = _sum(logs, turn.T @ U, weights[~near])
+        found = Moments(found.velocity + far.velocity, found.square + far.square)
+    return Moments(found.velocity, found.square, error * float(weights.sum()))
+
+
+def _sum(logs: Matrix, U: Matrix, weights: Matrix) -> Moments:
+    n, m = logs.shape
+    flat = U.transpose(1, 0, 2).reshape(m, n * m)
+    velocity = (flat * (weights[:, None] * logs).ravel()) @ flat.T
+    return Moments(velocity, float(np.sum(weights[:, None] * logs * logs)))
+
+
+# ---- 2×2 and 3×3 ---------------------------------------------------------------------------------------------------------
+
+_R2 = 0.5**0.5
+
+
+def _packed(X: Matrix) -> Matrix:
+    """`pack(X)`, a coordinate a row: each a run of memory."""
+    m = X.shape[-1]
+    pairs = [(i, j) for i in range(m) for j in range(i + 1)]
+    out = np.empty((len(pairs), len(X)))
+    for row, (i, j) in zip(out, pairs, strict=True):
+        np.multiply(X[:, i, j], 1.0 if i == j else 2**0.5, out=row)
+    return out
+
+
+def _inverse3(A: Matrix) -> Matrix:
+    """Packed inverses of packed 3×3 matrices, by cofactors."""
+    a, b, d, c, e, f = _entries(A)
+    cofactors = [d * f - e * e, c * e - b * f, a * f - c * c, b * e - c * d, b * c - a * e, a * d - b * b]
+    determinant = a * cofactors[0] + b * cofactors[1] + c * cofactors[3]
+    return np.stack(cofactors) * _scale(3)[:, None] / determinant
+
+
+def _entries(A: Matrix) -> list[Matrix]:
+    return [row if scale == 1 else row * _R2 for row, scale in zip(A, _scale(3), strict=True)]
+
+
+def _scale(m: int) -> Matrix:
+    """What `pack` multiplies each entry of a lower triangle by."""
+    return np.array([1.0 if i == j else 2**0.5 for i in range(m) for j in range(i + 1)])
+
+
+def _small(unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix) -> Moments:
+    kernel = _log2 if len(G) == 2 else _log3
+    with np.errstate(invalid="ignore", divide="ignore"):  # a matrix too far out shows as NaN or through `_FAR`
+        found, ratio = kernel(A, weights)
+        near = ratio > _FAR
+        if not near.all():
+            found, _ = kernel(A[:, near], weights[near])
+        return _with_far(found, unit, G, X, weights, ratio)
+
+
+def _log2(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
+    """Σ w log A, Σ w‖log A‖² and each λ₁/λ₂: log A = log λ₁ + log[λ₁,λ₂](A − λ₁)."""
+    a, b, d = A[0], A[1] * _R2, A[2]
+    root = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
+    high = 0.5 * (a + d) + root
+    low = (a * d - b * b) / high
+    gap = 2 * root
+    log_low = np.log(low)
+    rise = np.log1p(gap / low)
+    first = weights * np.where(gap > 0, rise / np.where(gap > 0, gap, 1.0), 1 / low)
+    log_high = log_low + rise
+    logs = A @ first + (weights @ log_low - first @ low) * np.array([1.0, 0.0, 1.0])
+    return Moments(unpack(logs, 2), float(weights @ (log_low**2 + log_high**2))), low / high
+
+
+def _log3(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
+    """Σ w log A, Σ w‖log A‖² and each λ₁/λ₃, by `log_polynomial`."""
+    entries = _entries(A)
+    log = log_polynomial(tuple(entries))
+    second = weights * log.second
+    logs = A @ (weights * log.first) + _scale(3) * [float(second @ s) for s in squared(tuple(entries))]
+    logs += float(weights @ log.zeroth) * np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
+    return Moments(unpack(logs, 3), float(weights @ log.square)), log.low / log.high

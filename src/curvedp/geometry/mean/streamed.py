@@ -5,8 +5,9 @@ d(x, xᵢ). Both are added in fixed point, so that a pass, and with it the mean,
 cutting the records into chunks and for every order in which the chunks come in.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.mean.bound import contraction, mean_iterations, tolerance
-from curvedp.geometry.mean.secants import Secants
+from curvedp.geometry.mean.search import Asked, Course, Moments, Search, Solve, run, search
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
@@ -31,13 +32,14 @@ __all__ = [
     "first_guess",
     "inside_sums",
     "into_ball",
+    "mean_in_ball",
     "streamed_mean",
     "streamed_means",
     "surely_inside",
     "tensor_sums",
 ]
 
-_PASSES = 20  # of the accelerated iteration, before the contraction takes over
+_PASSES = 20  # of the search, before the contraction takes over
 _BLOCK = 1 << 13  # records whose logarithms are held at once
 _SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess
 KERNEL_ERROR = 1e-12  # relative error of log, the project's contract on every space (`mean_bound`)
@@ -61,19 +63,8 @@ class Domain(NamedTuple):
         return np.asarray(project_to_ball(*self, x[None])[0])
 
 
-class Start(NamedTuple):
-    """Where the passes begin, and the inverse Hessian of the cost of some records there (1 where it is not known)."""
-
-    x: np.ndarray
-    inverse: np.ndarray | float
-
-
 Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `block_sums` gives them
 GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
-
-Found = TypeVar("Found")
-# Asks for the sums at x, is sent them, and ends with what it found.
-Search: TypeAlias = Generator[np.ndarray, Any, Found]
 
 
 # ---- one pass over some of the records -----------------------------------------------------------------------------------
@@ -167,45 +158,91 @@ def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
 _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
 
 
-# ---- the iteration -------------------------------------------------------------------------------------------------------
+# ---- the mean in a public ball -------------------------------------------------------------------------------------------
+
+
+def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Search[tuple[Any, float]]:
+    """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`.
+
+    The search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its mean
+    square are in the set S of `bound`: the gradient flow from x then ends at the mean after a length of at most ‖∇f(x)‖ over
+    the convexity (step 3 there). Otherwise the contraction's public number of passes is made from the center. Either way
+    the value is within `solver_error`; only the time depends on which, and so on the records.
+    """
+    M, radius = domain.manifold, domain.radius
+    x, found, good = yield from search(course, tolerance(M, radius), passes)
+    if good and (
+        M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
+    ):
+        return x, found.square
+    x = center
+    for _ in range(mean_iterations(M, radius)):
+        x = course.move(x, _safe_step(M, radius) * (yield Asked(x, True)).velocity)
+    return x, (yield Asked(x, True)).square
+
+
+def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
+    """The contraction's step length; for each coordinate of a product."""
+    if isinstance(M, Product):
+        return np.concatenate([np.full(factor.dim, _safe_step(factor, radius)) for factor in M.factors])
+    return contraction(M, radius).step
+
+
+# ---- from sums -----------------------------------------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """Where the passes begin, and the inverse Hessian of the cost of some records there (1 where it is not known)."""
+
+    x: np.ndarray
+    inverse: np.ndarray | float
+
+
+class _Sums(NamedTuple):
+    """The course of a search that sees sums alone: it keeps to the ball, which is convex and holds the records."""
+
+    domain: Domain
+    first: Start
+
+    @property
+    def start(self) -> np.ndarray:
+        return self.domain.clip(self.first.x)
+
+    def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
+        return self.domain.clip(np.asarray(self.domain.manifold.unchart(x, step)))
+
+    def newton(self, x: np.ndarray, gain: float) -> Solve | None:
+        inverse = np.asarray(self.first.inverse)
+        return (lambda velocity: inverse @ velocity if inverse.ndim else inverse * velocity) if gain == inf else None
+
+    def moments(self, n: int, sums: Any) -> Moments:
+        mean = self.domain.grid.mean(sums, n)
+        return Moments(mean[:-1], float(mean[-1]) * self.domain.grid.bound)
 
 
 def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
-    """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, with the a-priori error of `solver_error`.
-
-    Accelerated passes until ‖mean log‖ is within `tolerance`. Where they do not get there, the contraction's public number
-    of passes from the center. As for records in memory, only the time depends on which, and
-    so on the records; the value does not.
-    """
-    return _run(_search(domain, n, start), sums)
+    """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, from exact sums over them."""
+    course = _Sums(domain, start)
+    passes = mean_in_ball(domain, course, domain.center, _PASSES)
+    return run(passes, lambda asked: course.moments(n, sums(asked.x)))
 
 
 def streamed_means(
     domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]
 ) -> list[tuple[np.ndarray, float]]:
     """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
-    searches = [_search(domain, n, start) for n, start in zip(sizes, starts, strict=True)]
-    points = {group: next(search) for group, search in enumerate(searches)}
+    courses = [_Sums(domain, start) for start in starts]
+    searches = [mean_in_ball(domain, course, domain.center, _PASSES) for course in courses]
+    points = {group: next(search).x for group, search in enumerate(searches)}
     means: dict[int, tuple[np.ndarray, float]] = {}
     while points:
         for group, found in zip(list(points), sums(points), strict=True):
             try:
-                points[group] = searches[group].send(found)
+                points[group] = searches[group].send(courses[group].moments(sizes[group], found)).x
             except StopIteration as done:
                 means[group] = done.value
                 del points[group]
     return [means[group] for group in range(len(searches))]
-
-
-def _search(domain: Domain, n: int, start: Start) -> Search[tuple[np.ndarray, float]]:
-    x, moments, found = yield from _accelerate(domain, n, start, tolerance(domain.manifold, domain.radius))
-    # On the ball the gradient flow from x ends at the mean (`mean_bound`, step 3) if the mean square is that of S.
-    if found and (domain.manifold.curvature_bounds[1] <= 0 or moments.square <= domain.radius**2):
-        return x, moments.square
-    x = domain.center
-    for _ in range(mean_iterations(domain.manifold, domain.radius)):
-        x = _moved(domain, x, _safe_steps(domain.manifold, domain.radius) * _moments(domain, n, (yield x)).velocity)
-    return x, _moments(domain, n, (yield x)).square
 
 
 def first_guess(domain: Domain, X: np.ndarray) -> Start:
@@ -213,79 +250,19 @@ def first_guess(domain: Domain, X: np.ndarray) -> Start:
 
     It decides how many passes are needed, and nothing else.
     """
-    M = domain.manifold
+    M, course = domain.manifold, _Sums(domain, Start(domain.center, 1.0))
 
-    def velocity(x: np.ndarray, X: np.ndarray) -> np.ndarray:
-        return _moments(domain, len(X), block_sums(domain, x, X)).velocity
+    def moments(x: np.ndarray, X: np.ndarray = X) -> Moments:
+        return course.moments(len(X), block_sums(domain, x, X))
 
-    search = _accelerate(domain, len(X), Start(domain.center, 1.0), _SAMPLE_TOLERANCE)
-    x, _, _ = _run(search, lambda x: block_sums(domain, x, X))
+    x = run(search(course, _SAMPLE_TOLERANCE, _PASSES), lambda asked: moments(asked.x)).x
     if M.dim > _DENSE or M.curvature_bounds == (0.0, 0.0):
         return Start(x, 1.0)
     few = X[: max(128, _WORK // (M.dim * X[0].size))]
-    steps = _DIFFERENCE * np.eye(M.dim)
-    ahead = [velocity(np.asarray(M.exp(x, M.from_coordinates(x, step))), few) for step in steps]
-    hessian = (velocity(x, few) - np.stack(ahead)).T / _DIFFERENCE
+    ahead = [moments(np.asarray(M.unchart(x, step)), few).velocity for step in _DIFFERENCE * np.eye(M.dim)]
+    hessian = (moments(x, few).velocity - np.stack(ahead)).T / _DIFFERENCE
     try:
         inverse = np.linalg.inv(hessian)
     except np.linalg.LinAlgError:
         return Start(x, 1.0)
     return Start(x, inverse) if np.all(np.isfinite(inverse)) else Start(x, 1.0)
-
-
-# ---- steps -----------------------------------------------------------------------------------------------------------------
-
-
-class _Moments(NamedTuple):
-    velocity: np.ndarray  # mean of log_x xᵢ, in coordinates at x
-    square: float  # mean of d²(x, xᵢ)
-
-
-def _moments(domain: Domain, n: int, sums: Any) -> _Moments:
-    mean = domain.grid.mean(sums, n)
-    return _Moments(mean[:-1], float(mean[-1]) * domain.grid.bound)
-
-
-def _run(search: Search[Found], sums: Sums) -> Found:
-    x = next(search)
-    while True:
-        answer = sums(x)
-        try:
-            x = search.send(answer)
-        except StopIteration as done:
-            found: Found = done.value
-            return found
-
-
-def _accelerate(domain: Domain, n: int, start: Start, enough: float) -> Search[tuple[np.ndarray, _Moments, bool]]:
-    """Newton-like steps with the Hessian of the start, made better by what each step teaches (`Secants`)."""
-    x, inverse = domain.clip(start.x), np.asarray(start.inverse)
-    best: tuple[np.ndarray, _Moments] | None = None
-    secants = Secants()
-    for _ in range(_PASSES):
-        moments = _moments(domain, n, (yield x))
-        residual = float(np.linalg.norm(moments.velocity))
-        if residual <= enough:
-            return x, moments, True
-        if best is not None and not residual < float(np.linalg.norm(best[1].velocity)):
-            secants, (x, moments) = Secants(), best  # a step too bold: from the best point, a safe one
-            step = _safe_steps(domain.manifold, domain.radius) * moments.velocity
-        else:
-            best = x, moments
-            step = secants.step(inverse @ moments.velocity if inverse.ndim else inverse * moments.velocity)
-        x = _moved(domain, x, step)
-    assert best is not None  # there was a pass
-    return *best, False
-
-
-def _moved(domain: Domain, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Along the step, then into the ball: it is convex and holds the records, so that only brings x closer to them."""
-    M = domain.manifold
-    return domain.clip(np.asarray(M.exp(x, M.from_coordinates(x, step))))
-
-
-def _safe_steps(M: Manifold, radius: float) -> np.ndarray:
-    """The contraction's step length, for each coordinate."""
-    if isinstance(M, Product):
-        return np.concatenate([_safe_steps(factor, radius) for factor in M.factors])
-    return np.full(M.dim, contraction(M, radius).step)

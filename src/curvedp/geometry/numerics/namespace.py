@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace, is_jax_namespace, is_numpy_array
 
-__all__ = ["compiled", "namespace"]
+__all__ = ["compiled", "namespace", "to_host"]
 
 
 def namespace(*arrays: Any) -> Any:
@@ -25,3 +26,13 @@ def _jit(f: Callable[..., Any]) -> Any:
     import jax
 
     return jax.jit(f)
+
+
+def to_host(X: Any) -> np.ndarray:
+    """A NumPy array of what may lie on a device."""
+    if hasattr(X, "detach"):  # torch: nothing that comes here is differentiated
+        X = X.detach()
+    if hasattr(X, "is_cuda"):
+        return np.asarray(X.cpu())
+    on_device = hasattr(X, "__cuda_array_interface__")  # CuPy's arrays refuse the implicit way; frames have a `get` too
+    return np.asarray(X.get() if on_device else X)

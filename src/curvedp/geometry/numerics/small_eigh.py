@@ -16,7 +16,7 @@ from array_api_compat import is_jax_namespace
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import compiled, namespace
 
-__all__ = ["eigh", "eigh2", "eigh3"]
+__all__ = ["eigh", "eigh2", "eigh3", "separated_root"]
 
 Entries = tuple[Array, ...]
 
@@ -99,6 +99,15 @@ def _hypot(xp: Any, x: Array, y: Array) -> Array:
     return big * xp.sqrt(1 + ratio * ratio)
 
 
+def separated_root(r: Array) -> Array:
+    """The root in [√3, 2] of x³ − 3x = 2r, 0 ≤ r ≤ 1: start within 0.003, then Newton (convex, slope 6 to 9)."""
+    x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
+    for _ in range(3):
+        xx = x * x
+        x = (2 * (xx * x + r)) / (3 * (xx - 1))
+    return x
+
+
 def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -> tuple[Entries, Entries]:
     """[[a, b, c], [b, d, e], [c, e, f]] (lower triangle, row by row): eigenvalues ascending, eigenvectors row by row."""
     A = a, b, d, c, e, f
@@ -116,12 +125,7 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     r = 0.5 * det / (p * p * p)
     sign = xp.where(r < 0, -xp.ones_like(r), xp.ones_like(r))
     r = xp.minimum(xp.abs(r), xp.ones_like(r))
-    # the root in [√3, 2] of x³ − 3x = 2r: start within 0.003, then Newton (convex, slope 6 to 9)
-    x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
-    for _ in range(3):
-        xx = x * x
-        x = (2 * (xx * x + r)) / (3 * (xx - 1))
-    separated = sign * p * x
+    separated = sign * p * separated_root(r)
     # adj(B − λ): rank one, v vᵀ times a number of the order of p²
     a1, d1, f1 = a - separated, d - separated, f - separated
     aa, dd, ff = d1 * f1 - ee, a1 * f1 - cc, a1 * d1 - bb

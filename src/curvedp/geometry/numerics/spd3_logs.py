@@ -13,14 +13,15 @@ from array_api_compat import is_numpy_array
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.small_eigh import separated_root
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve
 
-__all__ = ["DOUBTFUL", "Factor", "Logs", "lower_entries", "whitened_logs"]
+__all__ = ["DOUBTFUL", "Factor", "Logs", "log_polynomial", "lower_entries", "squared", "whitened_logs"]
 
 Entries = tuple[Array, ...]  # of the lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)
 
 DOUBTFUL = 1e3  # cond(p)·cond(A) up to which the logarithms are good to 1e-12
-_R2 = 2**0.5
+_R2, _OFF = 2**0.5, (1, 3, 4)  # what `pack` multiplies the entries off the diagonal by, and their places
 
 
 class Factor(NamedTuple):
@@ -64,8 +65,28 @@ def whitened_logs(p: Factor, entries: Entries) -> Logs:
     return _logs((k0 * k0 * a, b, d, c, e, f), p.condition)
 
 
-def _logs(entries: Entries, condition: float) -> Logs:
-    a, b, d, c, e, f = entries
+def _logs(A: Entries, condition: float) -> Logs:
+    log = log_polynomial(A)
+    rows = [_R2 * (log.first * x + log.second * y) if i in _OFF else log.zeroth + log.first * x + log.second * y
+            for i, (x, y) in enumerate(zip(A, squared(A), strict=True))]  # fmt: skip
+    # Comparisons are written so that NaN, and a matrix that is not positive definite, fail them.
+    return Logs(rows, log.square, (log.low > 0) & (condition * log.high <= DOUBTFUL * log.low))
+
+
+class Polynomial(NamedTuple):
+    """log A = zeroth + first·A + second·A², ‖log A‖², and the ends of A's spectrum."""
+
+    zeroth: Array
+    first: Array
+    second: Array
+    square: Array
+    low: Array
+    high: Array
+
+
+def log_polynomial(A: Entries) -> Polynomial:
+    """The interpolation of log at the eigenvalues, from those alone."""
+    a, b, d, c, e, f = A
     xp = namespace(a)
     one = xp.ones_like(a)
     bb, cc, ee = b * b, c * c, e * e
@@ -76,13 +97,8 @@ def _logs(entries: Entries, condition: float) -> Logs:
     det = x * (y * z - ee) - b * (b * z - 2 * c * e) - cc * y
     r = xp.clip(0.5 * det / xp.where(p2 > 0, p2 * p, one), -1.0, 1.0)
     top = r >= 0
-    sign = xp.where(top, one, -one)
-    r = xp.abs(r)
-    t = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)  # see small_eigh: t³ − 3t = 2r
-    for _ in range(3):
-        tt = t * t
-        t = (2 * (tt * t + r)) / (3 * (tt - 1))
-    p = p * sign
+    t = separated_root(xp.abs(r))
+    p = xp.where(top, p, -p)
     half = 0.8660254037844386 * xp.sqrt(xp.clip(4 - t * t, 0.0, None))
     far, middle, other = mean + p * t, mean + p * (-0.5 * t + half), mean + p * (-0.5 * t - half)
     high, low = xp.where(top, far, other), xp.where(top, other, far)
@@ -92,16 +108,14 @@ def _logs(entries: Entries, condition: float) -> Logs:
     d21 = xp.where(g21 > 0, r21 / xp.where(g21 > 0, g21, one), 1 / low)
     d32 = xp.where(g32 > 0, r32 / xp.where(g32 > 0, g32, one), 1 / middle)
     second = (d32 - d21) / xp.where(gap > 0, gap, one)
-    first = d21 - second * (low + middle)
-    zeroth = l1 - d21 * low + second * low * middle
     l2 = l1 + r21
-    coordinates = [
-        zeroth + first * a + second * (a * a + bb + cc),
-        _R2 * (first * b + second * (b * (a + d) + c * e)),
-        zeroth + first * d + second * (bb + d * d + ee),
-        _R2 * (first * c + second * (c * (a + f) + b * e)),
-        _R2 * (first * e + second * (e * (d + f) + b * c)),
-        zeroth + first * f + second * (cc + ee + f * f),
-    ]
-    # Comparisons are written so that NaN, and a matrix that is not positive definite, fail them.
-    return Logs(coordinates, l1 * l1 + l2 * l2 + (l2 + r32) ** 2, (low > 0) & (condition * high <= DOUBTFUL * low))
+    square = l1 * l1 + l2 * l2 + (l2 + r32) ** 2
+    return Polynomial(l1 - d21 * low + second * low * middle, d21 - second * (low + middle), second, square, low, high)
+
+
+def squared(A: Entries) -> list[Array]:
+    """The entries of A²."""
+    a, b, d, c, e, f = A
+    bb, cc, ee = b * b, c * c, e * e
+    return [a * a + bb + cc, b * (a + d) + c * e, bb + d * d + ee,
+            c * (a + f) + b * e, e * (d + f) + b * c, cc + ee + f * f]  # fmt: skip
