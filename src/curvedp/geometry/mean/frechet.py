@@ -161,7 +161,7 @@ class Points:
         first = self.moments(Asked(heaviest, True))
         starts = [self.move(heaviest, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
         costs = [(self.moments(Asked(x, True)).square, x) for x in starts if np.all(np.isfinite(x))]
-        return min([(first.square, heaviest), *costs], key=lambda pair: pair[0])[1]
+        return np.asarray(min([(first.square, heaviest), *costs], key=lambda pair: pair[0])[1])
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         """exp."""

@@ -6,7 +6,7 @@ cutting the records into chunks and for every order in which the chunks come in.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from math import inf
+from math import inf, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,6 +171,7 @@ def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Se
     """
     M, radius = domain.manifold, domain.radius
     x, found, good = yield from search(course, tolerance(M, radius), passes)
+    found = (yield Asked(x, True)) if good and isnan(found.square) else found
     if good and (
         M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
     ):
