@@ -109,7 +109,7 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE)
     with _calm(X):
         passes = _passes(M, X, w, enough)
         found = run(search(passes, enough, _PASSES), passes.moments)
-        x = passes.point(found.x)
+        x = np.asarray(passes.point(found.x))
     return np.full_like(x, np.nan) if math.isnan(found.moments.residual) else x  # never the start in place of a mean
 
 
@@ -118,7 +118,7 @@ def _passes(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> "Sweep 
         return Sweep(X, w, enough)
     # Points written with few digits (float32, text) miss the manifold's equations by more than a residual of 1e-9 allows.
     # Symmetric matrices have no such equation.
-    return Points(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w)
+    return Points(M, X if isinstance(M, SPD) else np.asarray(M.project(X)), w, enough)
 
 
 def _calm(X: np.ndarray) -> AbstractContextManager[None]:
@@ -145,18 +145,18 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
 class Points:
     """Passes over NumPy records of any space, with Newton's steps where curvature is constant."""
 
-    def __init__(self, M: Manifold, X: np.ndarray, w: np.ndarray) -> None:
-        self.M, self.X, self.w = M, X, w
+    def __init__(self, M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> None:
+        self.M, self.X, self.w, self.enough = M, X, w, enough
         self.parts = _chunks(M, len(X))
 
     @cached_property
     def start(self) -> np.ndarray:
-        """The mean of a few of many records; the best of three starts where there are only few."""
+        """What is known of spaces made of others; the mean of a few of many records; else the best of three starts."""
+        if isinstance(self.M, Product | Pulled):
+            return _mean(self.M, self.X, self.w, self.enough / 2)
         pick = few_of(len(self.X), 1, self.w) if len(self.X) > _MANY else None
-        if pick is not None or isinstance(self.M, Product | Pulled):
-            pick = slice(None) if pick is None else pick
-            start: np.ndarray = _mean(self.M, self.X[pick], self.w[pick] / self.w[pick].sum(), _ROUGH)
-            return start
+        if pick is not None:
+            return _mean(self.M, self.X[pick], self.w[pick] / self.w[pick].sum(), _ROUGH)
         heaviest = self.X[int(np.argmax(self.w))]
         first = self.moments(Asked(heaviest, True))
         starts = [self.move(heaviest, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
