@@ -59,6 +59,7 @@ TOP = {
     "planning",
     "cli_region",
     "cli_release",
+    "cli_sign",
     "cli_verify",
 }
 

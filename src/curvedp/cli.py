@@ -1,4 +1,4 @@
-"""The command line: `curvedp demo | check | plan | release | calibrate | verify | region | audit | ledger | studio | …`.
+"""The command line: `curvedp demo | check | plan | release | calibrate | verify | sign | region | ledger | studio | …`.
 
 Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
 line that says what to do; 3 (`verify`) every claim holds, but for what no certificate can vouch for.
@@ -29,6 +29,7 @@ from curvedp._console import (
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
 from curvedp.cli_release import reading_of, release_app
+from curvedp.cli_sign import key, sign
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
@@ -40,6 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(verify)
+app.command()(key)
+app.command()(sign)
 app.command()(region)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")

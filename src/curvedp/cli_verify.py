@@ -25,6 +25,9 @@ SECONDS = 8.0  # ten with the start of the program, on a machine with other work
 
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    key: Annotated[
+        str | None, typer.Option(help="public key, or its file, of whom must have signed it (certificate.json.sig)")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="how long it may take; large spaces may need more")] = SECONDS,
     json: JsonOption = False,
 ) -> None:
@@ -33,7 +36,7 @@ def verify(
     it is no certificate or takes more than its time or 2 GB."""
     with one_line_errors():
         with errors.status("recomputing every claim"):
-            checks = limited(lambda: checks_of(certificate), seconds)
+            checks = limited(lambda: [*_signed(certificate, key), *checks_of(certificate)], seconds)
         failed = [check.claim for check in checks if check.holds is False]
         unknown = [check for check in checks if check.holds is None]
         if json:
@@ -47,6 +50,12 @@ def verify(
             which = unknown[0].claim.split()[0].rstrip(":")
             errors.print(f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}", soft_wrap=True)
             raise typer.Exit(3)
+
+
+def _signed(path: Path, key: str | None) -> list[Any]:
+    from curvedp.cli_sign import check_signature
+
+    return [] if key is None else [check_signature(path, key)]
 
 
 def checks_of(path: Path) -> list[Any]:

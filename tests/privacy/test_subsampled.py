@@ -303,10 +303,10 @@ def test_whole_batches_are_rounded_up_in_the_far_tail():
 
 
 def test_not_looser_than_another_accountant_with_the_same_relation():
-    """dp-accounting 0.6.0, PLDAccountant(REPLACE_ONE, 1e-4), δ = 1e-6; to the four digits of the table in the docs."""
+    """dp-accounting 0.6.0, PLDAccountant(REPLACE_ONE, 1e-4), δ = 1e-6."""
     for (sigma, q, steps), theirs in {
         (1.0, 0.01, 1000): 3.2142370,
         (2.0, 0.05, 2000): 12.5719078,
         (0.6, 0.001, 10_000): 3.4546782,
     }.items():
-        assert 0.9999 * theirs < subsampled_gaussian(sigma, q, steps).epsilon(1e-6) < theirs + 1e-5
+        assert 0.9999 * theirs < subsampled_gaussian(sigma, q, steps).epsilon(1e-6) <= theirs

@@ -207,7 +207,8 @@ def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
 
 @functools.lru_cache(maxsize=64)
 def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float) -> Composed:
-    return Composed(tuple((part.grid_delta, part.loss_reach(_TAIL)) for part in parts), counts, fineness)
+    reach = (min(part.loss_reach(_TAIL), part.pure_bound()) for part in parts)
+    return Composed(tuple((p.grid_delta, top) for p, top in zip(parts, reach, strict=True)), counts, fineness)
 
 
 def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:

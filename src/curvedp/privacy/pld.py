@@ -43,10 +43,10 @@ Profile = Callable[[Array], Array]
 
 U = 2.0**-53
 _FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window
-_GROWTH = 2.0**-9  # dots may lie this much of their loss apart, which adds 2^-18/6 of its variance at most …
-_FEWEST = 8192  # … but no farther than this part of the whole range
+_GROWTH = 2.0**-10  # dots may lie this much of their loss apart, which adds 2^-20/6 of its variance at most …
+_FEWEST = 16384  # … but no farther than this part of the whole range
 _RATES = (6.0, 18.0, 36.0, 60.0, 90.0)  # −log δ at which the tilts are best, to e^-101 = 1e-44
-_REACH = 36.0  # a window leaves out e^-36 of a tilted distribution on each side
+_REACH = 26.0  # a window leaves out e^-26 of a tilted distribution on each side
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Composed:
         self._parts, self._counts = parts, counts
         fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top in parts]
         rough = [discretize(delta, top, w, 0.03, 200) for (delta, top), w in zip(parts, fine, strict=True)]
-        self._plan = _Plan(rough, counts, fineness)
+        self._plan = _Plan(rough, counts, fineness, parts[int(np.argmax(counts))][1])
         self._losses: dict[float, list[Loss]] = {}
         self._curves: dict[int, tuple[float, int, Array]] = {}
 
@@ -271,6 +271,7 @@ class _Plan:
     parts: list[Loss]
     counts: tuple[int, ...]
     fineness: float
+    top: float
 
     @cached_property
     def centers(self) -> list[tuple[float, float]]:
@@ -287,11 +288,15 @@ class _Plan:
         rate = self.centers[k][0]
         (beyond, high), (below, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
         # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
-        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 300, _FEWEST_POINTS), _MOST_POINTS)
+        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 1100, _FEWEST_POINTS), _MOST_POINTS)
         size = 2.0 ** round(math.log2(points * self.fineness))
-        mantissa, exponent = math.frexp(max((high - low) / (size - 8), self._grain))
-        width = math.ldexp(math.ceil(mantissa * 128), exponent - 7)  # few digits: its multiples are exact
-        return _Tilt(rate, width, low, high, below, beyond)
+        return _Tilt(rate, self._fitted(max((high - low) / (size - 8), self._grain)), low, high, below, beyond)
+
+    def _fitted(self, width: float) -> float:
+        """A little more than `width`, so that the largest loss of the part used most is a multiple: bounded losses have an
+        atom there, and half of it a grid step higher would count. Of 28 bits: multiples below 2^25 are exact."""
+        mantissa, exponent = math.frexp(max(self.top / max(self.top // width, 1.0), width))
+        return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
 
     @cached_property
     def _grain(self) -> float:

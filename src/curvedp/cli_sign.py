@@ -1,0 +1,115 @@
+"""`curvedp key` and `curvedp sign`: who stands behind a certificate, as Ed25519 signatures in a file beside it.
+
+Signed is the whole certificate in one spelling (RFC 8785): released integers or their SHA-256, every public number, and the
+ledger's entry with its hash, which is the head of the chain at that time.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvedp._console import console, errors, inert, one_line_errors
+from curvedp._files import write_atomically
+from curvedp.cli_verify import SECONDS, checks_of, limited
+from curvedp.errors import ParameterError, VerificationFailed
+
+if TYPE_CHECKING:
+    from curvedp.mechanisms.base import Check
+
+__all__ = ["check_signature", "key", "sign", "signatures_of"]
+
+SCHEMA = "curvedp-signature/1"
+_MOST_BYTES = 1 << 20
+
+
+def key(
+    path: Annotated[Path, typer.Argument(help="where the private key goes; a file that exists is not touched")],
+) -> None:
+    """A new key: the private half into a file that only you may read, the public half into the same with .pub and here."""
+    from curvedp.signing import key_of, new_identity, write_key
+
+    with one_line_errors():
+        public, identity = path.with_name(path.name + ".pub"), new_identity()
+        if public.exists():
+            raise ParameterError(f"{public} exists; a key is never overwritten")
+        write_key(path, identity)
+        write_atomically(public, key_of(identity) + "\n")
+        console.print(f"public key {key_of(identity)}", soft_wrap=True)
+
+
+def sign(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    key: Annotated[Path, typer.Option(help="private key, as `curvedp key` writes it")],
+    seconds: Annotated[float, typer.Option(help="how long verification may take")] = SECONDS,
+) -> None:
+    """Verify a certificate and sign it: the signature goes into certificate.json.sig. Exit 1 if a claim is not confirmed."""
+    from curvedp.mechanisms.certificate import Certificate
+    from curvedp.signing import key_of, read_key
+
+    with one_line_errors():
+        identity = read_key(key)
+        with errors.status("recomputing every claim"):
+            failed = [check.claim for check in limited(lambda: checks_of(certificate), seconds) if check.holds is False]
+        if failed:
+            raise VerificationFailed(f"not signed: {', '.join(failed)}")
+        signed = {**_kept(certificate), key_of(identity): Certificate.load(certificate).signature(identity)}
+        write_atomically(_beside(certificate), json.dumps({"schema": SCHEMA, "signatures": signed}, indent=2) + "\n")
+        console.print(f"signed by {key_of(identity)}: {inert(_beside(certificate))}", soft_wrap=True)
+
+
+def check_signature(path: Path, key: str) -> "Check":
+    """Whether the certificate in a file was signed, as it stands, by the holder of a public key (text or file)."""
+    from curvedp.mechanisms.base import Check
+    from curvedp.mechanisms.certificate import Certificate
+
+    text = _public(key)
+    held = Certificate.load(path).is_signed(text, signatures_of(path).get(text))
+    return Check(f"signature of {text[:16]}…", held, "Ed25519 over the certificate as it stands")
+
+
+def signatures_of(path: Path) -> dict[str, Any]:
+    """By public key, what stands beside the certificate.
+
+    Raises
+    ------
+    VerificationFailed
+        If nothing does, or it is no file of signatures.
+    """
+    try:
+        with _beside(path).open("rb") as file:
+            record = json.loads(file.read(_MOST_BYTES))
+        if record["schema"] != SCHEMA or not isinstance(record["signatures"], dict):
+            raise ValueError
+    except FileNotFoundError:
+        raise VerificationFailed(f"there is no signature: {_beside(path)} does not exist") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise VerificationFailed(f"{_beside(path)} holds no signatures") from None
+    return dict(record["signatures"])
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """Signatures of others that still hold; those of an earlier certificate go."""
+    from curvedp.mechanisms.certificate import Certificate
+
+    if not _beside(path).exists():
+        return {}
+    certificate = Certificate.load(path)
+    return {name: sign for name, sign in signatures_of(path).items() if certificate.is_signed(name, sign)}
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".sig")
+
+
+def _public(key: str) -> str:
+    """A public key as it was typed, or the one line of its file; always in lower case."""
+    from curvedp.signing import public_key
+
+    try:
+        with Path(key).open("rb") as file:
+            key = file.read(200).decode("ascii").strip()
+    except (OSError, ValueError):
+        pass  # no file: the key itself
+    return public_key(key).public_bytes_raw().hex()

@@ -1,0 +1,101 @@
+"""`curvedp key | sign | verify --key`: whose certificate it is."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from curvedp import GDP, Ledger, PrivateFrechetMean
+from curvedp.cli import app
+from curvedp.geometry import Euclidean
+from curvedp.mechanisms import Certificate
+
+runner = CliRunner()
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def signed(tmp_path):
+    ledger = Ledger(tmp_path / "l.ledger", GDP(2.0))
+    model = PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-gaussian", ledger=ledger)
+    model.fit(np.random.default_rng(0).normal(size=(40, 2)) * 0.2).certificate_.save(tmp_path / "c.json")
+    assert run("key", tmp_path / "me.pem").exit_code == 0
+    result = run("sign", tmp_path / "c.json", "--key", tmp_path / "me.pem")
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def one_line(result, code):
+    assert result.exit_code == code, result.output
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+def test_a_signed_certificate_is_confirmed(signed):
+    assert (signed / "me.pem").stat().st_mode & 0o777 == 0o600
+    text = (signed / "me.pem.pub").read_text().strip()
+    for key in (signed / "me.pem.pub", text, text.upper()):
+        result = run("verify", signed / "c.json", "--key", key)
+        assert result.exit_code == 0, result.output
+        assert "signature of" in result.output
+    again = json.loads((signed / "c.json").read_text())
+    (signed / "c.json").write_text(
+        json.dumps(again, sort_keys=True)
+    )  # other spaces, another order: the same certificate
+    assert run("verify", signed / "c.json", "--key", text).exit_code == 0
+
+
+def test_others_sign_too_and_a_wrong_key_is_refused(signed):
+    run("key", signed / "other.pem")
+    one_line(run("verify", signed / "c.json", "--key", signed / "other.pem.pub"), 1)
+    assert run("sign", signed / "c.json", "--key", signed / "other.pem").exit_code == 0
+    for name in ("me.pem.pub", "other.pem.pub"):
+        assert run("verify", signed / "c.json", "--key", signed / name).exit_code == 0
+    one_line(run("key", signed / "me.pem"), 2)
+
+
+def test_no_change_after_signing_is_confirmed(signed):
+    """Whatever is changed, and though the SHA-256 is taken anew: ledger's head, integers, words, numbers."""
+    key = (signed / "me.pem.pub").read_text().strip()
+    record = json.loads((signed / "c.json").read_text())
+    changes = [
+        ("ledger", {**record["ledger"], "head": "0" * 64}),
+        ("ledger", None),
+        ("release", {**record["release"], "reason": "another"}),
+        ("created", "2020-01-01T00:00:00+00:00"),
+        ("statistic", {**record["statistic"], "center": [0.1, 0.0]}),
+        ("software", {**record["software"], "curvedp": "9"}),
+        ("claims", {**record["claims"], "gdp": 2 * record["claims"]["gdp"]}),
+        ("unit", "one person"),
+    ]
+    for name, new in changes:
+        forged = Certificate.from_json(json.dumps({**record, name: new})).sealed()
+        assert not forged.is_signed(key, json.loads((signed / "c.json.sig").read_text())["signatures"][key]), name
+        forged.save(signed / "c.json")
+        one_line(run("verify", signed / "c.json", "--key", key), 1)
+
+
+def test_what_does_not_hold_is_not_signed(signed):
+    record = json.loads((signed / "c.json").read_text())
+    record["claims"]["gdp"] *= 0.5
+    Certificate.from_json(json.dumps(record)).sealed().save(signed / "c.json")
+    before = (signed / "c.json.sig").read_bytes()
+    assert "not signed" in one_line(run("sign", signed / "c.json", "--key", signed / "me.pem"), 1)
+    assert (signed / "c.json.sig").read_bytes() == before
+
+
+def test_bad_files_end_in_one_line(signed):
+    key = signed / "me.pem.pub"
+    for text in ("", "{}", "[]", '{"schema": "curvedp-signature/1", "signatures": []}', "[" * 100_000, "\x00"):
+        (signed / "c.json.sig").write_text(text)
+        one_line(run("verify", signed / "c.json", "--key", key), 1)
+    (signed / "c.json.sig").unlink()
+    one_line(run("verify", signed / "c.json", "--key", key), 1)
+    for bad in ("zz", signed / "me.pem", "", signed / "none"):
+        one_line(run("verify", signed / "c.json", "--key", bad), 2)
+    for bad in (signed / "c.json", signed / "none.pem", signed / "me.pem.pub"):
+        one_line(run("sign", signed / "c.json", "--key", bad), 2)
