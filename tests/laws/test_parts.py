@@ -196,7 +196,7 @@ def test_what_has_no_draw_is_refused():
         sample_spd(rng(), 2, edge * (1 + 1e-9), eye)
     poor = FarEnvelope(2, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spd_gaussian, "_envelopes", lambda m, sigma: (poor,))
+        patch.setattr(spd_gaussian, "_envelopes", lambda m, sigma, beta: (poor,))
         patch.setattr(NearEnvelope, "log_least", -math.inf)
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
         with pytest.raises(ParameterError, match="accepts"):
@@ -214,7 +214,7 @@ def test_a_broken_envelope_is_noticed(monkeypatch):
             rho, log_ratio = super().propose(rng, n)
             return rho, log_ratio + 1e-6
 
-    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda m, sigma: Wrong(m, sigma))
+    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda m, sigma, beta=1: Wrong(m, sigma))
     with pytest.raises(EnvelopeViolation):
         sample_log_eigenvalues(rng(0), 2, 8.0, 3000)
 

@@ -134,6 +134,11 @@ class Manifold(ABC):
         return None
 
     @property
+    def hpd_order(self) -> int | None:
+        """The same of Hermitian matrices, real and imaginary parts along the last axis."""
+        return None
+
+    @property
     def float_reach(self) -> float:
         """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
         return inf

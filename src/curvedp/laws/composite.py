@@ -1,4 +1,4 @@
-"""Engines of the Gaussian where it is not one radius and one direction: affine-invariant SPD matrices, and products."""
+"""Engines of the Gaussian where it is not one radius and one direction: affine-invariant SPD and HPD matrices, products."""
 
 import math
 from collections.abc import Callable
@@ -26,24 +26,28 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True)
 class SPDGaussian:
-    """exp(−d(X, W)²/2σ²) for the affine-invariant metric; the mathematics is in `spd_gaussian`."""
+    """exp(−d(X, W)²/2σ²) for the affine-invariant metric; the mathematics is in `spd_gaussian`.
+
+    Of real symmetric matrices for β = 1; for β = 2 of Hermitian ones, real and imaginary parts along the last axis.
+    """
 
     m: int
     scale: float
+    beta: int = 1
 
     @property
     def log_normalizer(self) -> float:
-        """Closed form (a Pfaffian)."""
-        return spd_gaussian.log_normalizer(self.m, self.scale)
+        """Closed form (a Pfaffian, or a product for β = 2)."""
+        return spd_gaussian.log_normalizer(self.m, self.scale, self.beta)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(d ≤ r), by inversion of a Laplace transform in closed form."""
-        return np.asarray(spd_gaussian.radial_cdf(self.m, self.scale, r))
+        return np.asarray(spd_gaussian.radial_cdf(self.m, self.scale, r, self.beta))
 
     def moment(self, order: int) -> float:
         """E[d^order]."""
         if order == 2:
-            return spd_gaussian.mean_square_radius(self.m, self.scale)
+            return spd_gaussian.mean_square_radius(self.m, self.scale, self.beta)
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
@@ -52,6 +56,9 @@ class SPDGaussian:
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """X = LYLᵀ with W = LLᵀ and Y about the identity: congruence is an isometry."""
         m = self.m
+        if self.beta == 2:
+            y = spd_gaussian.sample_hpd(rng, m, self.scale, center[..., 0] + 1j * center[..., 1], count)
+            return np.stack([y.real, y.imag], axis=-1)
         if center.ndim == 2:
             return spd_gaussian.sample_spd(rng, m, self.scale, center, count)
         lower = np.linalg.cholesky(center)

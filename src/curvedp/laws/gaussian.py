@@ -19,7 +19,7 @@ __all__ = ["RiemannianGaussian"]
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on every two-point homogeneous space, the SPD metrics and products.
+    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on every two-point homogeneous space, the SPD metrics, HPD and products.
 
     Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
 
@@ -51,8 +51,9 @@ class RiemannianGaussian(IsotropicLaw):
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
 
-        On spaces of constant curvature, their products, and SPDAffineInvariant(2), which is ℝ × H². On larger
-        SPDAffineInvariant(m) it is a confidence bound, which says so (`profile.label`). Elsewhere it raises.
+        On spaces of constant curvature, their products, and SPDAffineInvariant(2) and HPDAffineInvariant(2), which are
+        ℝ × H² and ℝ × H³. On larger ones of both it is a confidence bound, which says so (`profile.label`). Elsewhere it
+        raises.
         """
         rays = rays_of(self.manifold)
         if rays is not None:
@@ -62,6 +63,10 @@ class RiemannianGaussian(IsotropicLaw):
             return product_profile(factors, self.scale, sensitivity)
         if self.manifold.spd_order is not None:
             return spd_confidence(self.manifold.spd_order, self.scale, _validate.positive("sensitivity", sensitivity))
+        if self.manifold.hpd_order is not None:
+            return spd_confidence(
+                self.manifold.hpd_order, self.scale, _validate.positive("sensitivity", sensitivity), beta=2
+            )
         raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
@@ -79,6 +84,8 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         return engine
     if manifold.spd_order is not None:
         return SPDGaussian(manifold.spd_order, scale)
+    if manifold.hpd_order is not None:
+        return SPDGaussian(manifold.hpd_order, scale, beta=2)
     if len(manifold.factors) > 1:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(

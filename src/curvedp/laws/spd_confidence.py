@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.laws.spd_gaussian import sample_spd
+from curvedp.laws.spd_gaussian import sample_hpd, sample_spd
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 
 __all__ = ["FAILURE_PROBABILITY", "spd_confidence"]
@@ -21,8 +21,8 @@ _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}
 
 
 @lru_cache(maxsize=32)
-def spd_confidence(m: int, sigma: float, sensitivity: float) -> ConfidenceProfile:
-    """The bound for `RiemannianGaussian(SPDAffineInvariant(m), sigma)`, m >= 3.
+def spd_confidence(m: int, sigma: float, sensitivity: float, beta: int = 1) -> ConfidenceProfile:
+    """The bound for `RiemannianGaussian(SPDAffineInvariant(m), sigma)`, or HPDAffineInvariant(m) for β = 2; m >= 3.
 
     >>> spd_confidence(3, 2.0, 0.5).label
     'confidence bound from 19230 samples, wrong with probability at most 1e-06'
@@ -30,7 +30,7 @@ def spd_confidence(m: int, sigma: float, sensitivity: float) -> ConfidenceProfil
     net, covering = weyl_net(m, _SPACINGS.get(m, 1.0))
     count = min(20_000, max(1000, _WORK // (m * len(net))))
     rng = np.random.default_rng([m, *struct.unpack("<2Q", struct.pack("<2d", sigma, sensitivity))])
-    y = sample_spd(rng, m, sigma, np.eye(m), count)
+    y = (sample_spd if beta == 1 else sample_hpd)(rng, m, sigma, np.eye(m), count)
     own = _distances(y)
     others = []
     for v in net:  # d(y, e^V) = ‖log e^{−V/2}·y·e^{−V/2}‖

@@ -1,4 +1,4 @@
-"""Exact i.i.d. draws from the affine-invariant Gaussian on SPD matrices, density ∝ exp(−d(X, W)²/2σ²).
+"""Exact i.i.d. draws from the affine-invariant Gaussian on SPD and HPD matrices, density ∝ exp(−d(X, W)²/2σ²).
 
 X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said et al.
 2017). Only ρ is hard. It is drawn by rejection from one of three envelopes, each proved by a concavity:
@@ -7,6 +7,8 @@ X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ e
   so the envelope is the law of the eigenvalues of a Gaussian symmetric matrix. Good while σ²m is small.
 * far: sinh x ≤ eˣ/2, so the envelope is N(σ²h, σ²I), hᵢ = (m+1−2i)/2. Good for σ above about 1.
 * chain: between them, `spd_chain`.
+
+On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and near and far are the same with β times the exponents.
 
 The acceptance probability of each is a ratio of two normalisers, hence known exactly beforehand; the best is taken.
 It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
@@ -24,7 +26,7 @@ from scipy.optimize import brentq
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.laws.spd_chain import ChainEnvelope
-from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
+from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share, mean_square_radius, radial_cdf
 
 __all__ = [
     "NearEnvelope",
@@ -33,6 +35,7 @@ __all__ = [
     "log_normalizer",
     "mean_square_radius",
     "radial_cdf",
+    "sample_hpd",
     "sample_log_eigenvalues",
     "sample_spd",
 ]
@@ -94,7 +97,17 @@ def sample_spd(rng: np.random.Generator, m: int, sigma: float, center: ArrayLike
     return out.reshape(*shape, m, m)
 
 
-def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size: Size = None) -> Float:
+def sample_hpd(rng: np.random.Generator, m: int, sigma: float, center: np.ndarray, n: int) -> np.ndarray:
+    """n complex draws about the HPD matrix `center`, or about n of them."""
+    rho = sample_log_eigenvalues(rng, m, sigma, n, beta=2)
+    q, _ = np.linalg.qr(rng.standard_normal((n, m, m)) + 1j * rng.standard_normal((n, m, m)))
+    factor = np.linalg.cholesky(center) @ (q * np.exp(rho[:, None, :] / 2))
+    return np.asarray(factor @ np.conj(np.swapaxes(factor, -1, -2)))
+
+
+def sample_log_eigenvalues(
+    rng: np.random.Generator, m: int, sigma: float, size: Size = None, *, beta: int = 1
+) -> Float:
     """Draws of ρ, the log-eigenvalues of W^{−½}XW^{−½}, each sorted from large to small; shape (*size, m).
 
     >>> sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0, (4, 2)).shape
@@ -105,7 +118,7 @@ def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size:
     n = math.prod(shape)
     if m == 1:
         return rng.normal(0.0, sigma, (*shape, 1))
-    envelope = best_envelope(m, sigma)
+    envelope = best_envelope(m, sigma, beta)
     accept = math.exp(envelope.log_acceptance)
     most = max(1, _CHUNK // (m * m))
     out = np.empty((n, m))
@@ -113,7 +126,7 @@ def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size:
     while done < n:
         batch = min(most, int((n - done) / accept * 1.05) + 16)
         rho, log_ratio = envelope.propose(rng, batch)
-        if not np.all(log_ratio <= _rounding(m, sigma)):
+        if not np.all(log_ratio <= beta * _rounding(m, sigma)):
             raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for m={m}, sigma={sigma!r}")
         kept = rho[log_ratio > -rng.standard_exponential(batch)][: n - done]
         out[done : done + len(kept)] = kept
@@ -121,31 +134,33 @@ def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, size:
     return out.reshape(*shape, m)
 
 
-def acceptance(m: int, sigma: float) -> dict[str, float]:
+def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
     """Exact acceptance probability of each envelope considered, from public numbers only.
 
     >>> {name: round(p, 2) for name, p in acceptance(3, 1.0).items()}["far"]
     0.2
     """
     m, sigma = integer("m", m, 2), positive("sigma", sigma)
-    return {e.name: math.exp(e.log_acceptance) for e in _envelopes(m, sigma)}
+    return {e.name: math.exp(e.log_acceptance) for e in _envelopes(m, sigma, beta)}
 
 
 @lru_cache(maxsize=64)
-def _envelopes(m: int, sigma: float) -> tuple[Envelope, ...]:
-    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma), FarEnvelope(m, sigma))
+def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
+    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
+    if beta == 2:
+        return simple
     # set-up of the chain takes up to 0.1 s and its proposals cost more than the far ones: only where it helps
     return (
         simple if max(e.log_acceptance for e in simple) > math.log(0.5) else (*simple, ChainEnvelope.tightest(m, sigma))
     )
 
 
-def best_envelope(m: int, sigma: float) -> Envelope:
+def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
     """The envelope to draw from, m ≥ 2. Raises where even the best would take more than 10^5 trials a draw."""
-    near = NearEnvelope.tightest(m, sigma)
+    near = NearEnvelope.tightest(m, sigma, beta)
     if near.log_least > math.log(0.5):  # no normaliser is needed to see that; with σ tiny it would be a lot of digits
         return near
-    best = max(_envelopes(m, sigma), key=lambda e: e.log_acceptance)
+    best = max(_envelopes(m, sigma, beta), key=lambda e: e.log_acceptance)
     if best.log_acceptance < math.log(_LEAST_ACCEPTANCE):
         raise ParameterError(
             f"sigma={sigma!r} with m={m}: the best envelope accepts {math.exp(best.log_acceptance):.1e} of its "
@@ -161,24 +176,25 @@ class NearEnvelope:
     m: int
     sigma: float
     tangent: float
+    beta: int = 1
     name: str = "near"
 
     @staticmethod
-    def tightest(m: int, sigma: float) -> "NearEnvelope":
+    def tightest(m: int, sigma: float, beta: int = 1) -> "NearEnvelope":
         """The tangent with the largest acceptance.
 
-        There the mean of x² under the envelope is the tangent's x², i.e. s²(m+2)/4 = x² with 1/s² = 1/σ² − b·m/2,
-        that is 1/2x² + m·coth(x)/4x = 1/σ²; the left side decreases from ∞ to 0.
+        There the mean of x² under the envelope is the tangent's x², i.e. s²(½ + βm/4) = x² with 1/s² = 1/σ² − βb·m/2,
+        that is 1/2x² + βm·coth(x)/4x = 1/σ²; the left side decreases from ∞ to 0.
         """
 
         def excess(log_x: float) -> float:
             x = math.exp(log_x)
-            return math.log(0.5 / (x * x) + m / (4 * x * math.tanh(x))) + 2 * math.log(sigma)
+            return math.log(0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))) + 2 * math.log(sigma)
 
         # Between the roots for coth x = 1/x alone and for both bounds 1/x ≤ coth x ≤ 1 + 1/x.
-        low = math.log(sigma * math.sqrt((m + 2) / 4))
-        high = math.log(sigma * math.sqrt((m + 2) / 2) + sigma * sigma * m)
-        return NearEnvelope(m, sigma, math.exp(brentq(excess, low - 1e-9, high, xtol=1e-12)))
+        low = math.log(sigma * math.sqrt((beta * m + 2) / 4))
+        high = math.log(sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m)
+        return NearEnvelope(m, sigma, math.exp(brentq(excess, low - 1e-9, high, xtol=1e-12)), beta)
 
     @property
     def _slope(self) -> float:
@@ -187,7 +203,7 @@ class NearEnvelope:
 
     @property
     def _scale(self) -> float:
-        return 1 / math.sqrt(1 / self.sigma**2 - self._slope * self.m / 2)
+        return 1 / math.sqrt(1 / self.sigma**2 - self.beta * self._slope * self.m / 2)
 
     @property
     def _intercept(self) -> float:
@@ -196,48 +212,50 @@ class NearEnvelope:
     @property
     def log_least(self) -> float:
         """A lower bound of `log_acceptance`: sinh x / x ≥ 1 bounds the target's mass by that of the flat Gaussian."""
-        m, dim = self.m, self.m * (self.m + 1) // 2
-        return (dim - 1) * math.log(self.sigma / self._scale) - self._intercept * m * (m - 1) / 2
+        dim = dimension(self.m, self.beta)
+        return (dim - 1) * math.log(self.sigma / self._scale) - self._intercept * (dim - self.m)
 
     @property
     def log_acceptance(self) -> float:
         # Z(target)/Z(envelope); both carry the same constant of the volume, and Z of a flat Gaussian of scale s in
-        # dimension m(m+1)/2 is (2πs²)^{m(m+1)/4}, of which one direction, the trace, keeps its scale σ.
-        m, dim = self.m, self.m * (self.m + 1) // 2
+        # dimension d is (2πs²)^{d/2}, of which one direction, the trace, keeps its scale σ.
+        m, dim = self.m, dimension(self.m, self.beta)
         flat = 0.5 * dim * math.log(2 * math.pi) + (dim - 1) * math.log(self._scale) + math.log(self.sigma)
-        return log_normalizer(m, self.sigma) - flat - self._intercept * m * (m - 1) / 2
+        return log_normalizer(m, self.sigma, self.beta) - flat - self._intercept * (dim - m)
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         m, s = self.m, self._scale
-        rho = _symmetric_gaussian_eigenvalues(rng, n, m) * s
+        draw = _symmetric_gaussian_eigenvalues if self.beta == 1 else _hermitian_gaussian_eigenvalues
+        rho = draw(rng, n, m) * s
         # the trace is independent of the differences and is not touched by sinh: it keeps the scale σ
         rho += rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1)) - rho.mean(axis=1, keepdims=True)
         i, j = np.triu_indices(m, 1)
         x = (rho[:, i] - rho[:, j]) / 2
         slope, intercept = self._slope, self._intercept
-        return rho, np.sum(_log_sinhc(x) - (intercept + slope * x * x), axis=1)
+        return rho, self.beta * np.sum(_log_sinhc(x) - (intercept + slope * x * x), axis=1)
 
 
 @dataclass(frozen=True)
 class FarEnvelope:
-    """N(σ²h, σ²I), accepted with ∏(1 − e^{−(ρᵢ−ρⱼ)}) where ρ is ordered."""
+    """N(βσ²h, σ²I), accepted with ∏(1 − e^{−(ρᵢ−ρⱼ)})^β where ρ is ordered."""
 
     m: int
     sigma: float
+    beta: int = 1
     name: str = "far"
 
     @property
     def log_acceptance(self) -> float:
-        return log_pfaffian(self.m, self.sigma)  # the normaliser is the envelope's mass times this Pfaffian
+        return log_ordered_share(self.m, self.sigma, self.beta)  # the normaliser is the envelope's mass times this
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         m, sigma = self.m, self.sigma
-        rho = sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
+        rho = self.beta * sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
         i, j = np.triu_indices(m, 1)
         gap = rho[:, i] - rho[:, j]
         ordered = np.all(gap > 0, axis=1)
         log_ratio = np.full(n, -np.inf)
-        log_ratio[ordered] = np.sum(np.log(-np.expm1(-gap[ordered])), axis=1)
+        log_ratio[ordered] = self.beta * np.sum(np.log(-np.expm1(-gap[ordered])), axis=1)
         return rho, log_ratio
 
 
@@ -274,6 +292,12 @@ def _symmetric_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) ->
         return np.stack([middle + upper, middle, middle - lower], axis=1)
     s = rng.standard_normal((n, m, m)) / 2
     return np.asarray(np.linalg.eigvalsh(s + np.swapaxes(s, 1, 2))[:, ::-1], dtype=np.float64)
+
+
+def _hermitian_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) -> Float:
+    """The same of Hermitian matrices."""
+    s = (rng.standard_normal((n, m, m)) + 1j * rng.standard_normal((n, m, m))) / 2
+    return np.asarray(np.linalg.eigvalsh(s + np.conj(np.swapaxes(s, 1, 2)))[:, ::-1], dtype=np.float64)
 
 
 def _haar(rng: np.random.Generator, n: int, m: int) -> Float:

@@ -1,4 +1,4 @@
-"""The affine-invariant Gaussian on SPD matrices: normaliser, moments and radial CDF in closed form, no sampling.
+"""The affine-invariant Gaussian on SPD and HPD matrices: normaliser, moments and radial CDF in closed form, no sampling.
 
 In log-eigenvalues ρ about the footpoint the law is ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said, Bombrun,
 Berthoumieu, Manton 2017). With h_k = (m+1−2k)/2 the product is a determinant, ∏ 2sinh((ρᵢ−ρⱼ)/2) = det e^{h_k ρᵢ}
@@ -6,6 +6,10 @@ Berthoumieu, Manton 2017). With h_k = (m+1−2k)/2 the product is a determinant,
 Said, Mostajeran 2021):
 
     ∫ = (2πσ²)^{m/2} · exp(σ²m(m²−1)/24) · 2^{−m(m−1)/2} · Pf[erf(σ(k−j)/2)]        (a border of ones if m is odd).
+
+On Hermitian matrices (β = 2) the product is squared, and Andréief's formula gives a determinant, again a Weyl product:
+
+    ∫ = (2πσ²)^{m/2} · exp(σ²m(m²−1)/6) · 2^{−m(m−1)} · ∏_{k<m} (1 − e^{−σ²k})^{m−k}.
 
 The Pfaffian cancels like σ^{m(m−1)/2}; it is evaluated in ball arithmetic (Arb), the precision doubled until the
 ball is small, so every digit returned is right. The formula is analytic in σ, which gives E e^{−t|ρ|²} as a ratio of
@@ -28,50 +32,65 @@ from curvedp._validate import integer, positive
 from curvedp.entropy.precision import precision
 from curvedp.errors import ParameterError
 
-__all__ = ["log_normalizer", "log_pfaffian", "mean_square_radius", "radial_cdf"]
+__all__ = ["dimension", "log_normalizer", "log_ordered_share", "log_pfaffian", "mean_square_radius", "radial_cdf"]
 
 _STEP = 1 / 48  # a trapezoidal error of e⁻⁴⁸ before the integrand's growth
 _MAX_BITS = 1 << 17  # a bound on work, far above what m = 20 with scale 1e-9 asks for (about 2^13)
 
 
-def log_normalizer(m: int, sigma: float) -> float:
-    """log ∫ exp(−d(X,I)²/2σ²) dvol(X) over the SPD m×m matrices, volume of the metric tr(W⁻¹UW⁻¹V).
+def dimension(m: int, beta: int) -> int:
+    """Of real symmetric (β = 1) or Hermitian (β = 2) m×m matrices."""
+    return m + beta * m * (m - 1) // 2
+
+
+def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
+    """log ∫ exp(−d(X,I)²/2σ²) dvol(X) over the SPD m×m matrices (β = 2: HPD), volume of the metric tr(W⁻¹UW⁻¹V).
 
     >>> round(log_normalizer(1, 2.0) - 0.5 * math.log(2 * math.pi * 4.0), 12)  # SPD(1) is the real line
     0.0
     """
     m, sigma = integer("m", m, 1), positive("sigma", sigma)
-    pairs = m * (m - 1) // 2
+    factors = beta * m * (m - 1) // 2
     log_ordered = (
         0.5 * m * math.log(2 * math.pi * sigma * sigma)
-        + sigma * sigma * m * (m * m - 1) / 24
-        - pairs * math.log(2)
-        + log_pfaffian(m, sigma)
+        + (beta * sigma) ** 2 * m * (m * m - 1) / 24
+        - factors * math.log(2)
+        + log_ordered_share(m, sigma, beta)
     )
-    # dvol = C ∏ sinh(|ρᵢ−ρⱼ|/2) dρ dQ. C does not depend on σ, and for σ → 0 the volume is that of the flat space of
-    # symmetric matrices, (2πσ²)^{m(m+1)/4}, while sinh x → x gives Mehta's integral: that fixes C.
+    # dvol = C ∏ sinh^β(|ρᵢ−ρⱼ|/2) dρ dQ. C does not depend on σ, and for σ → 0 the volume is that of the flat space of
+    # such matrices, (2πσ²)^{dim/2}, while sinh x → x gives Mehta's integral: that fixes C.
     log_constant = (
-        pairs * math.log(2)
-        + 0.5 * pairs * math.log(2 * math.pi)
-        + sum(math.lgamma(1.5) - math.lgamma(1 + j / 2) for j in range(1, m + 1))
+        factors * math.log(2)
+        + 0.5 * factors * math.log(2 * math.pi)
+        + sum(math.lgamma(1 + beta / 2) - math.lgamma(1 + beta * j / 2) for j in range(1, m + 1))
     )
     return math.lgamma(m + 1) + log_ordered + log_constant
 
 
+def log_ordered_share(m: int, sigma: float, beta: int = 1) -> float:
+    """The log-probability that the far proposal of the sampler is accepted."""
+    if beta == 1:
+        return log_pfaffian(m, sigma)
+    return sum((m - k) * math.log(-math.expm1(-sigma * sigma * k)) for k in range(1, m))
+
+
 @lru_cache(maxsize=256)
 def log_pfaffian(m: int, sigma: float) -> float:
-    """log Pf[erf(σ(k−j)/2)]: the log-probability that the far proposal of the sampler is accepted."""
+    """log Pf[erf(σ(k−j)/2)]."""
     return _refine(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
 
 
 @lru_cache(maxsize=256)
-def mean_square_radius(m: int, sigma: float) -> float:
-    """E d(X, footpoint)² = −∂ log Z / ∂(1/2σ²), exactly; (m(m+1)/2)σ² to first order.
+def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
+    """E d(X, footpoint)² = −∂ log Z / ∂(1/2σ²), exactly; dim·σ² to first order.
 
     >>> round(mean_square_radius(1, 2.0), 12)
     4.0
     """
     m, sigma = integer("m", m, 1), positive("sigma", sigma)
+    if beta == 2:
+        slopes = sum((m - k) * k / math.expm1(sigma * sigma * k) for k in range(1, m))
+        return m * sigma**2 + sigma**4 * m * (m * m - 1) / 3 + 2 * sigma**4 * slopes
 
     def value() -> Any:
         s = arb(sigma)
@@ -84,7 +103,7 @@ def mean_square_radius(m: int, sigma: float) -> float:
     return _refine(value, m, sigma) if m > 1 else sigma * sigma
 
 
-def radial_cdf(m: int, sigma: float, r: ArrayLike) -> NDArray[np.float64]:
+def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.float64]:
     """P(d(X, footpoint) ≤ r), by inverting the Laplace transform of |ρ|². Absolute error below 1e-9.
 
     >>> round(float(radial_cdf(1, 1.0, 1.0)), 6)  # |N(0,1)|
@@ -97,11 +116,10 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike) -> NDArray[np.float64]:
     if m == 1:
         return np.asarray(erf(radius / (sigma * math.sqrt(2))))
     # sinh x / x increases, so |ρ| is stochastically larger than in the flat case: below `low` that bound is < 1e-18.
-    low = sigma * math.sqrt(chi2.ppf(1e-18, m * (m + 1) // 2))
-    # The far envelope of the sampler, N(σ²h, σ²I)/Pf, bounds the other tail: above `high` it is < e⁻⁴².
-    high = sigma * (
-        sigma * math.sqrt(m * (m * m - 1) / 12) + math.sqrt(m) + math.sqrt(2 * (42 - log_pfaffian(m, sigma)))
-    )
+    low = sigma * math.sqrt(chi2.ppf(1e-18, dimension(m, beta)))
+    # The far envelope of the sampler, N(βσ²h, σ²I) over its acceptance, bounds the other tail: above `high` it is < e⁻⁴².
+    drift = beta * sigma * math.sqrt(m * (m * m - 1) / 12)
+    high = sigma * (drift + math.sqrt(m) + math.sqrt(2 * (42 - log_ordered_share(m, sigma, beta))))
     out = np.where(radius >= high, 1.0, 0.0)
     inside = (radius > low) & (radius < high)
     r_in = radius[inside] / sigma
@@ -110,7 +128,7 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike) -> NDArray[np.float64]:
     values = np.empty(r_in.shape)
     for b in np.unique(bins):
         chosen = np.flatnonzero(bins == b)
-        whole, nodes, log_weight = _contour(m, sigma, int(b))
+        whole, nodes, log_weight = _contour(m, sigma, int(b), beta)
         for piece in np.array_split(chosen, chosen.size // 4096 + 1):
             x = (sigma * r_in[piece]) ** 2
             values[piece] = whole + np.exp(np.multiply.outer(x, nodes) + log_weight).real.sum(axis=1)
@@ -119,7 +137,7 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4096)
-def _contour(m: int, sigma: float, b: int) -> tuple[float, NDArray[np.complex128], NDArray[np.complex128]]:
+def _contour(m: int, sigma: float, b: int, beta: int) -> tuple[float, NDArray[np.complex128], NDArray[np.complex128]]:
     """Nodes and log-weights of F(x) = whole + Re Σ exp(x·node + log_weight) for the radii of bin b.
 
     F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt with R = |ρ|². Put t + 1/2σ² = w²: then E e^{−tR} = Z(1/(√2·w))/Z(σ) is
@@ -128,14 +146,14 @@ def _contour(m: int, sigma: float, b: int) -> tuple[float, NDArray[np.complex128
     2 ≤ q ≤ 4, so the trapezoidal rule converges geometrically. Left of the pole the integral is F − 1.
     """
     x = (sigma * (4 * math.exp((b + 0.5) / 4) if b < 0 else b + 4.5)) ** 2
-    mean = mean_square_radius(m, sigma)
-    # (m(m+1)/2)s² ≤ E R ≤ (m(m+1)/2)s² + s⁴m(m²−1)/12 + …: bracket the saddle's scale by doubling
+    mean = mean_square_radius(m, sigma, beta)
+    # dim·s² ≤ E R ≤ dim·s² + β²s⁴m(m²−1)/12 + …: bracket the saddle's scale by doubling
     low = high = sigma
-    while mean_square_radius(m, low) > x:
+    while mean_square_radius(m, low, beta) > x:
         low /= 2
-    while mean_square_radius(m, high) < x:
+    while mean_square_radius(m, high, beta) < x:
         high *= 2
-    scale = brentq(lambda s: mean_square_radius(m, s) - x, low, high, rtol=1e-3) if low < high else sigma
+    scale = brentq(lambda s: mean_square_radius(m, s, beta) - x, low, high, rtol=1e-3) if low < high else sigma
     pole, gap = 1 / (math.sqrt(2) * sigma), 1 / math.sqrt(x)  # gap: two widths of the integrand
     left = x > mean and gap <= pole / 4
     p = min(1 / (math.sqrt(2) * scale), pole - gap) if left else max(1 / (math.sqrt(2) * scale), pole + gap)
@@ -144,15 +162,19 @@ def _contour(m: int, sigma: float, b: int) -> tuple[float, NDArray[np.complex128
     step = _STEP * 2 * math.pi * min(abs(p - pole), p / 4, 1.5 * gap)
     s = np.arange(math.ceil(6.5 * gap / step)) * step
     w = np.asarray(p + 1j * s, dtype=np.complex128)
-    log_z = np.array([_complex_log_integral(m, complex(z)) for z in w])
-    log_z -= _complex_log_integral(m, complex(pole))
+    log_z = np.array([_complex_log_integral(m, complex(z), beta) for z in w])
+    log_z -= _complex_log_integral(m, complex(pole), beta)
     log_weight = log_z + np.log(2 * w / (w * w - pole * pole) * (step / math.pi))
     log_weight[0] -= math.log(2)
     return (1.0 if left else 0.0), w * w - pole * pole, log_weight
 
 
-def _complex_log_integral(m: int, w: complex) -> complex:
+def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     """log of Z at the complex scale 1/(√2·w), without factors that do not depend on w."""
+    if beta == 2:
+        square, k = 1 / (2 * w * w), np.arange(1, m)
+        share = np.sum((m - k) * np.log(-np.expm1(-square * k)))
+        return complex(m * np.log(square) / 2 + square * m * (m * m - 1) / 6 + share)
 
     def value() -> Any:
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())

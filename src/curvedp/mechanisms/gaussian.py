@@ -10,10 +10,11 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
+from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian, in_chart
+from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian, has_exact_gaussian, in_chart
 from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
 from curvedp.mechanisms.chart import CHART_ERROR, GRID, REACH
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -60,7 +61,9 @@ class GaussianMechanism(ValueMechanism):
         self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
     ) -> None:
         assign(self, statistic=statistic or Stated(manifold, sensitivity), sigma=_validate.length("sigma", sigma))
-        _ = self.law  # refuses a manifold without an exact sampler here, not at the first release
+        if not has_exact_gaussian(self.manifold):  # refused here, not at the first release
+            raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
+        _ = self.law
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:

@@ -88,6 +88,10 @@ class HPDAffineInvariant(Pulled):
         """HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity."""
         return () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
 
+    @property
+    def hpd_order(self) -> int:
+        return self.m
+
     def flat_directions(self, p: Array) -> np.ndarray:
         """The multiples of p."""
         return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))

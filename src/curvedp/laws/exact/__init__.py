@@ -7,6 +7,7 @@ from curvedp.laws.exact.draw import (
     exact_gaussian,
     exact_laplace,
     exact_log_gaussian,
+    has_exact_gaussian,
     has_exact_laplace,
     in_chart,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "exact_gaussian",
     "exact_laplace",
     "exact_log_gaussian",
+    "has_exact_gaussian",
     "has_exact_laplace",
     "in_chart",
 ]

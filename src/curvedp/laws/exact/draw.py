@@ -28,7 +28,15 @@ from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
 
-__all__ = ["ExactDraw", "exact_gaussian", "exact_laplace", "exact_log_gaussian", "has_exact_laplace", "in_chart"]
+__all__ = [
+    "ExactDraw",
+    "exact_gaussian",
+    "exact_laplace",
+    "exact_log_gaussian",
+    "has_exact_gaussian",
+    "has_exact_laplace",
+    "in_chart",
+]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
@@ -106,6 +114,14 @@ def drawn_base(manifold: Manifold) -> Any:
 def has_exact_laplace(manifold: Manifold) -> bool:
     """Whether `exact_laplace` draws on this manifold; to be asked before anything is paid."""
     return rays_of(manifold) is not None and place_of(manifold) is not None
+
+
+def has_exact_gaussian(manifold: Manifold) -> bool:
+    """Whether `exact_gaussian` draws on this manifold; to be asked before anything is paid."""
+    if len(manifold.factors) > 1:
+        return all(has_exact_gaussian(factor) for factor in manifold.factors)
+    ambient = manifold.is_linear or manifold.spd_order is not None or in_chart(manifold)
+    return ambient or (rays_of(manifold) is not None and place_of(manifold) is not None)
 
 
 def in_chart(manifold: Manifold) -> bool:
