@@ -21,7 +21,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.radial import RadialLaw, Table, log_sphere_area
-from curvedp.laws.spaceform import curvature_of, space_form, space_form_factors
+from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
 from goodness import form
 
 SN = {-1: np.sinh, 0: lambda r: r, 1: np.sin}
@@ -161,14 +161,13 @@ def test_hyperbolic_scales_beyond_doubles_are_refused():
 
 
 def test_which_spaces_have_constant_curvature():
-    assert [curvature_of(m) for m in (Sphere(1), Lorentz(2), SPDAffineInvariant(1), SPDAffineInvariant(2))] == [
+    assert [rays_of(m).curvature for m in (Sphere(1), Lorentz(2), SPDAffineInvariant(1), Product(Sphere(2)))] == [
         1,
         -1,
         0,
-        None,
+        1,
     ]
-    assert curvature_of(Product(Sphere(2))) == 1
-    assert curvature_of(Product(Sphere(2), Sphere(2))) is None
+    assert [rays_of(m) for m in (SPDAffineInvariant(2), Product(Sphere(2), Sphere(2)))] == [None, None]
     assert space_form_factors(Product(Sphere(2), SPDBuresWasserstein(2))) is None
     assert space_form_factors(SPDAffineInvariant(3)) is None
     assert space_form_factors(Lorentz(4)) == ((-1.0, 4),)

@@ -13,7 +13,6 @@ from curvedp.privacy import (
     RaoDP,
 )
 from curvedp.privacy.rao import (
-    hellinger_angle,
     hellinger_compose,
     hellinger_from_affinity,
     rao_delta,
@@ -36,6 +35,12 @@ from reproductions.rao.mechanisms import (
     riemannian_gaussian_theta,
     riemannian_laplace_theta,
 )
+
+
+def hellinger_angle(p, q):
+    """2·arccos Σ√(p_i q_i) of two probability vectors, by chords, which keep the digits near 0: ‖√p − √q‖ = 2 sin(θ/4)."""
+    p, q = np.sqrt(np.asarray(p)), np.sqrt(np.asarray(q))
+    return 4 * float(np.arctan2(np.linalg.norm(p - q), np.linalg.norm(p + q)))
 
 
 def random_pairs(size, count, rng):

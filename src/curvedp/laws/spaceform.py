@@ -19,7 +19,7 @@ from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
 from curvedp.laws.radial import Kind, RadialLaw, Rays, radial_law
 
-__all__ = ["SpaceForm", "curvature_of", "rays_of", "space_form", "space_form_factors"]
+__all__ = ["SpaceForm", "rays_of", "space_form", "space_form_factors"]
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
@@ -44,17 +44,6 @@ def rays_of(manifold: Manifold) -> Rays | None:
     if dim > 1 and not roots and math.isinf(end):
         roots = ((0.0, dim - 1),)
     return Rays(roots, end) if Rays(roots).dim == dim else None  # the others have flat directions
-
-
-def curvature_of(manifold: Manifold) -> int | None:
-    """−1, 0 or 1 where the manifold is H^d, R^d or S^d (1 for the circle too: it closes at distance π), else None.
-
-    >>> from curvedp.geometry import Euclidean, Product, Sphere, SPDLogEuclidean
-    >>> curvature_of(Product(Euclidean(2), SPDLogEuclidean(2))), curvature_of(Product(Euclidean(2), Sphere(2)))
-    (0, None)
-    """
-    rays = rays_of(manifold)
-    return int(rays.curvature) if rays is not None and rays.curvature in (-1.0, 0.0, 1.0) else None
 
 
 def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:

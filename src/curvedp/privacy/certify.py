@@ -159,8 +159,7 @@ class _Certifier:
             return phi(mu / 2 - eps / mu) - lifted_tail(eps, mu / 2 + eps / mu)
         if self.d == 1:
             return self._one_dimensional(s, D, eps)
-        law = self.profile.tails
-        assert isinstance(law, SpaceFormLaw)
+        law = self._law
         first = self._probability(law, s, D, eps, log_guess, tolerance, upper=True)
         second = self._probability(law, s, D, -eps, log_guess - float(eps), tolerance, upper=False)
         return first - eps.exp() * second
@@ -377,19 +376,18 @@ class _Certifier:
 
     def _log_weight(self, r: acb) -> acb:
         """log(ρ(r)/ρ(m))."""
-        (s, _), m = self._units(), arb(self._mode)
+        (s, _), m = self._units(), arb(self._law.mode)
         return (m - r) * (m + r) / (2 * s * s) + (self.d - 1) * (r.sinh() / acb(m).sinh()).log()
 
-    @cached_property
-    def _mode(self) -> float:
+    @property
+    def _law(self) -> SpaceFormLaw:
         law = self.profile.tails
         assert isinstance(law, SpaceFormLaw)
-        return law.mode
+        return law
 
     @cached_property
     def _least_mass(self) -> arb:
-        law = self.profile.tails
-        assert isinstance(law, SpaceFormLaw)
+        law = self._law
         start, end = self._window(law, 60.0)
         start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
         tolerance = arb(law.width * 1e-12)

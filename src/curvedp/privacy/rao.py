@@ -19,26 +19,12 @@ import numpy as np
 from curvedp.privacy.rounding import down, up
 
 __all__ = [
-    "hellinger_angle",
     "hellinger_compose",
     "hellinger_from_affinity",
     "rao_delta",
     "rao_epsilon",
     "rao_tradeoff",
 ]
-
-
-def hellinger_angle(p: Any, q: Any) -> float:
-    """2·arccos Σ√(p_i q_i) of two probability vectors, accurate near 0: ‖√p − √q‖ = 2 sin(θ/4).
-
-    >>> round(hellinger_angle([0.5, 0.5], [0.5, 0.5]), 12)
-    0.0
-    >>> round(hellinger_angle([1.0, 0.0], [0.0, 1.0]), 12)
-    3.14159265359
-    """
-    p, q = np.sqrt(np.asarray(p, np.float64)), np.sqrt(np.asarray(q, np.float64))
-    # arccos of the affinity loses all digits below 1e-8; the chords do not.
-    return 4 * float(np.arctan2(np.linalg.norm(p - q), np.linalg.norm(p + q)))
 
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
