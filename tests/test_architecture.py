@@ -11,13 +11,14 @@ import pytest
 import curvedp
 
 ROOT = Path(curvedp.__file__).parent
-BASE = {"errors", "_validate", "_files"}
+BASE = {"errors", "_validate", "_files", "_progress"}
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "_validate": set(),
     "_files": set(),
+    "_progress": set(),
     "entropy": set(),
     "privacy": {"entropy"},
     "signing": set(),

@@ -1,14 +1,21 @@
 """`plan`: public numbers only; its errors are those of real releases, and its answers are the wanted ones."""
 
 import json
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
+from typer.testing import CliRunner
 
 from curvedp import GDP, PrivateFrechetMean, PrivateMDM, PrivatePCA, PureDP, plan
+from curvedp._progress import waiting
 from curvedp.alarms import alarms
+from curvedp.cli import app
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
+from curvedp.inference import two_sample_test
 
 
 def test_the_predicted_error_is_that_of_releases():
@@ -120,3 +127,57 @@ def test_one_mechanism_is_predicted_as_among_all():
         assert plan(Sphere(2), n=200, radius=0.7, mechanism=name).errors == {name: error}
     with pytest.raises(ParameterError, match="mechanism"):
         plan(Sphere(2), n=200, radius=0.7, mechanism="none")
+
+
+def test_alarms_follow_from_the_certificate_alone(tmp_path):
+    far = PrivateFrechetMean(Euclidean(2), radius=1.0, guarantee=GDP(50.0)).fit(np.full((1000, 2), 9.0))
+    again = type(far.certificate_).from_json(far.certificate_.to_json())
+    assert again.alarms == alarms(far)
+    assert "edge" in again.alarms[0]
+    assert "edge" in again._repr_html_()
+    assert replace(again, release={**again.release, "integers": None}).alarms == []
+    again.save(tmp_path / "certificate.json")
+    shown = CliRunner().invoke(app, ["verify", str(tmp_path / "certificate.json"), "--seconds", "60"])
+    assert shown.exit_code == 0
+    assert "edge" in shown.stdout
+
+
+def test_the_predicted_power_is_that_of_the_test():
+    """Against real tests, through the public path, of samples that are drawn anew."""
+    M, rng, runs = Euclidean(2), np.random.default_rng(0), 60
+    study = plan(M, n=60, radius=1.0, guarantee=GDP(2.0))
+    expected = study.power(0.3, spread=0.4)
+    draws = (0.4 / np.sqrt(2) * rng.standard_normal((2, 60, 2)) + [[[0.15, 0]], [[-0.15, 0]]] for _ in range(runs))
+    found = sum(two_sample_test(M, *pair, radius=1.0, guarantee=GDP(2.0), permutations=99).rejected for pair in draws)
+    assert 0.2 < expected < 0.95
+    assert binomtest(found, runs, expected).pvalue > 1e-4
+    assert study.power(0.0) <= 0.15
+    assert study.power(0.3, spread=0.4, m=300) > expected - 0.1
+    for wrong in ({"shift": -1.0}, {"shift": 0.1, "level": 2}, {"shift": 0.1, "spread": 0}, {"shift": 0.1, "m": 1}):
+        with pytest.raises(ParameterError):
+            study.power(**wrong)
+
+
+def test_the_picture_of_a_plan_shows_its_error(tmp_path):
+    picture = plan(Euclidean(2), n=50, radius=1.0).plot()
+    by_n, by_mu = (axes.lines[0].get_xydata() for axes in picture.axes)
+    assert by_n[3].tolist() == [50, pytest.approx(plan(Euclidean(2), n=50, radius=1.0).error)]
+    assert np.all(np.diff(by_n[:, 1]) < 0)
+    assert np.all(np.diff(by_mu[:, 1]) < 0)
+    study = ["plan", "-m", "euclidean:2", "-n", "50", "-r", "1", "--mu", "1", "--shift", "0.5", "--plot"]
+    ran = CliRunner().invoke(app, [*study, str(tmp_path / "p.svg")])
+    assert ran.exit_code == 0
+    assert "power" in ran.stdout
+    assert (tmp_path / "p.svg").exists()
+
+
+def test_waiting_is_announced_on_terminals_only(capsys, monkeypatch):
+    monkeypatch.setattr("curvedp._progress._PATIENCE", 0.01)
+    for watched in (False, True):
+        monkeypatch.setattr("sys.stderr.isatty", lambda watched=watched: watched)
+        with waiting("drawing"):
+            time.sleep(0.2)
+        assert ("drawing" in capsys.readouterr().err) is watched
+    with waiting("drawing"):
+        pass
+    assert capsys.readouterr().err == ""

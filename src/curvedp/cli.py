@@ -91,6 +91,8 @@ def plan(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
+    shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
+    plot: Annotated[Path | None, typer.Option(help="write a picture: error against records and μ")] = None,
     json: JsonOption = False,
 ) -> None:
     """How good a private mean would be, for each mechanism; no data needed."""
@@ -104,6 +106,13 @@ def plan(
             lines.append(f"for an error of {error:g}: {study.records_needed(error)} records")
         if error is not None and not isinstance(study.radius, str):
             lines[-1] += f", or a radius of {study.radius_for(error):.3g}"
+        if shift is not None:
+            found = study.power(shift)
+            lines.append(
+                f"a two-sample test of {records} records each finds a shift of {shift:g} with power {found:.2f}"
+            )
+        if plot is not None:
+            study.plot().savefig(plot)
         if json:
             print(json_module.dumps({**study.to_dict(), "advice": lines}))
             return

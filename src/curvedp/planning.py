@@ -16,6 +16,8 @@ from curvedp.geometry import parse_manifold
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
 from curvedp.inference import region_of
+from curvedp.inference.kernel import SamplesDistance
+from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.private_ball import OuterBallMean
@@ -31,6 +33,10 @@ _STEP, _TRIES, _CLOSE = (
     40,
     1.01,
 )  # first step and number of steps of a search, and the ratio at which it has arrived
+
+
+_TESTS = 200  # simulated for a power
+_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
 
 
 @dataclass(frozen=True)
@@ -124,15 +130,57 @@ class Plan:
         wanted = _validate.positive("error", error)
         return _crossing(lambda r: self._error(radius=r), start, wanted, rises=True)
 
-    def _error(self, **other: Any) -> float:
-        """The least error of the few best mechanisms with another n or radius; infinite where there is none."""
+    def power(self, shift: float, spread: float | None = None, m: int | None = None, level: float = 0.05) -> float:
+        """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
+
+        Parameters
+        ----------
+        shift : float
+            How far apart the populations are, in the chart of the ball.
+        spread : float, optional
+            The root mean square distance of records from their middle; half the radius by default.
+        m : int, optional
+            Records of the second sample; as many as of the first by default.
+        level : float
+            Of the test, which makes 99 permutations here, or as many as the level takes.
+
+        Raises
+        ------
+        ParameterError
+            With radius="private": a test wants a public ball.
+        """
+        radius, apart = _validate.positive("radius", self.radius), _validate.nonnegative("shift", shift)
+        wide = radius / 2 if spread is None else _validate.positive("spread", spread)
+        sizes, d = [self.n, self.n if m is None else m], self.manifold.dim
+        statistic = SamplesDistance(self.manifold, self.center, radius, sizes)
+        level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
+        mechanism = PermutationMechanism.for_statistic(statistic, self.guarantee).at(level, max(99, ceil(1 / level)))
+        rng, found = np.random.default_rng(20231019), 0
+        middles = np.repeat([[apart / 2], [-apart / 2]], sizes, axis=0) * np.eye(1, d)
+        for _ in range(_TESTS):
+            z = middles + wide / sqrt(d) * rng.standard_normal((sum(sizes), d))
+            found += mechanism.simulate(rng, z * np.minimum(1.0, radius / np.linalg.norm(z, axis=1, keepdims=True)))
+        return found / _TESTS
+
+    def plot(self) -> Any:
+        """A matplotlib figure of the error against the number of records and against μ (extra: report)."""
+        from curvedp.report import plan_figure
+
+        numbers = sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})
+        by_n = [(n, self._error(n=n)) for n in numbers]
+        return plan_figure(self, by_n, [(mu, self._error(GDP(mu))) for mu in _FACTORS])
+
+    def _error(self, guarantee: Guarantee | None = None, **other: Any) -> float:
+        """The least error of the few best mechanisms with another n, radius or guarantee; infinite where there is none."""
         found = []
         for name in list(self.errors)[:2]:
             try:
                 given = {"radius": self.radius, "n": self.n, **other}
                 statistic = _statistic(self.manifold, self.center, outer_radius=self.outer_radius, **given)
                 with one_blas_thread():
-                    found.append(predicted_error(choose_mechanism(name, statistic, self.guarantee).mechanism))
+                    found.append(
+                        predicted_error(choose_mechanism(name, statistic, guarantee or self.guarantee).mechanism)
+                    )
             except CurvedpError:  # such as a ball that is too large for its sphere
                 continue
         return min(found, default=inf)

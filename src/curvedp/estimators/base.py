@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from curvedp import _validate
+from curvedp._progress import waiting
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
@@ -70,12 +71,13 @@ class PrivateEstimator(BaseEstimator):
                 data.sums(readable)  # a cluster or a file that fails does so before anything is paid
         source = check_source(self.source)
         entry = self._pay([job.mechanism for job in jobs])
-        return [
-            job.mechanism.released(
-                data, source=source, guarantee=self.guarantee, unit=unit, reason=job.reason, entry=entry
-            )
-            for job, data in zip(jobs, accepted, strict=True)
-        ]
+        with waiting("drawing exact noise"):
+            return [
+                job.mechanism.released(
+                    data, source=source, guarantee=self.guarantee, unit=unit, reason=job.reason, entry=entry
+                )
+                for job, data in zip(jobs, accepted, strict=True)
+            ]
 
     def _pay(self, mechanisms: Sequence[Mechanism]) -> Mapping[str, Any] | None:
         """Charge the ledger, if there is one, for the dearest of mechanisms on disjoint groups (parallel composition)."""

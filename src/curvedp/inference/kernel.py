@@ -101,9 +101,13 @@ class KernelStatistic(Statistic):
             parts.append(ball_coordinates(self.manifold, self.manifold.home(self.center), self.radius, carried))
         return np.concatenate(parts)
 
+    def kernel(self, z: np.ndarray) -> np.ndarray:
+        """k of all pairs of coordinates."""
+        return np.asarray(np.exp(-2 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = r/2
+
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
         """The statistic and its permuted values. NOT private."""
-        kernel = np.exp(-2 * cdist(z / self.radius, z / self.radius, "sqeuclidean"))  # ℓ = r/2
+        kernel = self.kernel(z)
         squares = [np.sum((w @ kernel) * w, axis=1) for w in self.permuted_weights(permutations, source)]
         return np.asarray(np.sqrt(np.maximum(np.sum(squares, axis=0), 0.0)))
 

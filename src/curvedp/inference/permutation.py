@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import Source
+from curvedp.entropy import GeneratorSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.inference.kernel import KernelStatistic
@@ -172,6 +172,12 @@ class PermutationMechanism(Mechanism):
         rank = 1 + sum(each >= noisy[0] for each in noisy[1:])
         rejected = int(rank <= self.allowed)
         return Draw(self._pvalue(rejected), [np.array([rejected])], tau)
+
+    def simulate(self, rng: np.random.Generator, coordinates: np.ndarray) -> bool:
+        """The decision by floats: for power, NOT for release."""
+        values = self._kernel.permuted(coordinates, self.permutations, GeneratorSource(rng))
+        noisy = values + (rng.normal if self.noise == "gaussian" else rng.laplace)(0.0, self.scale, len(values))
+        return bool(1 + np.sum(noisy[1:] >= noisy[0]) <= self.allowed)
 
     def _noisy(self, values: np.ndarray, source: Source) -> tuple[list[int], float]:
         """Each statistic with its own noise, on the grid."""

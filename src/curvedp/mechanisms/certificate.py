@@ -190,6 +190,17 @@ class Certificate:
         """Whether the holder of the public key (in hexadecimal) signed this certificate as it stands."""
         return is_signed(key, self.to_dict(), sign, SCHEMA)
 
+    @property
+    def alarms(self) -> list[str]:
+        """What should make a reader think again, one line each: computed from the grid integers, where they are listed."""
+        from curvedp.mechanisms.alarms import alarms_of  # which needs to know every mechanism
+        from curvedp.mechanisms.verify import rebuild_mechanism
+
+        if self.release["integers"] is None:
+            return []
+        mechanism = rebuild_mechanism(self)
+        return alarms_of(mechanism.value_of(self), mechanism)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -246,6 +257,7 @@ class Certificate:
             ("mechanism", self.mechanism),
             ("sensitivity", f"{self.sensitivity:.6g}"),
             ("entropy", str(self.entropy.get("source"))),
+            *(("note", alarm) for alarm in self.alarms),
         ]
         cells = "".join(f"<tr><th align='left'>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<b>curvedp certificate</b><table>{cells}</table>"

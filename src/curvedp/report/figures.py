@@ -1,5 +1,6 @@
 """Pictures of a release. They read the certificate and the released value only, never the data."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,15 @@ from curvedp.report.canvas import (
     view_of,
 )
 
-__all__ = ["budget_figure", "curve_of", "profile_figure", "radius_figure", "region_figure", "tradeoff_figure"]
+__all__ = [
+    "budget_figure",
+    "curve_of",
+    "plan_figure",
+    "profile_figure",
+    "radius_figure",
+    "region_figure",
+    "tradeoff_figure",
+]
 
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _FILL: dict[str, Any] = {"facecolor": SOFT, "alpha": 0.45, "edgecolor": ACCENT, "lw": 1.5}
@@ -182,6 +191,24 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
     axes.set_xlim(0, 1)
     axes.axis("off")
     axes.set_title(f"Budget {budget}", loc="left", color=INK, fontsize=11)
+    return made
+
+
+def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence[tuple[float, float]]) -> Figure:
+    """Predicted error against the number of records and against μ, and where the public center is as good."""
+    made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
+    panels = made.subplots(1, 2, sharey=True)
+    for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):
+        axes.loglog(*zip(*points, strict=True), color=ACCENT, lw=2.5, marker="o", ms=4)
+        axes.axhline(study.useless, color=WARM, lw=1.2, ls="--", label="the public center is as good")
+        axes.set_xticks([x for x, _ in points], labels=[f"{x:g}" for x, _ in points])
+        axes.minorticks_off()
+        axes.set_xlabel(name, color=INK)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].plot([study.n], [study.error], "o", color=WARM, ms=7)
+    panels[0].set_ylabel("predicted distance to the mean", color=INK)
+    panels[1].legend(frameon=False, labelcolor=INK)
+    made.suptitle(study.title, color=INK, fontsize=11)
     return made
 
 

@@ -12,10 +12,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from curvedp._files import write_atomically
-from curvedp.alarms import alarms_of, foreseen_error, released
+from curvedp.alarms import released
 from curvedp.errors import ParameterError
 from curvedp.inference import Region, components_of, region_of
 from curvedp.ledger import Ledger
+from curvedp.mechanisms.alarms import alarms_of, foreseen_error
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import Guarantee
@@ -119,7 +120,7 @@ def write_report(
     page = _PAGE.substitute(
         title=f"Private {escape(name)} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
-        warning=_warning(certificate, alarms_of(value, certificate)),
+        warning=_warning(certificate, alarms_of(value, mechanism)),
         explanation=_explanation(certificate, error),
         keys="".join(
             f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>'

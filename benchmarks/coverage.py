@@ -1,0 +1,292 @@
+"""How often regions hold the truth, how often tests err, and how much they find: the tables of docs/inference.md.
+
+    python -m benchmarks.coverage [--runs 10000] [--data-dir DATA] [--only regions|levels|power]
+
+Regions: the law's draws against the region that a public release gives, whose size does not depend on the draw where it is
+exact; conservative ones are built anew for each draw; and a sub-sample goes through the whole public path. Power is compared
+with (a) the test without noise, (b) dpMMD (Kim & Schrab 2023: Laplace noise on every permuted MMD, written anew) on tangent
+vectors, with the median bandwidth of the data, which is not paid for, and (c) the ordinary test on tangent vectors that each
+have noise of their own. (b) and (c) know pure ε only: for GDP(μ) they get the largest ε that implies it.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import beta
+
+from curvedp import GDP, PureDP
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    Rotations,
+    Simplex,
+    SPDAffineInvariant,
+    SPDLogEuclidean,
+    Sphere,
+    Torus,
+)
+from curvedp.geometry.ball import ball_coordinates
+from curvedp.inference import region_of
+from curvedp.inference.kernel import SamplesDistance
+from curvedp.inference.permutation import PermutationMechanism
+from curvedp.inference.shapes import SHAPES
+from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.kng import pure_epsilon
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.records.base import open_records
+
+RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
+SPACES = (Euclidean(3), Sphere(2), Sphere(5), Lorentz(3), SPDAffineInvariant(2), SPDLogEuclidean(3), Rotations(3))
+SPACES += (Torus(2), Simplex(3))
+MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
+SETTINGS = (
+    *((mixed, n, GDP(1.0)) for mixed, n in ((0.0, 25), (0.0, 50), (0.0, 100), (0.5, 50), (0.5, 100), (0.5, 200))),
+    *((mixed, n, PureDP(1.0)) for mixed, n in ((0.0, 50), (0.0, 100), (0.5, 100), (0.5, 200))),
+)  # (share of one population mixed into the other, records of each, guarantee)
+BUILT, THROUGH = 1000, 40  # conservative regions that are built; releases through the public path
+
+
+def sample(M: Manifold, rng: np.random.Generator, n: int, shift: float = 0.0, spread: float = 0.1) -> np.ndarray:
+    """Records about a point at distance `shift` from the origin, almost all in the ball."""
+    z = shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
+    return np.asarray(M.unchart(M.origin, z))
+
+
+def lower(hits: int, runs: int) -> float:
+    """Clopper-Pearson, one-sided 95%."""
+    return float(beta.ppf(0.05, hits, runs - hits + 1)) if hits else 0.0
+
+
+def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float, runs: int) -> tuple[int, int]:
+    """(Hits, runs) of the law's own draws."""
+    rng, source = np.random.default_rng(2), GeneratorSource(np.random.default_rng(1))
+    data = mean if mechanism.reads == "value" else X
+    release = mechanism.release(data, source=source)
+    region = region_of(release.certificate, level)
+    reading, M = mechanism.reading(release.certificate.release["integers"]), mechanism.manifold
+    if reading.kind == "point":
+        return int(np.sum(M.dist(mean, mechanism.simulate(rng, mean, runs)) <= region.radius)), runs
+    if reading.kind == "chart":
+        z = ball_coordinates(M, reading.base, reading.reach, mean)
+        away = np.linalg.norm(mechanism.in_chart.simulate(rng, z, runs) - z, axis=-1)
+        return int(np.sum(away <= region.within.quantile)), runs
+    gradient = mechanism._gradient(mechanism.accepted(X))  # what is not released, to draw about it many times
+    noise = reading.law.scale * rng.standard_normal((runs, M.dim))
+    if M.curvature_bounds == (0.0, 0.0):
+        return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
+    shapes = [
+        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), level) for e in noise[:BUILT]
+    ]
+    return sum(float(M.dist(shape.center, mean)) <= shape.radius for shape in shapes), BUILT
+
+
+def released_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float) -> tuple[int, int]:
+    """(Hits, runs) through the public path."""
+    source, data = GeneratorSource(np.random.default_rng(3)), mean if mechanism.reads == "value" else X
+    found = (region_of(mechanism.release(data, source=source).certificate, level) for _ in range(THROUGH))
+    return sum(bool(region.contains(mechanism.statistic.placed(mean[None])[0])) for region in found), THROUGH
+
+
+def regions(runs: int) -> None:
+    """Every space and mechanism at every n and level: one line each, the worst of its nine lower bounds less the level."""
+    print(
+        f"{'space':<22}{'mechanism':<14}{'least lower bound - level':>26}{'share at 0.95, n=100':>22}{'public path':>13}"
+    )
+    for M in SPACES:
+        for name in MECHANISMS:
+            try:
+                line = _line(M, name, runs)
+            except CurvedpError as refusal:
+                line = f"refused: {str(refusal)[:60]}"
+            print(f"{M.name:<22}{name:<14}{line}", flush=True)
+
+
+def _line(M: Manifold, name: str, runs: int) -> str:
+    worst, shown, through = 1.0, 0.0, ""
+    for n in SIZES:
+        mechanism: Any = choose_mechanism(name, FrechetMean(M, None, RADIUS, n), GDP(1.0)).mechanism
+        X = sample(M, np.random.default_rng(0), n, 0.2)
+        mean = mechanism.statistic.of(open_records(X, M.point_shape))
+        for level in LEVELS:
+            if name != "newton":
+                hits, total = drawn_coverage(mechanism, mean, X, level, runs)
+                worst = min(worst, lower(hits, total) - level)
+                shown = hits / total if (n, level) == (100, 0.95) else shown
+        if n == 100:
+            hits, total = released_coverage(mechanism, mean, X, 0.9)
+            through = f"{hits}/{total}"
+    return (f"{worst:>+26.4f}{shown:>22.4f}" if name != "newton" else " " * 48) + f"{through:>13}"
+
+
+def widths() -> None:
+    """The radius of the exact chart region against half its diameter, which no ball that holds it can be below."""
+    print(f"\n{'space':<22}{'n':>6}{'radius':>10}{'half diameter':>15}{'ratio':>8}")
+    for M in SPACES:
+        for n in SIZES:
+            mechanism: Any = choose_mechanism("log-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)).mechanism
+            X = sample(M, np.random.default_rng(0), n, 0.2)
+            mean = mechanism.statistic.of(open_records(X, M.point_shape))
+            region = region_of(mechanism.release(mean, source=GeneratorSource(np.random.default_rng(1))).certificate)
+            u = np.random.default_rng(4).standard_normal((400, M.dim))
+            edge = region.edge(np.concatenate([u, -u]) / np.linalg.norm(np.concatenate([u, u]), axis=1, keepdims=True))
+            half = max(float(np.max(M.dist(point, edge))) for point in edge[:100]) / 2
+            print(f"{M.name:<22}{n:>6}{region.radius:>10.4f}{half:>15.4f}{region.radius / half:>8.3f}", flush=True)
+
+
+# ---- tests -----------------------------------------------------------------------------------------------------------------
+
+
+def spoiled(X: np.ndarray) -> np.ndarray:
+    """Ties, records far outside the ball, and records that are none."""
+    X = X.copy()
+    X[: len(X) // 2], X[-1], X[-2] = X[0], np.nan, np.inf
+    X[-3] *= 100
+    return X
+
+
+def levels(runs: int) -> None:
+    """Type-I error in twenty settings."""
+    allowed = 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
+    print(f"\nrejections of true hypotheses at level 0.05, B = 59, {runs} runs; at most {allowed:.4f} wanted\n")
+    print(f"{'space':<22}{'sizes':<14}{'GDP':>6}  {'records':<22}{'share':>8}")
+    for M in (Euclidean(3), Sphere(2), Lorentz(3), SPDAffineInvariant(2), Rotations(3)):
+        for sizes, mu, spoil in (
+            ([20, 20], 1.0, False),
+            ([10, 40], 5.0, True),
+            ([60, 60], 50.0, True),
+            ([15, 20, 25], 5.0, True),
+        ):
+            share = rejections(M, sizes, mu, runs, spoil=spoil)
+            kind = "ties, clipped, none" if spoil else "as they are"
+            print(f"{M.name:<22}{'+'.join(map(str, sizes)):<14}{mu:>6g}  {kind:<22}{share:>8.4f}", flush=True)
+
+
+def rejections(M: Manifold, sizes: list[int], mu: float, runs: int, *, spoil: bool) -> float:
+    """Share of tests that reject where all samples are from one law."""
+    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, RADIUS, sizes), GDP(mu)).at(0.05, 59)
+    rng, source, count = np.random.default_rng(2), GeneratorSource(np.random.default_rng(3)), 0
+    for _ in range(runs):
+        pooled = sample(M, rng, sum(sizes))
+        pooled = spoiled(pooled)[rng.permutation(len(pooled))] if spoil else pooled
+        parts = np.split(pooled, np.cumsum(sizes)[:-1])
+        count += int(mechanism.draw(mechanism.accepted(parts), source).integers[0][0])
+    return count / runs
+
+
+def permutation(
+    kernel: np.ndarray, n: int, noise: Any, rng: np.random.Generator, B: int = 199, level: float = 0.05
+) -> bool:
+    """Whether the MMD of the first n against the rest is among the largest of its permutations, all with noise."""
+    N = len(kernel)
+    own = np.repeat([1 / n, -1 / (N - n)], [n, N - n])
+    weights = np.concatenate([own[None], own[np.argsort(rng.random((B, N)), axis=1)]])
+    values = np.sqrt(np.maximum(np.sum((weights @ kernel) * weights, axis=1), 0.0)) + noise(B + 1)
+    return bool(1 + np.sum(values[1:] >= values[0]) <= level * (B + 1))
+
+
+def gaussian_kernel(z: np.ndarray, bandwidth: float | None = None) -> np.ndarray:
+    """Of tangent vectors; by default with the median distance of the data."""
+    distances = pdist(z)
+    width = float(np.median(distances)) if bandwidth is None else bandwidth
+    return np.asarray(squareform(np.exp(-((distances / width) ** 2) / 2)) + np.eye(len(z)))
+
+
+def powers(z: np.ndarray, n: int, radius: float, asked: Any, mechanism: Any, rng: np.random.Generator) -> list[bool]:
+    """Ours, without noise, dpMMD, and noise on each tangent vector, on one data set; ours by its own float law."""
+    moved, eps = np.sqrt(2) / min(n, len(z) - n), pure_epsilon(asked)
+    factor = np.sqrt(n * (len(z) - n)) / len(z)  # of our statistic against the MMD
+    laws = {"gaussian": rng.normal, "laplace": rng.laplace}
+    ours = permutation(
+        mechanism.statistic.kernel(z), n, lambda k: laws[mechanism.noise](0, mechanism.scale / factor, k), rng
+    )
+    free = permutation(mechanism.statistic.kernel(z), n, lambda k: 0.0, rng)
+    theirs = permutation(gaussian_kernel(z), n, lambda k: rng.laplace(0, 2 * moved / eps, k), rng)
+    noisy = z + _laplace_vectors(rng, z.shape, 2 * radius / eps)
+    return [ours, free, theirs, permutation(gaussian_kernel(noisy), n, lambda k: 0.0, rng)]
+
+
+def _laplace_vectors(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> np.ndarray:
+    """Density exp(−|v|/scale): each record is its own release, of sensitivity 2r."""
+    u = rng.standard_normal(shape)
+    length = rng.gamma(shape[1], scale, (shape[0], 1))
+    return np.asarray(u / np.linalg.norm(u, axis=1, keepdims=True) * length)
+
+
+def real_data(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float]]:
+    """(what, space, one population, the other, public center, public radius)."""
+    storms = np.load(folder / "hurdat2_AL.npz")
+    first = np.unique(storms["key"], return_index=True)[1]
+    lat, lon = np.radians(storms["lat"][first]), np.radians(storms["lon"][first])
+    X = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    year = np.array([int(str(key)[-4:]) for key in storms["key"][first]])
+    center = np.array([0.5 * np.cos(0.4), -np.sqrt(0.75) * np.cos(0.4), np.sin(0.4)])  # 23°N 60°W
+    yield "storms' first places, before and from 1960", Sphere(2), X[year < 1960], X[year >= 1960], center, 0.75
+    images = np.load(folder / "pathmnist_adi_back_train.npz")
+    label = np.asarray(next(images[key] for key in images.files if "label" in key or key == "y")).ravel()
+    pixels = np.asarray(next(images[key] for key in images.files if images[key].ndim == 4))
+    some = np.concatenate([np.flatnonzero(label == value)[:600] for value in np.unique(label)[:2]])
+    C, M = np.stack([_covariance(each) for each in pixels[some]]), SPDAffineInvariant(3)
+    yield "colors of two tissues", M, C[:600], C[600:], np.diag([0.01] * 3), 4.0
+
+
+def _covariance(image: np.ndarray) -> np.ndarray:
+    return np.cov(image.reshape(-1, 3).T / 255.0) + 1e-4 * np.eye(3)
+
+
+def power(runs: int, folder: Path) -> None:
+    """Power curves at equal ε, by the number of records, with half of one population mixed into the other."""
+    for what, M, one, other, center, radius in real_data(folder):
+        print(
+            f"\n{what}; {M.name}, radius {radius:g}, level 0.05, {runs} runs; standard error {0.5 / np.sqrt(runs):.3f}\n"
+        )
+        print(
+            f"{'mixed':>6}{'n':>6}  {'guarantee':<13}"
+            f"{'ours':>8}{'(a) no noise':>14}{'(b) dpMMD':>11}{'(c) noisy vectors':>19}"
+        )
+        home = np.asarray(M.home(center))
+        first, second = (
+            np.asarray(ball_coordinates(M, home, radius, np.asarray(M.to_origin(center, part))))
+            for part in (one, other)
+        )
+        rng = np.random.default_rng(5)
+        for mixed, n, asked in SETTINGS:
+            statistic = SamplesDistance(M, center, radius, [n, n])
+            mechanism = PermutationMechanism.for_statistic(statistic, asked).at(0.05, 199)
+            found = []
+            for _ in range(runs):
+                X, Y = (
+                    first[rng.choice(len(first), n, replace=False)],
+                    second[rng.choice(len(second), n, replace=False)],
+                )
+                from_first = rng.random(n) < mixed
+                Y[from_first] = first[rng.choice(len(first), int(from_first.sum()))]
+                found.append(powers(np.concatenate([X, Y]), n, radius, asked, mechanism, rng))
+            shares = np.mean(found, axis=0)
+            row = "".join(f"{share:>{width}.3f}" for share, width in zip(shares, (8, 14, 11, 19), strict=True))
+            print(f"{mixed:>6g}{n:>6}  {asked!s:<13}{row}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--only", choices=("regions", "levels", "power"))
+    given = parser.parse_args()
+    if given.only in (None, "regions"):
+        regions(given.runs)
+        widths()
+    if given.only in (None, "levels"):
+        levels(min(given.runs, 1000))
+    if given.only in (None, "power"):
+        power(min(given.runs, 300), given.data_dir)
+
+
+if __name__ == "__main__":
+    main()
