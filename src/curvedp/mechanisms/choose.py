@@ -4,6 +4,8 @@ The prediction simulates each calibrated mechanism, and the post-processing that
 public populations in the ball. It reads no data, so the choice costs no privacy; the reason goes into the certificate.
 """
 
+import json
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -77,7 +79,32 @@ def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, i
 def rank(
     statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
 ) -> tuple[dict[str, tuple[float, Mechanism]], dict[str, str]]:
-    """(predicted error and mechanism of each candidate, best first; why the others are left out), from public numbers."""
+    """(predicted error and mechanism of each candidate, best first; why the others are left out), from public numbers.
+
+    Kept for the next data set at the same public parameters.
+    """
+    found, refused = _ranked(_Public.of(statistic), guarantee, in_memory)
+    return dict(found), dict(refused)
+
+
+@dataclass(frozen=True)
+class _Public:
+    """A statistic, compared by what it is of and by its dictionary."""
+
+    kinds: tuple[type, type]
+    numbers: str
+    statistic: Statistic = field(compare=False)
+
+    @classmethod
+    def of(cls, statistic: Statistic) -> "_Public":
+        return cls((type(statistic), type(statistic.space)), json.dumps(statistic.to_dict(), sort_keys=True), statistic)
+
+
+@lru_cache(maxsize=64)
+def _ranked(
+    public: _Public, guarantee: Guarantee, in_memory: bool
+) -> tuple[dict[str, tuple[float, Mechanism]], dict[str, str]]:
+    statistic = public.statistic
     found: dict[str, tuple[float, Mechanism]] = {}
     refused: dict[str, str] = {}
     for candidate, (kind, make) in _variants(statistic, ("value", "records") if in_memory else ("value",)).items():

@@ -1,0 +1,33 @@
+"""The choice of a mechanism: what is kept from one data set to the next."""
+
+import numpy as np
+import pytest
+
+from curvedp.geometry import Sphere
+from curvedp.mechanisms import choose
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.privacy import GDP, PureDP
+
+
+def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypatch):
+    counted = []
+    real = choose.predicted_error
+    monkeypatch.setattr(choose, "predicted_error", lambda mechanism: counted.append(1) or real(mechanism))
+    center, other = np.array([1.0, 0, 0]), np.array([0.0, 1.0, 0])
+
+    def asked(guarantee=GDP(1.0), c=center, radius=0.31, n=321, in_memory=False):  # noqa: B008
+        before = len(counted)
+        found = choose.choose_mechanism("auto", FrechetMean(Sphere(2), c, radius, n), guarantee, in_memory=in_memory)
+        return found, len(counted) - before
+
+    first, simulated = asked()
+    again, simulated_again = asked(c=center.copy())
+    assert simulated > 0
+    assert simulated_again == 0
+    assert again == first
+    again.errors.clear()  # what one caller does to its answer is no matter of the next
+    assert asked()[0].errors == first.errors != {}
+    changed = [{"guarantee": PureDP(1.0)}, {"c": other}, {"radius": 0.32}, {"n": 322}, {"in_memory": True}]
+    assert all(asked(**change)[1] > 0 for change in changed)
+    with pytest.raises(Exception, match="n="):
+        asked(n=0)
