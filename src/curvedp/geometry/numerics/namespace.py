@@ -34,5 +34,6 @@ def to_host(X: Any) -> np.ndarray:
         X = X.detach()
     if hasattr(X, "is_cuda"):
         return np.asarray(X.cpu())
-    on_device = hasattr(X, "__cuda_array_interface__")  # CuPy's arrays refuse the implicit way; frames have a `get` too
-    return np.asarray(X.get() if on_device else X)
+    # CuPy's arrays refuse the implicit way. JAX's have the interface on a GPU too, but no `get`; frames have only a `get`.
+    refuses = hasattr(X, "__cuda_array_interface__") and hasattr(X, "get")
+    return np.asarray(X.get() if refuses else X)
