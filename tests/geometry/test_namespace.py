@@ -11,7 +11,7 @@ DATA = np.arange(6.0).reshape(2, 3)
 class OfCuPy:
     """Refuses the implicit way."""
 
-    __cuda_array_interface__: dict = {}
+    __cuda_array_interface__ = None
 
     def get(self):
         return DATA
@@ -23,7 +23,7 @@ class OfCuPy:
 class OfJaxOnAGPU:
     """Has CuPy's interface, but not its `get` (seen on an H200)."""
 
-    __cuda_array_interface__: dict = {}
+    __cuda_array_interface__ = None
 
     def __array__(self, *_, **__):
         return DATA
