@@ -9,6 +9,8 @@
 | core | the core alone, from a wheel | tests/core_only.py |
 | hashed | everything, each archive checked against constraints.hashed.txt | tests/core_only.py |
 | torch | everything and PyTorch | the tests on PyTorch's arrays |
+| adapters | pyRiemann, MNE, MOABB, DIPY, nilearn, geoopt, OpenDP and what they bring | tests/adapters |
+| geomstats | geomstats, which does not import beside NumPy 2.4 | its spaces against ours |
 | federated | Flower, whose requirements exclude the newest typer and rich | tests/federated |
 """
 
@@ -25,6 +27,7 @@ HOME = ROOT / ".matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CHECK = ["-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow"]
 CORE = ["-W", "error", "tests/core_only.py"]
+PEERS = ["pyriemann", "mne", "moabb", "dipy", "nilearn", "geoopt", "opendp"]
 TESTERS = ["pytest", "pytest-xdist", "hypothesis", "mpmath", "dp-accounting"]
 LANES = {
     "newest": ([["-c", "constraints.txt", ".[test]"]], [[*CHECK, "-n", "2", "--dist", "worksteal"]]),
@@ -35,9 +38,15 @@ LANES = {
         [CORE],
     ),
     "torch": ([["-c", "constraints.txt", ".[test]", "torch"]], [[*CHECK, "-k", "torch"]]),
+    "adapters": ([[".", *TESTERS, *PEERS]], [[*CHECK, "tests/adapters"]]),
+    "geomstats": (
+        [[".", "numpy<2.4", "scikit-learn<1.9", "geomstats", *TESTERS]],
+        [[*CHECK, "tests/adapters/test_spaces.py"]],
+    ),
     "federated": ([[".[federated]", *TESTERS]], [[*CHECK, "tests/federated"]]),
 }
-ONCE = {"oldest": "3.11", "hashed": "3.11", "torch": "3.13", "federated": "3.12"}  # the others run on every Python
+# The others run on every Python.
+ONCE = {"oldest": "3.11", "hashed": "3.11", "torch": "3.13", "adapters": "3.12", "geomstats": "3.12", "federated": "3.12"}
 
 
 def found(version: str) -> str | None:

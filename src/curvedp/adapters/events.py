@@ -1,0 +1,50 @@
+"""Guarantees as events of Google's dp-accounting, for totals that other software keeps."""
+
+from math import exp, inf, nextafter
+from typing import Any
+
+from curvedp.errors import MissingExtra, ParameterError
+from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
+
+__all__ = ["to_dp_event"]
+
+
+def to_dp_event(guarantee: Guarantee) -> Any:
+    """The event whose accountants never promise more than this guarantee does.
+
+    A μ-GDP release is dominated by the Gaussian mechanism with noise multiplier 1/μ (Dong, Roth & Su 2022), a pure ε one by
+    binary randomized response (Kairouz, Oh & Viswanath 2015), NOT by Laplace noise of scale 1/ε, which is more private.
+    Ours are for replacing a record; dp-accounting's accountants take the relation as an option of theirs and do not convert.
+
+    Parameters
+    ----------
+    guarantee : GDP, PureDP or ZCDP
+        Such as `mean.certificate_.guarantee`.
+
+    Raises
+    ------
+    ParameterError
+        For another definition: it has no event that is not more than it says.
+    MissingExtra
+        Without dp-accounting.
+
+    Examples
+    --------
+    >>> to_dp_event(GDP(0.5))
+    GaussianDpEvent(noise_multiplier=2.0)
+    """
+    try:
+        from dp_accounting import GaussianDpEvent, RandomizedResponseDpEvent, ZCDpEvent
+    except ImportError as error:
+        raise MissingExtra("events of dp-accounting need it: pip install dp-accounting") from error
+    if isinstance(guarantee, GDP):
+        return GaussianDpEvent(_not_above(1 / guarantee.mu, lambda z: z * guarantee.mu <= 1))
+    if isinstance(guarantee, PureDP):
+        return RandomizedResponseDpEvent(nextafter(2 / (1 + exp(guarantee.eps)), -inf), 2)
+    if isinstance(guarantee, ZCDP):
+        return ZCDpEvent(guarantee.rho)
+    raise ParameterError(f"{guarantee} has no event in dp-accounting; export GDP, PureDP or ZCDP")
+
+
+def _not_above(value: float, holds: Any) -> float:
+    return value if holds(value) else nextafter(value, -inf)

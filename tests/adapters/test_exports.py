@@ -1,0 +1,107 @@
+"""What is exported never claims more than ours: against the peers' own accountants."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateFrechetMean, PureDP
+from curvedp.adapters.events import to_dp_event
+from curvedp.adapters.measurements import make_measurement
+from curvedp.adapters.tangent import PrivateTangentSpace
+from curvedp.errors import ParameterError
+from curvedp.geometry import SPDAffineInvariant, Sphere
+
+pytestmark = pytest.mark.filterwarnings("default")
+DELTAS = (1e-3, 1e-5, 1e-7)
+
+
+def promised(event, accountant):
+    dp_accounting = pytest.importorskip("dp_accounting")
+    book = accountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    book.compose(event)
+    return np.array([book.get_epsilon(delta) for delta in DELTAS])
+
+
+@pytest.mark.parametrize("guarantee", [GDP(0.3), GDP(1.7), PureDP(0.2), PureDP(2.0), ZCDP(0.05), ZCDP(1.0)], ids=str)
+def test_no_accountant_promises_more(guarantee):
+    dp_accounting = pytest.importorskip("dp_accounting", reason="dp-accounting is not installed (extra: test)")
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    event, ours = to_dp_event(guarantee), np.array([guarantee.epsilon(delta) for delta in DELTAS])
+    assert (promised(event, RdpAccountant) >= ours * (1 - 1e-9)).all()
+    if not isinstance(guarantee, ZCDP):  # which its PLD accountant does not know
+        assert (promised(event, PLDAccountant) >= ours * (1 - 1e-9)).all()
+    if isinstance(guarantee, PureDP):  # the export that everybody would write first claims more: the check sees it
+        wrong = dp_accounting.LaplaceDpEvent(1 / guarantee.eps)
+        half = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+        book = PLDAccountant(neighboring_relation=half)
+        book.compose(wrong)
+        assert book.get_epsilon(1e-3) < guarantee.epsilon(1e-3) * (1 - 1e-9)
+
+
+def test_what_has_no_event_is_refused():
+    pytest.importorskip("dp_accounting", reason="dp-accounting is not installed (extra: test)")
+    with pytest.raises(ParameterError, match="no event"):
+        to_dp_event(ApproxDP(1.0, 1e-6))
+
+
+def directions(n=60):
+    return Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (n, 3)))
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "loss"), [(GDP(0.5), 0.125), (PureDP(1.0), 1.0), (ApproxDP(1.0, 1e-6), (1.0, 1e-6)), (ZCDP(0.1), 0.1)]
+)
+def test_a_measurement_says_what_the_guarantee_says(guarantee, loss):
+    dp = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed; the lane `adapters` has it")
+    dp.enable_features("contrib", "honest-but-curious")
+    measurement = make_measurement(PrivateFrechetMean(Sphere(2), 0.7, guarantee=guarantee), 60)
+    assert measurement.map(1) == pytest.approx(loss, rel=1e-12)
+    assert np.all(np.asarray(measurement.map(1)) >= np.asarray(loss))
+    assert np.linalg.norm(measurement(directions())) == pytest.approx(1.0)
+    for wrong in (lambda: measurement.map(2), lambda: measurement(directions(30))):
+        with pytest.raises(dp.OpenDPException):
+            wrong()
+
+
+def test_a_measurement_is_not_paid_for_twice(tmp_path):
+    pytest.importorskip("opendp.prelude", reason="OpenDP is not installed; the lane `adapters` has it")
+    ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
+    with pytest.raises(ParameterError, match="without a ledger"):
+        make_measurement(PrivateFrechetMean(Sphere(2), 0.7, ledger=ledger), 60)
+
+
+def test_tangent_coordinates_are_isometric_and_total():
+    M = SPDAffineInvariant(2)
+    z = 0.3 * np.random.default_rng(0).normal(size=(50, 3))
+    X = np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, z)))
+    step = PrivateTangentSpace(M, radius=2.0)
+    with pytest.raises(NotFittedError):
+        step.transform(X)
+    rows = step.fit(X).transform(X)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.asarray(M.dist(step.location_, X)))
+    X[0] = np.nan
+    assert np.isfinite(step.transform(X)).all()
+    assert rows.shape == (50, 3)
+
+
+def test_a_cross_validation_of_moabb_runs_unchanged(tmp_path, monkeypatch):
+    """Its own evaluation, on its own stand-in data set, with our classifier in the pipeline."""
+    pytest.importorskip("moabb", reason="MOABB is not installed; the lane `adapters` has it")
+    monkeypatch.setenv("MNE_DATA", str(tmp_path))
+    from moabb.datasets.fake import FakeDataset
+    from moabb.evaluations import WithinSessionEvaluation
+    from moabb.paradigms import LeftRightImagery
+    from pyriemann.estimation import Covariances
+    from sklearn.pipeline import make_pipeline
+
+    from curvedp import PrivateMDM
+
+    data = FakeDataset(["left_hand", "right_hand"], n_subjects=1, n_sessions=1, n_runs=1)
+    step = PrivateMDM(SPDAffineInvariant(3), radius=2.0, center=np.eye(3))
+    pipelines = {"private": make_pipeline(Covariances("oas"), step)}
+    evaluation = WithinSessionEvaluation(LeftRightImagery(), datasets=[data], overwrite=True, hdf5_path=str(tmp_path))
+    results = evaluation.process(pipelines)
+    assert len(results) == 1
+    assert results["score"].between(0, 1).all()
