@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Archives hold this time and no other, so that two builds of one commit are the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 
-.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers audit mutation reproduce gallery docs clean
+.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility audit mutation reproduce gallery docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -70,6 +70,10 @@ bench: $(STAMP)  ## every speed table: against peers, floors and the machine's l
 bench-peers: $(STAMP)  ## the table against peers alone; makes their environments in .peers/ the first time
 	$(BIN)/python -m benchmarks.peers
 	-$(BIN)/python -m benchmarks.regression_peers --repeats 3
+
+utility: $(STAMP)  ## error without a radius, of persons, against CoinPress; classifiers of many channels (data sets: CURVEDP_DATA)
+	$(BIN)/python -m benchmarks.utility_private
+	$(BIN)/python -m benchmarks.high_dimension
 
 audit: $(STAMP)  ## claimed against audited privacy, every mechanism on every space
 	$(BIN)/python -m benchmarks.audit

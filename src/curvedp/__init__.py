@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         PrivateGeodesicRegression,
         PrivateMDM,
         PrivatePCA,
+        PrivateSoftmax,
+        PrivateTangentSpace,
     )
     from curvedp.ledger import Ledger
     from curvedp.planning import plan
@@ -31,6 +33,8 @@ __all__ = [
     "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
+    "PrivateSoftmax",
+    "PrivateTangentSpace",
     "PureDP",
     "RaoDP",
     "ReleaseWarning",
@@ -51,6 +55,8 @@ _HOME = {
             "PrivateGeodesicRegression",
             "PrivateMDM",
             "PrivatePCA",
+            "PrivateSoftmax",
+            "PrivateTangentSpace",
         ),
         "curvedp.estimators",
     ),

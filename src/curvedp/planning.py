@@ -20,7 +20,7 @@ from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
-from curvedp.mechanisms.private_ball import OuterBallMean
+from curvedp.mechanisms.private_ball import OuterBallMean, least_scale
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.privacy import GDP, Guarantee
 
@@ -37,6 +37,7 @@ _STEP, _TRIES, _CLOSE = (
 
 _TESTS = 200  # simulated for a power
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
+_MANY, _TRIALS = 50, (160, 320)  # dimensions, and trials times μ of a reduced classifier (docs/high-dimension.md)
 
 
 @dataclass(frozen=True)
@@ -196,8 +197,23 @@ class Plan:
                 "this study is too small: the public center is as good "
                 f"(the error is {self.error / self.spread:.2g} of the {of})"
             )
+            lines += self._enough()
         else:
             lines.append(f"the error is {self.error / self.spread:.2g} of the {of}")
+        return lines
+
+    def _enough(self) -> list[str]:
+        """How many records it would take, where these are too few."""
+        scale = least_scale(self.guarantee)  # 1/μ
+        # Noise of length 2r√d/(nμ), as long as half the error of the public center.
+        noise = ceil(4 * self.spread * sqrt(self.manifold.dim) * scale / self.useless)
+        lines = [f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"]
+        if self.manifold.reduces and self.manifold.dim > _MANY:
+            few, many = ceil(_TRIALS[0] * scale), ceil(_TRIALS[1] * scale)
+            lines.append(
+                f"to tell classes apart: PrivateMDM(reduce=6) or PrivateSoftmax, {few} records for 80%, {many} for 90% where "
+                "classes differ in the strongest components; four times as many and more where they do not"
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, SPDLogEuclidean, Sphere
 from curvedp.laws.exact import ExactDraw
 
+SPD3 = SPDAffineInvariant(3)
 DATA = {
     "near": lambda M, rng: M.unchart(M.origin, 0.1 * rng.normal(size=(60, M.dim))),
     "far": lambda M, rng: M.unchart(M.origin, 5.0 * rng.normal(size=(60, M.dim))),
@@ -60,8 +61,12 @@ def published(model) -> str:
         if hasattr(certificates[0], "to_dict"):
             told[name] = [replace(each, created="").sealed().to_dict() for each in certificates]
         else:
-            told[name] = repr([np.asarray(part).tolist() for part in (value if isinstance(value, tuple) else (value,))])
+            told[name] = repr(plain(value))
     return json.dumps(told, sort_keys=True)
+
+
+def plain(value):
+    return [plain(part) for part in value] if isinstance(value, tuple) else np.asarray(value).tolist()
 
 
 CASES = {
@@ -85,6 +90,8 @@ CASES = {
     "median": (lambda: curvedp.PrivateFrechetMedian(SPDAffineInvariant(2), radius=5.0), SPDAffineInvariant(2)),
     "dispersion": (lambda: curvedp.PrivateDispersion(Sphere(2), radius=0.5, mechanism="gaussian"), Sphere(2)),
     "classes": (lambda: curvedp.PrivateMDM(Sphere(2), radius=0.5, mechanism="log-gaussian"), Sphere(2)),
+    "reduced classes": (lambda: curvedp.PrivateMDM(SPD3, reduce=2, guarantee=GDP(2.0)), SPD3),
+    "softmax": (lambda: curvedp.PrivateSoftmax(SPD3, reduce=2, guarantee=GDP(2.0)), SPD3),
     "line": (
         lambda: curvedp.PrivateGeodesicRegression(
             Sphere(2), radius=0.5, speed=0.5, clip=0.2, guarantee=GDP(1.0), method="dp-rgd"
@@ -101,7 +108,12 @@ def test_what_leaves_is_a_function_of_integers_and_public_numbers(name, led):
     for data, records in DATA.items():
         led()
         X = np.array(records(M, np.random.default_rng(1)))
-        extra = {"classes": (X, np.arange(60) % 2), "line": (np.linspace(0, 1, 60), X)}.get(name, (X,))
+        labeled = (X, np.arange(60) % 2)
+        extra = {
+            **dict.fromkeys(("classes", "reduced classes", "softmax"), labeled),
+            "line": (np.linspace(0, 1, 60), X),
+        }
+        extra = extra.get(name, (X,))
         model = make().set_params(source=GeneratorSource(np.random.default_rng(0)))
         seen[data] = published(model.fit(*extra))
     assert len(set(seen.values())) == 1, [data for data in seen if seen[data] != seen["near"]]

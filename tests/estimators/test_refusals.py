@@ -6,11 +6,12 @@ import pytest
 import curvedp
 from curvedp import GDP, Ledger, PureDP
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Sphere
+from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.privacy import ApproxDP
 
 S2, RNG = Sphere(2), np.random.default_rng(0)
 X = Sphere(2).project(RNG.normal([3.0, 0, 0], 0.5, (60, 3)))
+SPD, T = SPDAffineInvariant(3), np.asarray([np.cov(RNG.normal(size=(3, 9))) for _ in range(60)])
 Y, x = np.arange(60) % 2, np.linspace(0, 1, 60)
 
 
@@ -42,6 +43,19 @@ ESTIMATORS = {
     "median": (lambda **o: curvedp.PrivateFrechetMedian(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
     "dispersion": (lambda **o: curvedp.PrivateDispersion(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
     "classes": (lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, **o}), (X, Y)),
+    "classes in private balls": (
+        lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": "private", "guarantee": GDP(3.0), **o}),
+        (X, Y),
+    ),
+    "reduced classes": (
+        lambda **o: curvedp.PrivateMDM(**{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}),
+        (T, Y),
+    ),
+    "softmax": (
+        lambda **o: curvedp.PrivateSoftmax(**{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}),
+        (T, Y),
+    ),
+    "tangent space": (lambda **o: curvedp.PrivateTangentSpace(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
     "line": (
         lambda **o: curvedp.PrivateGeodesicRegression(
             **{"manifold": S2, "radius": 0.5, "speed": 0.5, "clip": 0.2, "guarantee": GDP(0.5), **o}
@@ -91,9 +105,8 @@ def test_a_mistake_spends_nothing(name, parameter, k, tmp_path):
 def test_records_of_another_form_spend_nothing(name, bad, tmp_path):
     make, data = ESTIMATORS[name]
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
-    wrong = bad(X)
     with pytest.raises((CurvedpError, ValueError)) as refusal:
-        make(ledger=ledger).fit(*(wrong if part is X else part for part in data))
+        make(ledger=ledger).fit(*(bad(part) if part is X or part is T else part for part in data))
     assert not ledger.entries
     assert not any(f"{value:.6f}"[:7] in str(refusal.value) for value in X.ravel())
 

@@ -18,6 +18,7 @@ from curvedp import (
     PrivateGeodesicRegression,
     PrivateMDM,
     PrivatePCA,
+    PrivateSoftmax,
     PureDP,
 )
 from curvedp.errors import CurvedpError
@@ -28,7 +29,7 @@ from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import certified_mu
 from curvedp.signing import digest
 
-S2, SPD, H = Sphere(2), SPDAffineInvariant(2), Lorentz(2)
+S2, SPD, SPD3, H = Sphere(2), SPDAffineInvariant(2), SPDAffineInvariant(3), Lorentz(2)
 
 
 def cloud(M, n=40):
@@ -66,6 +67,12 @@ MAKERS = {
         PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="log-laplace", guarantee=PureDP(1.0)
     ),
     "classes": lambda: fitted(PrivateMDM, X, np.arange(40) % 2, manifold=S2, radius=0.7),
+    "reduced means": lambda: fitted(
+        PrivateMDM, cloud(SPD3), np.arange(40) % 2, manifold=SPD3, reduce=2, guarantee=GDP(3.0)
+    ),
+    "reduced softmax": lambda: fitted(
+        PrivateSoftmax, cloud(SPD), np.arange(40) % 2, manifold=SPD, reduce=1, guarantee=GDP(3.0)
+    ),
     "moment": lambda: fitted(PrivatePCA, np.random.default_rng(1).normal(size=(40, 3)), radius=3.0),
     "line by K-norm": lambda: fitted(
         PrivateGeodesicRegression, x, X, manifold=S2, radius=0.5, speed=0.5, clip=0.2, guarantee=PureDP(2.0)

@@ -6,6 +6,8 @@ from curvedp.estimators.frechet_median import PrivateFrechetMedian
 from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
+from curvedp.estimators.softmax import PrivateSoftmax
+from curvedp.estimators.tangent_space import PrivateTangentSpace
 
 __all__ = [
     "PrivateDispersion",
@@ -14,4 +16,6 @@ __all__ = [
     "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
+    "PrivateSoftmax",
+    "PrivateTangentSpace",
 ]

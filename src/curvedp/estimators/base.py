@@ -23,7 +23,7 @@ from curvedp.mechanisms.private_ball import default_outer_radius
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
-from curvedp.records.persons import person_means
+from curvedp.records.persons import person_codes, person_means
 
 __all__ = ["PERSON", "BallEstimator", "Job", "PrivateEstimator", "ball_of", "readable"]
 
@@ -134,14 +134,7 @@ class BallEstimator(PrivateEstimator):
 
     def _persons(self, records: Records, groups: Any) -> Records:
         """One record a person: the mean of their own, a function of these alone, so that any of them may change."""
-        ids = np.asarray(groups)
-        if ids.shape != (records.n,):
-            raise ParameterError(f"groups has shape {ids.shape}; there must be one id for each of {records.n} records")
-        if ids.dtype.kind == "f" and np.isnan(ids).any():
-            raise ParameterError("groups has ids that are NaN")
-        _, codes = np.unique(ids, return_inverse=True)
-        if codes.max() < 1:
-            raise ParameterError("groups names one person only; at least 2 are needed")
+        codes = person_codes(groups, records.n)
         outer = default_outer_radius(self.manifold) if isinstance(self.radius, str) else self.radius
         ball = public_ball(self.manifold, self.center, self.outer_radius or outer)
         return open_records(person_means(self.manifold, ball, records.array(), codes), self.manifold.point_shape)

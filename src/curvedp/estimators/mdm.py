@@ -1,53 +1,74 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
-from functools import partial
+import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.errors import ParameterError
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import BallEstimator, Job
-from curvedp.geometry.base import Manifold
+from curvedp.estimators.softmax import ReducedClassifier
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.inference.region import Region, simultaneous
+from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.reduction import ReducedMeans
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
-from curvedp.records import by_chunks, is_chunked
+from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
+from curvedp.records.labels import Labels
+from curvedp.records.persons import person_codes
 
 __all__ = ["PrivateMDM"]
 
-_UNIT = FrechetMean.units[0]  # of its class
 
-
-class PrivateMDM(ClassifierMixin, BallEstimator):
+class PrivateMDM(ReducedClassifier, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
     Labels and class sizes are public (a record may be replaced by any other of its class); the classes are disjoint, so
-    the guarantee of all means together is that of one. Certificates say so.
+    the guarantee of all means together is that of one. Certificates say so. With `reduce`, labels are private as well.
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, mechanism, ledger, label, source
-        As in `PrivateFrechetMean`.
+    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`; `radius="private"` finds a ball for each class.
+    reduce : int, optional
+        For covariance matrices of many channels: how many components are kept by a private reduction, which comes first.
+        Then one release serves all classes, labels are private, each record is divided by its trace, the class means are
+        those of `features`, and no ball is needed (`radius` may bound the features' length).
+    features : {"power", "log"}
+        With `reduce`, what is taken of the reduced matrices: square roots or logarithms. A public choice.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels, in order.
     means_ : ndarray
-        One private mean a class.
+        One private mean a class; with `reduce`, of the features.
     certificates_ : list of Certificate
-        One a class.
+        One a class; with `reduce` one for all.
+    classifier_ : LinearClassifier
+        With `reduce`: the released reduction and means.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        Because of parameters, shapes, types and labels, never because of a record's values; nothing is spent then.
 
     Notes
     -----
     X may be a dask array, which is streamed: every pass serves all classes, and the means do not depend on the chunks. Then y
     may be one too, and `transform` and `predict` of a dask array are dask arrays, computed by chunks when they are asked for.
+    `reduce`, `groups` and `radius="private"` want records in memory.
 
     Guarantees
-    - all means together meet `guarantee` for replacing one record within its class.
+    - all means together meet `guarantee` for replacing one record within its class;
+    - with `reduce`, for replacing one record together with its label; the set of classes is public;
+    - with `groups`, the same for one person with all their records.
 
     Examples
     --------
@@ -62,39 +83,93 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
 
     _name = "class means"
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Release the mean of each class of X, shape (n, *point_shape), with public labels y."""
+    def __init__(
+        self,
+        manifold: Manifold,
+        radius: float | str | None = None,
+        center: Any = None,
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+        mechanism: str = "auto",
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+        outer_radius: float | None = None,
+        reduce: int | None = None,
+        features: str = "power",
+    ) -> None:
+        super().__init__(manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius)
+        self.reduce = reduce
+        self.features = features
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Release the class means.
+
+        Parameters
+        ----------
+        X : array, dask array or array on a device
+            The records, shape (n, *point_shape).
+        y : array of n labels
+            Public, but private with `reduce`.
+        groups : array of n ids, optional
+            Whose record each is. Then a person with all their records is the unit of privacy. Without `reduce` each person
+            must be of one class.
+        """
         self._check_common()
-        ball = public_ball(self.manifold, self.center, self.radius)
-        records = open_records(X, self.manifold.point_shape)
-        if records.where != "memory":  # one pass serves all classes
-            records = records.carried(self.manifold, ball.center)
+        if self.reduce is None:
+            self._fit_means(X, y, groups)
+        else:
+            self._fit_reduction(X, y, groups)
+        return self
+
+    def _fit_reduction(self, X: Any, y: Any, groups: Any) -> None:
+        if self.center is not None or self.outer_radius is not None or self.mechanism != "auto":
+            raise ParameterError(
+                "reduce= finds its own center and mechanism: leave center, outer_radius and mechanism out"
+            )
+        self._fit_reduced(ReducedMeans, X, y, groups, None if self._is_private else self.radius)
+        self.means_ = self.classifier_.weights / 2
+
+    def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
+        records = open_records(X, check_manifold(self.manifold).point_shape)
+        if groups is not None:
+            y = _labels_of_persons(y, person_codes(groups, records.n))
+            records = self._persons(records, groups)
+        if records.where != "memory" and not self._is_private:  # one pass serves all classes
+            records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
         labels = records.labels(y)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
-        releases = self._publish(self._jobs(choices, records, labels), _UNIT)
+        releases = self._publish(self._jobs(choices, records, labels), FrechetMean.units[0 if groups is None else -1])
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
-        return self
+
+    @property
+    def _is_private(self) -> bool:
+        return isinstance(self.radius, str) and self.radius == "private"
 
     def _choices(self, sizes: list[int], classes: np.ndarray, records: Records) -> list[Choice]:
         """A mechanism for each class, one for each size, all chosen before anything is spent."""
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
-        made = {
-            n: choose_mechanism(
-                self.mechanism,
-                FrechetMean(self.manifold, self.center, self.radius, n),  # type: ignore[arg-type]  # None is refused there
-                self.guarantee,
-                in_memory=records.where == "memory",
-            )
-            for n in set(sizes)
-        }
+        made = {n: self._choice(n, records.where == "memory") for n in set(sizes)}
         return [made[n] for n in sizes]
 
+    def _choice(self, n: int, in_memory: bool) -> Choice:
+        """The mechanism for a class of n records."""
+        if not self._is_private:
+            statistic = FrechetMean(self.manifold, self.center, self.radius, n)  # type: ignore[arg-type]  # None is refused there
+            return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
+        _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
+        outer = OuterBallMean(self.manifold, self.center, self.outer_radius, n)
+        mechanism = PrivateBallMechanism.for_statistic(outer, self.guarantee)
+        if not mechanism.enough:
+            text = f"a class of {n} records at {self.guarantee} is small for a private ball: expect the public center"
+            warnings.warn(text, ReleaseWarning, stacklevel=6)
+        return Choice(mechanism, "a private ball was asked for", {}, {})
+
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
-        if records.where == "memory":
+        if records.where == "memory" or self._is_private:
             groups = (records.take(labels.codes == code) for code in range(len(choices)))
             return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
         statistic = choices[0].mechanism.statistic  # the ball is the same for all
@@ -110,39 +185,30 @@ class PrivateMDM(ClassifierMixin, BallEstimator):
 
     def transform(self, X: Any) -> Any:
         """Distances to the class means, shape (n, classes)."""
-        return self._applied(partial(_distances, self.manifold, self._means()), X, (len(self._means()),), np.float64)
+        return self._applied(self._distances, X, (len(self._fitted_means()),))
 
-    def predict(self, X: Any) -> Any:
-        """The class of the nearest private mean."""
-        nearest = partial(_nearest, self.manifold, self._means(), self.classes_)
-        return self._applied(nearest, X, (), self.classes_.dtype)
+    def _distances(self, records: np.ndarray) -> np.ndarray:
+        means = self._fitted_means()
+        with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
+            if self.reduce is not None:
+                return np.asarray(np.linalg.norm(means - self.classifier_.features(records)[:, None], axis=-1))
+            return np.asarray(self.manifold.dist(means[None], records[:, None]))
 
-    def predict_proba(self, X: Any) -> Any:
-        """Softmax of minus the squared distances, shape (n, classes): larger where the mean is nearer."""
-        return self._applied(partial(_shares, self.manifold, self._means()), X, (len(self._means()),), np.float64)
+    def _scores(self, records: np.ndarray) -> np.ndarray:
+        """Minus the squared distances. What is not on the manifold has none; all classes are as far from it."""
+        if self.reduce is not None:
+            return super()._scores(records)
+        return np.asarray(np.nan_to_num(-(self._distances(records) ** 2), nan=-1e300, neginf=-1e300))
 
-    def _means(self) -> np.ndarray:
+    def _fitted_means(self) -> np.ndarray:
         check_is_fitted(self)
         return self.means_
 
-    def _applied(self, function: Any, X: Any, rest: tuple[int, ...], dtype: Any) -> Any:
-        if is_chunked(X):
-            return by_chunks(function, X, self.manifold.point_shape, rest, np.dtype(dtype))
-        return function(open_records(X, self.manifold.point_shape, least=1).array())
 
-
-def _distances(manifold: Manifold, means: np.ndarray, records: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
-        return np.asarray(manifold.dist(means[None], records[:, None]))
-
-
-def _nearest(manifold: Manifold, means: np.ndarray, classes: np.ndarray, records: np.ndarray) -> np.ndarray:
-    # A record that is not on the manifold has no distance; it goes to the first class.
-    distances = np.nan_to_num(_distances(manifold, means, records), nan=np.inf)
-    return np.asarray(classes[np.argmin(distances, axis=1)])
-
-
-def _shares(manifold: Manifold, means: np.ndarray, records: np.ndarray) -> np.ndarray:
-    squares = np.nan_to_num(_distances(manifold, means, records) ** 2, nan=0.0, posinf=1e300)
-    weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+def _labels_of_persons(y: Any, codes: np.ndarray) -> np.ndarray:
+    """One public label a person."""
+    labels = Labels(y, len(codes))
+    first = np.unique(codes, return_index=True)[1]
+    if (labels.codes[first][codes] != labels.codes).any():
+        raise ParameterError("groups has a person with records of several classes; reduce= or PrivateSoftmax take them")
+    return np.asarray(labels.classes[labels.codes[first]])

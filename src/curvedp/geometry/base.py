@@ -331,6 +331,9 @@ class Manifold(ABC):
     is_cone: ClassVar[bool] = False
     """Whether positive multiples of points are points: then log det is a public coordinate that tells their unit."""
 
+    reduces: ClassVar[bool] = False
+    """Whether points are real covariance matrices, of which fewer channels are a covariance matrix again."""
+
     @property
     def embedded_diameter(self) -> float | None:
         """Largest distance between embedded points; None where there is no embedding whose means can be brought back."""

@@ -11,6 +11,7 @@ from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMech
 from curvedp.mechanisms.median import MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
+from curvedp.mechanisms.reduction import ReducedMeans, ReducedSoftmax
 from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Statistic
@@ -30,6 +31,8 @@ __all__ = [
     "MedianMechanism",
     "NewtonMechanism",
     "PrivateBallMechanism",
+    "ReducedMeans",
+    "ReducedSoftmax",
     "Release",
     "Statistic",
     "frechet_mean_sensitivity",

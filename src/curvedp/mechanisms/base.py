@@ -47,7 +47,7 @@ EXACT = "exact-then-round"
 FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"
 TRUST = "a curator holds the records and is trusted with them"
-_MOST_KEPT = 4096  # released integers that a certificate lists; of more it has the hash alone
+_MOST_KEPT = 1 << 14  # released integers that a certificate lists; of more it has the hash alone
 
 
 class Check(NamedTuple):

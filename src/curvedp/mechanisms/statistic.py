@@ -327,6 +327,7 @@ class FrechetMean(_OfBall):
     units: ClassVar[tuple[str, ...]] = (
         "one record, replaced by any other of its class; labels and class sizes are public",
         PERSON_UNIT,
+        "one person with all their records, replaced by any other of their class; labels and class sizes are public",
     )
 
     @property

@@ -1,11 +1,33 @@
 """Several records of one person, made into one."""
 
+from typing import Any
+
 import numpy as np
 
+from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
 
-__all__ = ["person_means"]
+__all__ = ["person_codes", "person_means"]
+
+
+def person_codes(groups: Any, n: int) -> np.ndarray:
+    """Whose record each of n is, from 0 on.
+
+    Raises
+    ------
+    ParameterError
+        If there is not one id for each record, an id is NaN, or all are the same.
+    """
+    ids = np.asarray(groups)
+    if ids.shape != (n,):
+        raise ParameterError(f"groups has shape {ids.shape}; there must be one id for each of {n} records")
+    if ids.dtype.kind == "f" and np.isnan(ids).any():
+        raise ParameterError("groups has ids that are NaN")
+    codes = np.unique(ids, return_inverse=True)[1]
+    if codes.max() < 1:
+        raise ParameterError("groups names one person only; at least 2 are needed")
+    return np.asarray(codes)
 
 
 def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -96,6 +96,7 @@ class SPD(Manifold):
 
     m: int
     is_cone: ClassVar[bool] = True
+    reduces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", integer("m", self.m, 1))

@@ -1,0 +1,179 @@
+"""Classification of large covariance matrices with private labels: a reduction and a linear classifier, one release."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.reduction import (
+    LinearClassifier,
+    ReducedClasses,
+    ReducedMeans,
+    ReducedSoftmax,
+    longest_features,
+)
+from curvedp.privacy import GDP, Guarantee
+from curvedp.records import by_chunks, is_chunked
+from curvedp.records.base import open_records
+from curvedp.records.persons import person_codes
+
+__all__ = ["PrivateSoftmax", "ReducedClassifier"]
+
+
+class ReducedClassifier(ClassifierMixin, PrivateEstimator):
+    """Fitting and predicting for every estimator whose release is a `LinearClassifier` of reduced matrices."""
+
+    manifold: Manifold
+    reduce: int | None
+    features: str
+    classes_: np.ndarray
+    classifier_: LinearClassifier
+
+    def _fit_reduced(
+        self, kind: type[ReducedMeans | ReducedSoftmax], X: Any, y: Any, groups: Any, radius: Any = None
+    ) -> None:
+        records = open_records(X, check_manifold(self.manifold).point_shape)
+        labels = records.labels(y)
+        if len(labels.classes) < 2:
+            raise ParameterError("y has one class; at least 2 are needed")
+        persons = None if groups is None else person_codes(groups, records.n)
+        n = records.n if persons is None else int(persons.max()) + 1
+        radius = longest_features(self.features, self.reduce) if radius is None else radius
+        statistic = ReducedClasses(self.manifold, self.reduce, self.features, radius, len(labels.classes), n)  # type: ignore[arg-type]  # None is refused there
+        mechanism = kind.for_statistic(statistic, self.guarantee)
+        if not mechanism.enough:
+            text = f"{n} records at {self.guarantee} are few for {len(labels.classes)} classes: expect chance level"
+            warnings.warn(text, ReleaseWarning, stacklevel=3)
+        data = (records.array(), labels.codes, persons)  # type: ignore[attr-defined]  # chunks are refused by `array`
+        unit = None if persons is None else statistic.units[0]
+        (release,) = self._publish([Job(mechanism, data, "a private reduction was asked for")], unit)
+        self.classes_, self.classifier_ = labels.classes, release.value
+        self.certificate_, self.certificates_ = release.certificate, [release.certificate]
+
+    def predict(self, X: Any) -> Any:
+        """The class with the largest score."""
+        return self._applied(lambda records: self.classes_[np.argmax(self._scores(records), axis=1)], X, ())
+
+    def predict_proba(self, X: Any) -> Any:
+        """Softmax of the scores, shape (n, classes)."""
+        return self._applied(lambda records: softmax(self._scores(records)), X, (self._fitted().bias.size,))
+
+    def _scores(self, records: np.ndarray) -> np.ndarray:
+        return self._fitted().scores(records)
+
+    def _fitted(self) -> LinearClassifier:
+        check_is_fitted(self)
+        return self.classifier_
+
+    def _applied(self, function: Any, X: Any, rest: tuple[int, ...]) -> Any:
+        """A function of records, of a dask array by its chunks."""
+        check_is_fitted(self)
+        if is_chunked(X):
+            dtype = np.float64 if rest else self.classes_.dtype
+            return by_chunks(function, X, self.manifold.point_shape, rest, np.dtype(dtype))
+        return function(open_records(X, self.manifold.point_shape, least=1).array())
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Shares along the last axis, in proportion to e^score."""
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+class PrivateSoftmax(ReducedClassifier):
+    """Multinomial logistic regression on privately reduced covariance matrices. Labels are private.
+
+    For many channels and few records (20 to 60 channels, some hundred trials), where the coordinates of a mean are too many.
+    The records are reduced to `reduce` components by a private second moment before any logarithm is taken; ten noisy
+    gradient steps follow. One guarantee, one charge, one certificate with its stages. No ball and no unit are asked for:
+    every record is divided by its trace.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A space of covariance matrices; its metric is not used.
+    reduce : int
+        How many components are kept.
+    features : {"power", "log"}
+        What is taken of the reduced matrices: their square roots or their logarithms. A public choice.
+    guarantee, ledger, label, source
+        As in `PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, in order: a public set.
+    classifier_ : LinearClassifier
+        The released reduction and weights.
+    certificate_ : Certificate
+        Why they may be published.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        Because of parameters, shapes and types, never because of a record's values; nothing is spent then.
+
+    Notes
+    -----
+    Accuracy is nearly a function of nμ (docs/high-dimension.md). Below nμ = 100 a `ReleaseWarning` says so before anything is
+    spent.
+
+    Guarantees
+    - `fit` meets `guarantee` for replacing one record together with its label, for ANY data; the set of classes is public;
+    - with `groups`, for replacing one person with all their records and labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(800) % 2
+    >>> scale = np.where(y[:, None] == 1, np.array([3.0, 1, 1, 1, 1, 1, 1, 1]), np.array([1, 3.0, 1, 1, 1, 1, 1, 1]))
+    >>> signals = rng.normal(size=(800, 8, 50)) * scale[:, :, None]
+    >>> X = signals @ signals.mT / 50
+    >>> PrivateSoftmax(SPDAffineInvariant(8), reduce=3).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    _name = "softmax classifier"
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        reduce: int = 8,
+        features: str = "power",
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.manifold = manifold
+        self.reduce = reduce
+        self.features = features
+        self.guarantee = guarantee
+        self.ledger = ledger
+        self.label = label
+        self.source = source
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Release the classifier.
+
+        Parameters
+        ----------
+        X : array
+            Covariance matrices, shape (n, m, m), in any unit.
+        y : array of n labels
+            Private, but for the set of them.
+        groups : array of n ids, optional
+            Whose record each is. Then a person with all records and labels is the unit of privacy.
+        """
+        self._check_common()
+        self._fit_reduced(ReducedSoftmax, X, y, groups)
+        return self

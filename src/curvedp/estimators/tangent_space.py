@@ -1,0 +1,80 @@
+"""Records as vectors: their coordinates in the tangent space at a private mean, for scikit-learn pipelines."""
+
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.mechanisms.private_ball import logs_at
+from curvedp.records import by_chunks, is_chunked
+from curvedp.records.base import open_records
+
+__all__ = ["PrivateTangentSpace"]
+
+
+class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
+    """Maps records to coordinates of their logarithms at a private Fréchet mean.
+
+    Only the reference point is released. What `transform` returns are the records themselves in other coordinates: private
+    data, to be learned from by something private.
+
+    Parameters
+    ----------
+    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    location_ : ndarray
+        The reference point, a private mean.
+    certificate_ : Certificate
+        Why it may be published.
+    n_features_in_ : int
+        The numbers in a record.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        As `PrivateFrechetMean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> PrivateTangentSpace(Sphere(2), radius=0.7).fit_transform(X).shape
+    (500, 2)
+    """
+
+    _name = "reference point"
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release the reference point; the arguments are those of `PrivateFrechetMean.fit`."""
+        super().fit(X, y, groups)
+        self.n_features_in_ = int(np.prod(self.manifold.point_shape))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Orthonormal coordinates at the reference point, shape (n, dim); of a dask array a dask array.
+
+        A record without a logarithm there is 0, the reference point itself.
+        """
+        check_is_fitted(self)
+        shape, dim = self.manifold.point_shape, self.manifold.dim
+        coordinates = partial(_coordinates, self.manifold, self.location_)
+        if is_chunked(X):
+            return by_chunks(coordinates, X, shape, (dim,), np.dtype(np.float64))
+        return coordinates(open_records(X, shape, least=1).array())
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """tangent0, tangent1, …; the input's own names say nothing of coordinates."""
+        check_is_fitted(self)
+        return np.asarray([f"tangent{k}" for k in range(self.manifold.dim)], dtype=object)
+
+
+def _coordinates(manifold: Any, reference: np.ndarray, records: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
+        return logs_at(manifold, reference, records)

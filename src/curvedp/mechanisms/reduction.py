@@ -1,0 +1,424 @@
+"""Classes of large covariance matrices: reduce privately first, then learn few numbers. Labels are private.
+
+A matrix with 32 channels has 528 coordinates, and logarithms give 500 noise directions the weight of the 20 that matter. So
+the records are reduced BEFORE any logarithm, to k components that are themselves released, and a linear classifier of
+features in k dimensions follows. All of it is one release in stages (`stages`), of records A = x/tr x, whatever their unit:
+
+| stage | what is released | moves by | why |
+|---|---|---|---|
+| radius | counts of records with ‖A‖ above a length | 1 each | a count of records with a property |
+| moment | mean of A, cut to ‖A‖ <= s | √2·s/n | ‖A − B‖² = ‖A‖² + ‖B‖² − 2 tr AB, and tr AB >= 0 for positive matrices |
+| radius | counts of records with long features f | 1 each | as above |
+| counts, sums | size of each class; class sums of f, cut to ‖f‖ <= r | √2; 2r | a record and its label move two of them |
+| gradient | mean gradient of the softmax loss, cut to length 1, each step | 2/n | each depends on its own record alone |
+
+With U the k leading eigenvectors of the moment and w its eigenvalues, raised to the noise, the features are the coordinates
+of g(UᵀAU) − g(diag w), where g is the square root ("power") or the logarithm ("log"). Shares, steps and rate are those of a
+measured prototype. Several records of one person count as their average: it is no longer than the longest of them, so every
+line of the table holds for persons, n being their number.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2, sqrt
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifolds.spd_common import pack, unpack
+from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.private_ball import Stages, least_scale, mean_moved, same_stages
+from curvedp.mechanisms.statistic import Statistic, clipped_rows
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
+
+__all__ = [
+    "FEATURES",
+    "LinearClassifier",
+    "Reduced",
+    "ReducedClasses",
+    "ReducedMeans",
+    "ReducedSoftmax",
+    "longest_features",
+    "normalized",
+]
+
+FEATURES = ("power", "log")
+_NORM, _MOMENT, _RADIUS, _COUNTS = 0.04, 0.30, 0.06, 0.03  # shares of μ²
+_STEPS, _RATE, _INTERCEPT = 10, 8.0, 0.3  # of the softmax; the constant feature beside those of length at most 1
+_QUERIES, _RATIO = 7, 1.25  # lengths: 127 of them, from the largest down to 1e-12 of it
+_FLOOR = 1e-12  # of eigenvalues of a matrix of trace 1, before their logarithm
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedClasses(Statistic):
+    """A linear classifier of n labeled covariance matrices after their reduction to a few components.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live: positive definite matrices; their metric is not used.
+    components : int
+        How many are kept.
+    features : {"power", "log"}
+        What is taken of the reduced matrices.
+    radius : float
+        A public bound on the features' length.
+    classes : int
+        How many classes there are.
+    n : int
+        How many records.
+    """
+
+    manifold: Manifold
+    components: int
+    features: str
+    radius: float
+    classes: int
+    n: int
+
+    name: ClassVar[str] = "linear classifier of reduced matrices"
+    unit: ClassVar[str] = "one record with its label, replaced by any other; the set of classes is public"
+    units: ClassVar[tuple[str, ...]] = (
+        "one person with all their records and labels, replaced by any other; the set of classes and the number of persons "
+        "are public",
+    )
+    valued: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not check_manifold(self.manifold).reduces:
+            raise ParameterError(f"reduce= is for covariance matrices, SPD spaces; {self.manifold!r} is none")
+        _validate.choice("features", self.features, FEATURES)
+        kept = _validate.integer("reduce", self.components, 1)
+        if kept > self.manifold.point_shape[0]:
+            raise ParameterError(f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels")
+        assign(self, components=kept, radius=_validate.length("radius", self.radius))
+        assign(self, classes=_validate.integer("classes", self.classes, 2), n=_validate.integer("n", self.n, 2))
+
+    @property
+    def space(self) -> Manifold:
+        """The records' own."""
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of vectors of unit length: every stage scales it by its own bound."""
+        return 2 / self.n
+
+
+def longest_features(features: Any, components: Any) -> float:
+    """A bound that cuts off nothing: |f| <= ‖g(UᵀAU)‖ + ‖g(diag w)‖ for matrices of trace 1, unless w is all noise."""
+    root = sqrt(_validate.integer("reduce", components, 1))
+    return 3.0 if _validate.choice("features", features, FEATURES) == "power" else 60 * root
+
+
+class Labeled(NamedTuple):
+    """Normalized records, their classes, and whose they are (None: each its own)."""
+
+    matrices: np.ndarray
+    codes: np.ndarray
+    persons: np.ndarray | None = None
+
+
+class Reduced(NamedTuple):
+    """The released reduction: k directions, in rows, and their scales."""
+
+    directions: np.ndarray
+    scales: np.ndarray
+    features: str
+
+    def __call__(self, matrices: np.ndarray) -> np.ndarray:
+        """Features of matrices of trace 1, shape (n, k(k+1)/2); each depends on its own matrix alone."""
+        small = self.directions @ matrices @ self.directions.T
+        w, V = eigh((small + small.mT) / 2)
+        g = np.sqrt if self.features == "power" else np.log
+        mapped = (V * g(np.maximum(w, _FLOOR))[..., None, :]) @ V.mT
+        return np.asarray(pack((mapped + mapped.mT) / 2) - pack(np.diag(g(self.scales))))
+
+
+class LinearClassifier(NamedTuple):
+    """What is released: scores are `features · weights + bias`, of features cut to `radius`."""
+
+    reduced: Reduced
+    radius: float
+    weights: np.ndarray
+    bias: np.ndarray
+
+    def features(self, records: np.ndarray) -> np.ndarray:
+        """Of records in any unit, cut to the radius."""
+        with np.errstate(all="ignore"):  # a record that is no matrix is no reason for a warning
+            return clipped_rows(self.reduced(normalized(records)), self.radius)
+
+    def scores(self, records: np.ndarray) -> np.ndarray:
+        """(n, classes): the larger the likelier."""
+        return np.asarray(self.features(records) @ self.weights.T + self.bias)
+
+
+def normalized(records: np.ndarray) -> np.ndarray:
+    """Positive semi-definite matrices of trace 1, whatever the records are: what is none becomes I/m."""
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        largest = np.abs(records).max(axis=(-2, -1), keepdims=True)
+        unit = records / np.where(largest > 0, largest, 1.0)
+        w, V = eigh((unit + unit.mT) / 2)
+        w = np.maximum(w, 0.0)
+        total = w.sum(axis=-1, keepdims=True)
+        found = (V * (w / total)[..., None, :]) @ V.mT
+        fine = np.isfinite(found).all(axis=(-2, -1), keepdims=True)
+        return np.asarray(np.where(fine, (found + found.mT) / 2, np.eye(records.shape[-1]) / records.shape[-1]))
+
+
+class _Unread:
+    """Numbers of the right shape, for reading a walk back from its integers."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def mean(self, terms: Callable[..., np.ndarray], bound: float, size: int) -> tuple[np.ndarray, float]:
+        """(mean of rows of length at most `bound`, how far it moves); `terms` makes the rows of matrices and codes."""
+        grid = FixedPoint(2 * bound)
+        return self._mean(terms, grid, size), mean_moved(bound, grid, size, self.n)
+
+    def beyond(self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray) -> np.ndarray:
+        """How many have a length above each of the decreasing radii."""
+        return np.zeros(len(radii))
+
+    def _mean(self, terms: Callable[..., np.ndarray], grid: FixedPoint, size: int) -> np.ndarray:
+        return np.zeros(size)
+
+
+class _Read(_Unread):
+    """The same numbers, of records."""
+
+    def __init__(self, n: int, data: Labeled) -> None:
+        super().__init__(n)
+        self._data = data
+
+    def beyond(self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            found = np.sort(self._averaged(lengths(self._data.matrices)[:, None])[:, 0])
+        return np.asarray(len(found) - np.searchsorted(found, radii, side="right"), dtype=np.float64)
+
+    def _mean(self, terms: Callable[..., np.ndarray], grid: FixedPoint, size: int) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            rows = self._averaged(terms(self._data.matrices, self._data.codes))
+        return grid.mean(grid.sums(rows), self.n)
+
+    def _averaged(self, rows: np.ndarray) -> np.ndarray:
+        """One row a person: the average of their own, in the order they have."""
+        persons = self._data.persons
+        if persons is None:
+            return rows
+        order = np.argsort(persons, kind="stable")
+        starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
+        return np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class _ReducedMechanism(Mechanism):
+    """Reduction, then what a subclass learns of the features."""
+
+    scale: float
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    staged: ClassVar[bool] = True
+
+    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+        if not self.serves(statistic):
+            raise ParameterError(f"{type(self).__name__} releases classifiers of reduced matrices, not the {statistic.name}")
+        assign(self, statistic=statistic, scale=_validate.positive("scale", scale))
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Classifiers of reduced matrices."""
+        return isinstance(statistic, ReducedClasses)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise that meets the guarantee."""
+        return cls(statistic=statistic, scale=least_scale(guarantee))
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the scale."""
+        return cls(statistic=statistic, scale=parameters["scale"])
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of unit vectors."""
+        return self.statistic.sensitivity
+
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """That of one Gaussian release of sensitivity 1."""
+        return gaussian_profile(0.0, 1, self.scale, 1.0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP."""
+        return GDP(self.profile.mu)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public number as JSON value."""
+        return {"scale": self.scale}
+
+    def draw(self, data: "Labeled", source: Source) -> Draw:
+        """The stages, one after the other."""
+        draws, noisy = Stages.exact(source)
+        value, stages = self.walk(self.numbers(data), noisy)
+        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
+
+    def finish(self, value: Any) -> Any:
+        """As it is."""
+        return value
+
+    def value_of(self, certificate: Certificate) -> LinearClassifier:
+        """What the released integers lead to."""
+        return self.walk(self.numbers(), replay(certificate.release["integers"]))[0]
+
+    def checks(self, certificate: Certificate) -> list[Check]:
+        """Every stage follows from the integers before it, and the shares add up to at most 1."""
+        _, stages = self.walk(self.numbers(), replay(certificate.release["integers"]))
+        return same_stages(stages.told, certificate.release["stages"])
+
+    @property
+    def _classes(self) -> ReducedClasses:
+        assert isinstance(self.statistic, ReducedClasses)  # `serves` no other
+        return self.statistic
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough records for the classifier to be of use, by the measured prototype: nμ >= 100."""
+        return self._classes.n / self.scale >= 100
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Eigenvectors."""
+        return ["leading eigenvectors of the noisy moment"]
+
+    def accepted(self, data: Any) -> Labeled:
+        """(records, codes of classes) or with codes of persons as a third; only shapes and types can be refused."""
+        records, codes, *persons = data
+        return Labeled(normalized(np.asarray(records, dtype=np.float64)), np.asarray(codes), *persons)
+
+    def numbers(self, data: Labeled | None = None) -> _Unread:
+        """What the walk reads: of records, or of nothing but their number."""
+        return _Unread(self._classes.n) if data is None else _Read(self._classes.n, data)
+
+    def walk(self, measured: Any, noisy: Callable[..., np.ndarray]) -> tuple[LinearClassifier, Stages]:
+        """(classifier, what was released)."""
+        stages, about = Stages(self.scale, noisy), self._classes
+        size = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
+        reduced = self._reduced(stages, measured, size)
+        r = self._quantile(stages, measured, lambda A: np.linalg.norm(reduced(A), axis=-1), about.radius, _RADIUS)
+        weights, bias = self._learned(stages, measured, reduced, r)
+        return LinearClassifier(reduced, r, weights, bias), stages
+
+    def _quantile(self, stages: Stages, measured: _Unread, lengths: Any, top: float, share: float) -> float:
+        """A length that few records have more than: twice the noise of their count."""
+        outside = min(measured.n / 2, 2 * self.scale * sqrt(_QUERIES / share))
+        return _quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
+
+    def _reduced(self, stages: Stages, measured: _Unread, size: float) -> Reduced:
+        m = self._classes.manifold.point_shape[0]
+        mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), size), size, m * (m + 1) // 2)
+        noisy, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
+        w, V = np.linalg.eigh(np.asarray(unpack(noisy, m)))
+        kept = slice(None, -self._classes.components - 1, -1)
+        return Reduced(V[:, kept].T, np.maximum(w[kept], noise), self._classes.features)
+
+    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+        """(weights, bias) of a linear classifier of the features, with all that is left."""
+        raise NotImplementedError
+
+    def _size(self) -> int:
+        return self._classes.components * (self._classes.components + 1) // 2
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ReducedMeans(_ReducedMechanism):
+    """The nearest class mean of the features: |f − m|² is linear in f up to |f|², the same for all classes.
+
+    Notes
+    -----
+    Guarantees
+    - μ-GDP with μ = 1/`scale` for replacing a record together with its label, for ANY records.
+    """
+
+    name: ClassVar[str] = "reduced-means"
+
+    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+        K, d = self._classes.classes, self._size()
+        shares, moved = measured.mean(lambda _, codes: np.eye(K)[codes], 1.0, K)
+        counted, _ = stages.ask("counts", _COUNTS, moved / sqrt(2), shares)
+        counted = np.maximum(counted, 1 / (4 * K))  # of a class that the noise has nearly removed
+
+        def by_class(A: np.ndarray, codes: np.ndarray) -> np.ndarray:
+            rows = clipped_rows(reduced(A), r)
+            return np.asarray((np.eye(K)[codes][:, :, None] * rows[:, None, :]).reshape(len(rows), -1))
+
+        unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the features' length
+        sums, moved = measured.mean(by_class, r, K * d)
+        noisy, noise = stages.ask("sums", 1.0, moved / unit, sums / unit)
+        means = unit * noisy.reshape(K, d) / counted[:, None]
+        lengths = (means**2).sum(axis=1) - d * (unit * noise / counted) ** 2  # the noise's own share of |m|² is known
+        return 2 * means, -lengths
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ReducedSoftmax(_ReducedMechanism):
+    """Multinomial logistic regression on the features by a few full noisy gradient steps.
+
+    Notes
+    -----
+    Guarantees
+    - μ-GDP with μ = 1/`scale` for replacing a record together with its label, for ANY records.
+    """
+
+    name: ClassVar[str] = "reduced-softmax"
+
+    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+        K, d = self._classes.classes, self._size()
+        W, share = np.zeros((K, d + 1)), stages.left / _STEPS
+        for step in range(_STEPS):
+            gradient, moved = measured.mean(_gradients(reduced, r, W), 1.0, W.size)
+            noisy, _ = stages.ask("gradient", stages.left if step == _STEPS - 1 else share, moved, gradient)
+            W = W - _RATE * noisy.reshape(W.shape)
+        return W[:, :-1] / r, _INTERCEPT * W[:, -1]
+
+
+def _quantile(
+    stages: Stages, beyond: Callable[[np.ndarray], np.ndarray], top: float, outside: float, share: float
+) -> float:
+    """The smallest of the public lengths below `top` that about `outside` records exceed, by binary search; `beyond` counts
+    how many exceed each of them."""
+    count = 2**_QUERIES - 1
+    lengths = top * _RATIO ** -np.arange(count, dtype=np.float64)
+    counts, low, high = beyond(lengths), 0, count - 1
+    for _ in range(_QUERIES):
+        middle = (low + high + 1) // 2
+        noisy, _ = stages.ask("radius", share / _QUERIES, 1.0, counts[middle : middle + 1])
+        low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
+        high = max(low, high)
+    return float(lengths[low])
+
+
+def _gradients(reduced: Reduced, r: float, W: np.ndarray) -> Callable[..., np.ndarray]:
+    """The softmax loss's gradients in W, one row a record, none longer than 1."""
+
+    def terms(A: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        rows = clipped_rows(reduced(A), r) / r
+        rows = np.concatenate([rows, np.full((len(rows), 1), _INTERCEPT)], axis=1)
+        scores = rows @ W.T
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        residual = shares / shares.sum(axis=1, keepdims=True) - np.eye(len(W))[codes]
+        return clipped_rows((residual[:, :, None] * rows[:, None, :]).reshape(len(rows), -1), 1.0)
+
+    return terms

@@ -1,0 +1,131 @@
+"""PrivateMDM and PrivateSoftmax: reduced classes with private labels, private balls, persons; what each certificate says."""
+
+import numpy as np
+import pytest
+
+from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.mechanisms.verify import verify_certificate
+
+KINDS = {
+    "means": lambda **o: PrivateMDM(**{"reduce": 6, **o}),
+    "softmax": lambda **o: PrivateSoftmax(**{"reduce": 6, **o}),
+}
+
+
+def trials(n, m, rng):
+    """Covariances of m channels, four classes: each raises one of four sources in a background that falls off."""
+    mixing = np.linalg.qr(np.random.default_rng(7).normal(size=(m, m)))[0] * 0.8 ** np.arange(m)
+    y = np.arange(n) % 4
+    power = np.ones((n, m))
+    power[np.arange(n), y] = 4.0
+    signals = mixing @ (rng.normal(size=(n, m, 4 * m)) * np.sqrt(power)[:, :, None])
+    return signals @ signals.mT / (4 * m), y
+
+
+def verified(certificate):
+    return all(check.holds for check in verify_certificate(certificate) if "entropy" not in check.claim)
+
+
+@pytest.mark.parametrize(("mu", "least"), [(1.0, 0.8), (2.0, 0.9)])
+@pytest.mark.parametrize("name", KINDS)
+def test_many_channels_and_few_trials(name, mu, least):
+    """32 channels, 160 trials, four classes; on new records, the mean of eight releases, in another unit."""
+    scores = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = trials(160, 32, rng)
+        model = KINDS[name](manifold=SPDAffineInvariant(32), guarantee=GDP(mu), source=GeneratorSource(rng))
+        new, truth = trials(200, 32, rng)
+        scores.append(model.fit(1e-12 * X, y).score(1e6 * new, truth))
+    assert np.mean(scores) >= least
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("guarantee", [GDP(2.0), ApproxDP(8.0, 1e-5)])
+def test_one_charge_one_certificate_private_labels(name, guarantee, tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    X, y = trials(120, 6, np.random.default_rng(0))
+    y = np.array(["a", "b", "c", "d"])[y]
+    model = KINDS[name](manifold=SPDAffineInvariant(6), reduce=4, guarantee=guarantee, ledger=ledger).fit(X, y)
+    assert len(ledger.entries) == 1
+    assert verified(model.certificate_)
+    assert "with its label" in model.certificate_.unit
+    shares = model.predict_proba(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (model.classes_[np.argmax(shares, axis=1)] == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_records_are_taken_and_classified(name):
+    X, y = trials(120, 4, np.random.default_rng(0))
+    X[::7], X[1], X[2], X[3, 0] = np.nan, -np.eye(4), 0.0, np.inf
+    model = KINDS[name](manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(2.0)).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_person_is_the_unit(name):
+    X, y = trials(480, 4, np.random.default_rng(0))
+    model = KINDS[name](manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(3.0)).fit(
+        X, y, groups=np.arange(480) // 3
+    )
+    assert model.certificate_.statistic["n"] == 160
+    assert model.certificate_.unit.startswith("one person")
+    assert verified(model.certificate_)
+    assert model.score(X, y) > 0.6
+
+
+def test_few_records_are_warned_of_before_they_are_paid(tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
+    X, y = trials(60, 4, np.random.default_rng(0))
+    with pytest.warns(ReleaseWarning, match="few"):
+        PrivateSoftmax(SPDAffineInvariant(4), reduce=3).fit(X, y)
+    with pytest.raises(ReleaseWarning):  # warnings are errors here
+        PrivateSoftmax(SPDAffineInvariant(4), reduce=3, ledger=ledger).fit(X, y)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    "option", [{"center": np.eye(4)}, {"mechanism": "gaussian"}, {"outer_radius": 9.0}, {"reduce": 5}]
+)
+def test_what_reduction_does_not_take(option):
+    X, y = trials(200, 4, np.random.default_rng(0))
+    with pytest.raises(ParameterError):
+        PrivateMDM(**{"manifold": SPDAffineInvariant(4), "reduce": 2, **option}).fit(X, y)
+
+
+def test_one_class_is_none():
+    X, y = trials(200, 4, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="class"):
+        PrivateSoftmax(SPDAffineInvariant(4), reduce=2).fit(X, 0 * y)
+
+
+# ---- without reduction: public labels, and the certificates say so ----
+
+
+def directions(n=400):
+    rng, y = np.random.default_rng(0), np.arange(n) // (n // 2)
+    return Sphere(2).project(rng.normal([3.0, 0, 0], 0.4, (n, 3)) + (2 * y - 1)[:, None] * [0, 0, 1]), y
+
+
+def test_a_private_ball_for_each_class(tmp_path):
+    X, y = directions()
+    ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
+    model = PrivateMDM(Sphere(2), radius="private", ledger=ledger).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert len(ledger.entries) == 1
+    assert all(map(verified, model.certificates_))
+    assert "labels and class sizes are public" in model.certificates_[0].unit
+
+
+def test_persons_of_one_class_each():
+    X, y = directions()
+    model = PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) // 4)
+    assert [certificate.statistic["n"] for certificate in model.certificates_] == [50, 50]
+    assert model.certificates_[0].unit.startswith("one person")
+    assert all(map(verified, model.certificates_))
+    with pytest.raises(ParameterError, match="several classes"):
+        PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) % 100)
