@@ -231,7 +231,9 @@ class _ReducedMechanism(Mechanism):
 
     def __init__(self, *, statistic: Statistic, scale: float) -> None:
         if not self.serves(statistic):
-            raise ParameterError(f"{type(self).__name__} releases classifiers of reduced matrices, not the {statistic.name}")
+            raise ParameterError(
+                f"{type(self).__name__} releases classifiers of reduced matrices, not the {statistic.name}"
+            )
         assign(self, statistic=statistic, scale=_validate.positive("scale", scale))
 
     @classmethod
