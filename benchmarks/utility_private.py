@@ -154,7 +154,8 @@ def grouped(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarra
     storms = np.load(folder / "hurdat2_AL.npz")
     lat, lon = np.radians(storms["lat"]), np.radians(storms["lon"])
     fixes = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
-    yield "storms", Sphere(2), fixes, np.unique(storms["key"], return_inverse=True)[1]
+    known = np.isfinite(fixes).all(axis=1)
+    yield "storms", Sphere(2), fixes[known], np.unique(storms["key"][known], return_inverse=True)[1]
 
 
 # --- 4. flat space ---
