@@ -46,6 +46,7 @@ ARROWS: dict[str, set[str]] = {
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records", "regression"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "studio": {"alarms", "checking", "estimators", "geometry", "ledger", "planning", "privacy", "records", "report"},
+    "statement": {"mechanisms", "privacy"},
     "testing": {"geometry"},
     "alarms": {"mechanisms"},
 }

@@ -29,7 +29,7 @@ from curvedp._console import (
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
 from curvedp.cli_release import reading_of, release_app
-from curvedp.cli_sign import key, sign
+from curvedp.cli_sign import key, sign, statement
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 app.command()(verify)
 app.command()(key)
 app.command()(sign)
+app.command()(statement)
 app.command()(region)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")

@@ -1,4 +1,4 @@
-"""`curvedp key` and `curvedp sign`: who stands behind a certificate, as Ed25519 signatures in a file beside it.
+"""`curvedp key | sign | statement`: who stands behind a certificate, as Ed25519 signatures beside it, and what it tells.
 
 Signed is the whole certificate in one spelling (RFC 8785): released integers or their SHA-256, every public number, and the
 ledger's entry with its hash, which is the head of the chain at that time.
@@ -18,7 +18,7 @@ from curvedp.errors import ParameterError, VerificationFailed
 if TYPE_CHECKING:
     from curvedp.mechanisms.base import Check
 
-__all__ = ["check_signature", "key", "sign", "signatures_of"]
+__all__ = ["check_signature", "key", "sign", "signatures_of", "statement"]
 
 SCHEMA = "curvedp-signature/1"
 _MOST_BYTES = 1 << 20
@@ -113,3 +113,31 @@ def _public(key: str) -> str:
     except (OSError, ValueError):
         pass  # no file: the key itself
     return public_key(key).public_bytes_raw().hex()
+
+
+def statement(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    study: Annotated[Path, typer.Option(help="the curator's answers; written as a form where it does not exist")],
+    out: Annotated[Path, typer.Option(help="folder for registry.yaml, label.html and worksheet.html")],
+    seconds: Annotated[float, typer.Option(help="how long verification may take")] = SECONDS,
+) -> None:
+    """What the public is told of a release: registry entry, privacy label, SP 800-226 worksheet, from a certificate that is
+    verified first. Exit 1 if a claim is not confirmed."""
+    from curvedp import statement as words
+    from curvedp.mechanisms.certificate import Certificate
+
+    with one_line_errors():
+        if not study.exists():
+            write_atomically(study, words.template())
+            raise ParameterError(f"{study} was written: answer its questions, then run this again")
+        said = words.read_study(study)
+        with errors.status("recomputing every claim"):
+            checks = limited(lambda: checks_of(certificate), seconds)
+        if failed := [check.claim for check in checks if check.holds is False]:
+            raise VerificationFailed(f"no statement: {', '.join(failed)}")
+        held, open_ = Certificate.load(certificate), tuple(f"{c.claim}: {c.detail}" for c in checks if c.holds is None)
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))
+        write_atomically(out / "label.html", words.label(held, said, open_))
+        write_atomically(out / "worksheet.html", words.worksheet(held, said, open_))
+        console.print(f"registry.yaml, label.html and worksheet.html are in {inert(out)}", soft_wrap=True)

@@ -1,0 +1,354 @@
+"""What a release tells the public: an entry for the deployments registry, a one-page label, an SP 800-226 worksheet.
+
+Three voices, never mixed: what is *recomputed* from the certificate before anything is written; what the software *recorded*
+in it, which holds if that software ran unchanged; and what the *curator* says in `study.toml`, which no software can check.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import ROUND_CEILING, Context
+from html import escape
+from math import ceil, exp
+from pathlib import Path
+from typing import Any
+
+from curvedp.errors import ParameterError
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.privacy import ZCDP, ApproxDP, PureDP, RenyiDP
+
+__all__ = ["QUESTIONS", "Study", "label", "read_study", "registry", "template", "worksheet", "yaml"]
+
+QUESTIONS: dict[str, tuple[str, Any]] = {
+    "slug": ("a short name for a web address", "my-study-2026"),
+    "name": ("name of what is published", ""),
+    "curators": ("who publishes it", [""]),
+    "description": ("what it is, in a sentence or two", ""),
+    "intended_use": ("what it is for", ""),
+    "region": ("where the data are from, and whose law applies", ""),
+    "publication_date": ("YYYY-MM-DD", ""),
+    "sector": ("Technology, Healthcare, Education, Government, Energy or Finance", "Healthcare"),
+    "data": ("which records could have been in the data set, and how they were collected", ""),
+    "preprocessing": ("what was done to the data before, and how radius, center and guarantee were chosen", ""),
+    "unprotected": ("what else of these data is or will be published without privacy", ""),
+    "actors": ("who sees the records, and why they are trusted", ""),
+    "security": ("how the records are stored, and who has access", ""),
+    "releases": ("'One release' or 'Many releases'", "One release"),
+    "plans": ("further releases from the same data, and the budget for all of them", ""),
+    "source": ("'Static' or 'Dynamic' data", "Static"),
+    "bias": ("whom the data leave out, and what the noise does to small groups", ""),
+    "justification": ("why this guarantee is good enough", ""),
+    "links": ("where to read more", ""),
+    "authors": ("who filled in this form", [""]),
+}
+_CHOICES = {
+    "sector": ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance"),
+    "releases": ("One release", "Many releases"),
+    "source": ("Static", "Dynamic"),
+}
+_VARIANTS: dict[type, str] = {
+    PureDP: "Pure DP",
+    ApproxDP: "Approximate DP",
+    ZCDP: "Zero-concentrated DP",
+    RenyiDP: "Renyi DP",
+}
+
+
+class Study(dict[str, Any]):
+    """The curator's answers, by question."""
+
+
+def template() -> str:
+    """The questions as a TOML file to fill in."""
+    asked = (f"# {about}\n{name} = {json.dumps(example)}" for name, (about, example) in QUESTIONS.items())
+    return (
+        "# What no certificate can know. Everything here is your word, and is shown as such.\n\n"
+        + "\n\n".join(asked)
+        + "\n"
+    )
+
+
+def read_study(path: str | Path) -> Study:
+    """The answers in a file.
+
+    Raises
+    ------
+    ParameterError
+        If it is no TOML, or a question is missing, unanswered, unknown, or answered by what is no text.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            said = tomllib.loads(file.read(1 << 20).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise ParameterError(f"{path} is not a TOML file") from None
+    if unknown := sorted(set(said) ^ set(QUESTIONS)):
+        raise ParameterError(
+            f"{path} must answer exactly the questions of the template; see {', '.join(unknown)[:200]}"
+        )
+    for name, (about, example) in QUESTIONS.items():
+        _check_answer(name, about, said[name], isinstance(example, list))
+    return Study(said)
+
+
+def _check_answer(name: str, about: str, answer: Any, several: bool) -> None:
+    texts = answer if several and isinstance(answer, list) else [answer]
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ParameterError(f"{name} is not answered: {about}")
+    if name in _CHOICES and answer not in _CHOICES[name]:
+        raise ParameterError(f"{name} must be one of {', '.join(_CHOICES[name])}")
+    if name == "publication_date":
+        try:
+            date.fromisoformat(answer)
+        except ValueError:
+            raise ParameterError("publication_date must be a date, YYYY-MM-DD") from None
+
+
+# ---- what the certificate proves, in words ----
+
+
+def _up(value: float) -> str:
+    """Three digits, rounded up."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
+
+
+@dataclass(frozen=True)
+class _Proved:
+    certificate: Certificate
+
+    @property
+    def variant(self) -> str:
+        """The registry's name. Pure ε up to a slack is (ε, δ); what has no name there is "Custom"."""
+        kind = type(self.certificate.guarantee)
+        if kind is PureDP and self.certificate.claims.slack:
+            kind = ApproxDP
+        return _VARIANTS.get(kind, "Custom")
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        asked, slack = self.certificate.guarantee, self.certificate.claims.slack
+        if isinstance(asked, ZCDP):
+            return {"rho": asked.rho}
+        if isinstance(asked, PureDP | ApproxDP):
+            spent = getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack if asked.eps < 700 else 1.0
+            return {"epsilon": asked.eps, "delta": spent} if spent else {"epsilon": asked.eps}
+        eps, delta = self.point
+        return {"epsilon": eps, "delta": delta}
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """The first of the curve with δ <= 1e-5, or its last."""
+        small = [pair for pair in self.certificate.claims.curve if pair[1] <= 1e-5]
+        return (small or [self.certificate.claims.curve[-1]])[0]
+
+    @property
+    def strength(self) -> str:
+        return f"{self.certificate.guarantee}; among other things (ε, δ) = ({self.point[0]:g}, {_up(self.point[1])})"
+
+    @property
+    def guarantee(self) -> str:
+        curve = "; ".join(f"δ({eps:g}) = {_up(delta)}" for eps, delta in self.certificate.claims.curve)
+        slack = self.certificate.claims.slack
+        held = f", up to a total variation of {_up(slack)}" if slack else ""
+        return f"{self.certificate.guarantee}{held}; {curve}"
+
+    @property
+    def attacker(self) -> str:
+        """δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2."""
+        right = (1 + self.certificate.claims.curve[0][1]) / 2
+        return (
+            "Who knows every other record and must say which of two values one record has is right with probability "
+            f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing)."
+        )
+
+    @property
+    def unit(self) -> str:
+        return f"two data sets are neighbors if they differ by {self.certificate.unit} ({self.adjacency})"
+
+    @property
+    def adjacency(self) -> str:
+        n = self.certificate.statistic.get("n")
+        return (
+            f"{self.certificate.guarantee.adjacency}; {'the number of records' if n is None else f'n = {n}'} is public"
+        )
+
+    @property
+    def what(self) -> str:
+        return f"{self.certificate.statistic.get('name')} on {self.certificate.manifold}"
+
+    @property
+    def mechanism(self) -> str:
+        c = self.certificate
+        software = ", ".join(f"{name} {version}" for name, version in c.software.items())
+        return (
+            f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; drawn {c.numerics['path']}, grid 2^-{c.numerics['grid']}, "
+            f"τ = {c.numerics['tau']}; bits: {c.entropy['source']}; {software}"
+        )
+
+    @property
+    def payment(self) -> str:
+        entry = self.certificate.ledger
+        if entry is None:
+            return "No ledger is named: other releases from these data may add to the loss."
+        return f"Paid by entry {entry.get('entry')} of a ledger, whose hash there is {entry.get('head')}."
+
+    @property
+    def afterwards(self) -> str:
+        return "; ".join(map(str, self.certificate.release["afterwards"])) or "none"
+
+    @property
+    def model(self) -> str:
+        return "Federated" if self.certificate.mechanism.startswith("federated") else "Central"
+
+
+# ---- the registry ----
+
+
+def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of tier 3 by the schema of the OpenDP deployments registry, as a draft for its reviewers."""
+    said, proved = study, _Proved(certificate)
+    return {
+        "url_slug": said["slug"],
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": said["name"],
+                "data_curators": said["curators"],
+                "intended_use": said["intended_use"],
+                "data_product_type": "Summary statistics",
+                "data_product_region": said["region"],
+                "description": said["description"],
+                "publication_date": said["publication_date"],
+                "data_product_sector": said["sector"],
+            },
+            "dp_variant": {
+                "variant_name": proved.variant,
+                "data_domain": said["data"],
+                "unprotected_quantities": f"The number of records and all public parameters. Curator: {said['unprotected']}",
+            },
+            "privacy_loss": {
+                "privacy_unit": certificate.unit,
+                "privacy_unit_details": proved.unit,
+                "privacy_parameters": proved.parameters,
+                "privacy_parameters_details": proved.guarantee,
+            },
+            "deployment_model": {
+                "model_name": proved.model,
+                "model_name_details": certificate.trust,
+                "actors": said["actors"],
+                "release_type": said["releases"],
+                "release_type_details": said["plans"],
+                "data_source_type": said["source"],
+                "access_type": "Non-interactive",
+            },
+            "accounting": {"post_processing": proved.afterwards, "composition": proved.payment},
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": said["preprocessing"],
+                "mechanisms": f"{proved.mechanism}. Curator, on security: {said['security']}",
+                "justification": said["justification"],
+            },
+            "administrative": {
+                "sources": said["links"],
+                "notes": _voices(certificate),
+                "registry_authors": said["authors"],
+            },
+        },
+    }
+
+
+def _voices(certificate: Certificate) -> str:
+    return (
+        f"privacy_loss and the sensitivity in implementation.mechanisms are recomputed from the certificate with SHA-256 "
+        f"{certificate.sha256} (curvedp verify); variant_name, model_name, accounting and the rest of mechanisms are "
+        "recorded in it by the software; all else is the curator's word."
+    )
+
+
+def yaml(value: Any, indent: str = "") -> str:
+    """Block YAML of mappings, lists of texts, texts and numbers: each scalar as JSON writes it, which is YAML."""
+    if isinstance(value, Mapping):
+        parts = ((name, part, "\n" if isinstance(part, Mapping | list) else " ") for name, part in value.items())
+        return "".join(f"{indent}{name}:{gap}{yaml(part, indent + '  ')}" for name, part, gap in parts)
+    if isinstance(value, list):
+        return "".join(f"{indent}- {yaml(part)}" for part in value)
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+# ---- pages ----
+
+Row = tuple[str, str, str]  # what, who says so, the words
+_PROVED, _KEPT, _SAID = "recomputed", "recorded", "curator"
+_VOICES = {_PROVED: "recomputed from the certificate", _KEPT: "recorded by the software", _SAID: "said by the curator"}
+
+
+def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
+    """One page for those whose data it is: HTML without any request, one side of paper when printed."""
+    proved = _Proved(certificate)
+    rows = [
+        ("What is published", _SAID, study["description"]),
+        ("What was computed", _KEPT, proved.what),
+        ("Whose data are protected", _KEPT, certificate.unit),
+        ("How well", _PROVED, proved.strength),
+        ("What an attacker can do", _PROVED, proved.attacker),
+        ("Who is trusted", _KEPT, certificate.trust),
+        ("Who sees the records", _SAID, study["actors"]),
+        ("Other releases", _KEPT, proved.payment),
+        ("Plans", _SAID, study["plans"]),
+        ("Published without protection", _SAID, study["unprotected"]),
+        *(("Not confirmed", _PROVED, note) for note in notes),
+    ]
+    return _page(f"Privacy label: {study['name']}", ", ".join(study["curators"]), certificate, rows)
+
+
+def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
+    """The questions of NIST SP 800-226's pyramid, from its top to its base, with who answers each."""
+    proved = _Proved(certificate)
+    rows = [
+        ("Privacy parameters", _PROVED, proved.guarantee),
+        ("Why they are small enough", _SAID, study["justification"]),
+        ("Unit of privacy and neighbors", _KEPT, proved.unit),
+        ("Mechanism, floating point, randomness", _KEPT, proved.mechanism),
+        ("Not confirmed from the certificate", _PROVED, "; ".join(notes) or "nothing"),
+        ("Post-processing", _KEPT, proved.afterwards),
+        ("Composition", _KEPT, proved.payment),
+        ("Choices made from the data", _SAID, study["preprocessing"]),
+        ("Bias and small groups", _SAID, study["bias"]),
+        ("Trust model", _KEPT, certificate.trust),
+        ("Actors", _SAID, study["actors"]),
+        (
+            "Side channels",
+            _KEPT,
+            "No certificate covers the time a release takes; do not let an adversary measure it.",
+        ),
+        ("Security and access", _SAID, study["security"]),
+        ("Data collection", _SAID, study["data"]),
+    ]
+    return _page(f"SP 800-226 worksheet: {study['name']}", ", ".join(study["curators"]), certificate, rows)
+
+
+_STYLE = (
+    "@page{size:A4;margin:14mm}"
+    "body{font:15px/1.4 system-ui,sans-serif;max-width:46rem;margin:1.5rem auto;padding:0 1rem;color:#111;background:#fff}"
+    "h1{font-size:1.5rem;margin:0}p{margin:.2rem 0 .8rem}small{display:block;font-weight:400}"
+    "table{border-collapse:collapse;width:100%;border:2px solid #111}th{width:12rem}"
+    "th,td{text-align:left;vertical-align:top;padding:.4rem .6rem;border-bottom:1px solid #bbb;overflow-wrap:anywhere}"
+    ".recomputed{color:#05603a}.recorded{color:#1d4f91}.curator{color:#7a4b00}"
+)
+
+
+def _page(title: str, by: str, certificate: Certificate, rows: list[Row]) -> str:
+    say: Callable[[Any], str] = lambda text: escape(str(text))  # noqa: E731 - one short word for a page of text
+    cells = "".join(
+        f'<tr><th>{say(what)}<small class="{voice}">{_VOICES[voice]}</small></th><td>{say(words)}</td></tr>'
+        for what, voice, words in rows
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{say(title)}</title>'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<style>{_STYLE}</style></head><body><h1>{say(title)}</h1><p>{say(by)}</p><table>{cells}</table>"
+        f"<p><small>Certificate of {say(certificate.created)}, SHA-256 {say(certificate.sha256)}. Check it yourself: "
+        "curvedp verify certificate.json. That the software ran unchanged on these records no certificate can show; what the "
+        "curator says was not checked by any software.</small></p></body></html>\n"
+    )

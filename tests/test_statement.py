@@ -1,0 +1,166 @@
+"""`curvedp statement`: what the public is told, and whose word it is."""
+
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from curvedp import GDP, ZCDP, ApproxDP, PrivateFrechetMean, PureDP
+from curvedp.cli import app
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean
+from curvedp.mechanisms import GaussianMechanism
+from curvedp.statement import QUESTIONS, label, read_study, registry, template, worksheet, yaml
+
+runner = CliRunner()
+EVIL = "<script>alert(1)</script> & \"x\": 'y' # [bold]"
+SAID = {
+    **{name: f"{name} {EVIL}" for name in QUESTIONS},
+    "slug": "a-study", "curators": ["A & B <i>", "C"], "authors": ["D"], "publication_date": "2026-11-16",
+    "sector": "Healthcare", "releases": "One release", "source": "Static",
+}  # fmt: skip
+# The registry's schema of 2026: sections, their fields, and the fields that take one of a few words.
+SECTIONS = {
+    "basic": "name data_curators intended_use data_product_type data_product_region description publication_date "
+    "data_product_sector",
+    "dp_variant": "variant_name data_domain unprotected_quantities",
+    "privacy_loss": "privacy_unit privacy_unit_details privacy_parameters privacy_parameters_details",
+    "deployment_model": "model_name model_name_details actors release_type release_type_details data_source_type "
+    "data_source_type_details access_type access_type_details",
+    "accounting": "post_processing composition",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms justification",
+    "administrative": "sources notes registry_authors",
+}
+WORDS = {
+    "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"},
+    "model_name": {"Local", "Central", "Shuffle", "Federated"},
+    "data_product_type": {"Summary statistics"},
+    "release_type": {"One release", "Many releases"},
+    "data_source_type": {"Static", "Dynamic"},
+    "access_type": {"Interactive", "Non-interactive"},
+}
+
+
+def certificate(guarantee):
+    X = np.random.default_rng(0).normal(size=(40, 2)) * 0.2
+    return (
+        PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-gaussian", guarantee=guarantee).fit(X).certificate_
+    )
+
+
+@pytest.mark.parametrize("guarantee", [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1)], ids=str)
+def test_the_entry_has_the_registry_s_form(guarantee):
+    entry = registry(certificate(guarantee), SAID)
+    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+    assert (entry["status"], entry["tier"]) == ("Draft", 3)
+    assert set(entry["deployment"]) == set(SECTIONS)
+    for section, fields in entry["deployment"].items():
+        assert set(fields) <= set(SECTIONS[section].split()), section
+        for name, value in fields.items():
+            assert value in WORDS.get(name, [value]), name
+            assert isinstance(value, list) == (name in ("data_curators", "registry_authors"))
+            assert isinstance(value, dict) == (name == "privacy_parameters")
+    parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
+    assert set(parameters) <= {"epsilon", "delta", "rho"}
+    assert all(isinstance(value, float) for value in parameters.values())
+
+
+def test_parameters_are_never_smaller_than_what_was_proved():
+    """The slack is added; pure ε up to a slack is not called pure; a curve's point is one of the certificate's."""
+    for guarantee, name in (
+        (ApproxDP(1.0, 1e-6), "Approximate DP"),
+        (ZCDP(0.1), "Zero-concentrated DP"),
+        (GDP(1.0), "Custom"),
+    ):
+        held = certificate(guarantee)
+        told = registry(held, SAID)["deployment"]
+        assert told["dp_variant"]["variant_name"] == name
+        parameters = told["privacy_loss"]["privacy_parameters"]
+        if name == "Custom":
+            assert (parameters["epsilon"], parameters["delta"]) in held.claims.curve
+        if name == "Approximate DP":
+            assert parameters["delta"] >= 1e-6 + (1 + np.e) * held.claims.slack * (1 - 1e-12)
+    X = np.zeros((40, 2))
+    pure = (
+        PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-laplace", guarantee=PureDP(1.0)).fit(X).certificate_
+    )
+    told = registry(pure, SAID)["deployment"]
+    assert pure.claims.slack > 0
+    assert told["dp_variant"]["variant_name"] == "Approximate DP"
+    assert told["privacy_loss"]["privacy_parameters"]["delta"] > 0
+
+
+def test_the_yaml_reads_back():
+    reader = pytest.importorskip("yaml")
+    entry = registry(certificate(GDP(1.0)), SAID)
+    assert reader.safe_load(yaml(entry)) == json.loads(json.dumps(entry))
+
+
+def test_pages_say_whose_word_it_is_and_run_nothing():
+    held = certificate(GDP(1.0))
+    for page in (label(held, SAID, ("sampler: <b>",)), worksheet(held, SAID)):
+        assert "<script" not in page
+        assert "<b>" not in page
+        assert "http" not in page.replace("http-equiv", "")
+        rows = re.findall(
+            r'<th>[^<]+<small class="(recomputed|recorded|curator)">([^<]+)</small></th><td>(.*?)</td>', page
+        )
+        assert len(rows) == page.count("<tr>")
+        for voice, _, words in rows:
+            assert ("alert(1)" in words) == (voice == "curator"), words
+        assert held.sha256 in page
+
+
+def test_the_attacker_s_chance_is_the_total_variation():
+    """One Gaussian draw, Δ/σ = 1 on the line: the best guess is right with probability Φ(1/2) = 0.69146, rounded up."""
+    line = Euclidean(1)
+    page = label(GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID)
+    assert "69.2%" in page
+
+
+def test_the_form_asks_everything_and_takes_no_empty_answer(tmp_path):
+    form = tomllib.loads(template())
+    assert set(form) == set(QUESTIONS)
+    path = tmp_path / "study.toml"
+
+    def write(said):
+        path.write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in said.items()), encoding="utf-8")
+
+    write(SAID)
+    assert read_study(path) == SAID
+    wrong = [{"curators": []}, {"curators": [1]}, {"sector": "Magic"}, {"publication_date": "1/1/2026"}, {"extra": "x"}]
+    wrong += (
+        [{name: ""} for name in QUESTIONS] + [{name: 3} for name in QUESTIONS] + [{name: None} for name in QUESTIONS]
+    )
+    for change in wrong:
+        write({k: v for k, v in {**SAID, **change}.items() if v is not None})
+        with pytest.raises(ParameterError) as caught:
+            read_study(path)
+        assert "\n" not in str(caught.value)
+    for content in (b"\xff", b"= = =", b"[" * 100):
+        path.write_bytes(content)
+        with pytest.raises(ParameterError):
+            read_study(path)
+
+
+def test_the_command_line_verifies_first(tmp_path):
+    path, study, out = tmp_path / "c.json", tmp_path / "study.toml", tmp_path / "out"
+    held = certificate(GDP(1.0))
+    held.save(path)
+
+    def run():
+        return runner.invoke(app, ["statement", str(path), "--study", str(study), "--out", str(out)])
+
+    assert run().exit_code == 2
+    assert "answer its questions" in run().stderr.replace("\n", " ") or study.exists()
+    assert run().exit_code == 2, "an empty form is no answer"
+    study.write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in SAID.items()), encoding="utf-8")
+    assert run().exit_code == 0, run().output
+    assert sorted(each.name for each in out.iterdir()) == ["label.html", "registry.yaml", "worksheet.html"]
+    before = {each: each.read_bytes() for each in out.iterdir()}
+    path.write_text(path.read_text().replace('"gdp": ', '"gdp": 0', 1))
+    assert run().exit_code in (1, 2)
+    assert {each: each.read_bytes() for each in out.iterdir()} == before
