@@ -7,7 +7,6 @@ where an end of A meets an end of B, at t = |T_A − T_B| (`kinks`), where the p
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from curvedp.privacy._loss_table import log_sum
+from curvedp.privacy._space_form import end_rule
 
 __all__ = ["MARGIN", "LossSum", "NormalLoss"]
 
@@ -26,14 +26,6 @@ MARGIN = (
 
 _RUNGS = np.concatenate([-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)])
 _GRID = np.linspace(0.0, 1.0, 25)
-
-
-@lru_cache(maxsize=8)
-def _rule(order: int) -> tuple[Array, Array]:
-    """Nodes on (0, 1) and log weights; the nodes are dense at both ends, where a density may end like a root."""
-    z, w = np.polynomial.legendre.leggauss(order)
-    theta = math.pi / 2 * (z + 1)
-    return np.sin(theta / 2) ** 2, np.log(w * math.pi / 4 * np.sin(theta))
 
 
 class NormalLoss:
@@ -121,6 +113,6 @@ class LossSum:
             left = np.max(np.where(b < np.take_along_axis(b, first, 1), b, b[:, :1]), axis=1, keepdims=True)
             right = np.min(np.where(b > np.take_along_axis(b, last, 1), b, b[:, -1:]), axis=1, keepdims=True)
             b = left + (right - left) * _GRID
-        offset, log_weight = _rule(order)
+        offset, weight = (part / 2 for part in end_rule(order))
         with np.errstate(divide="ignore"):
-            return log_sum(h(left + (right - left) * offset) + log_weight + np.log(right - left), axis=1)
+            return log_sum(h(left + (right - left) * offset) + np.log(weight) + np.log(right - left), axis=1)

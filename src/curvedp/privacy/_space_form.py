@@ -15,8 +15,8 @@ b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t. See d
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from scipy.special import betainc, betaln
 from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
-__all__ = ["Kind", "SpaceFormLaw", "log_beta"]
+__all__ = ["Kind", "SpaceFormLaw", "end_rule", "log_beta"]
 
 Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace"]
@@ -251,7 +251,7 @@ class SpaceFormLaw(SmoothTails):
 
         `logarithmic`: the same in log r, for an integrand that varies on the scale of its lower end and on that of ρ.
         """
-        offset, weight = _rule(self.order)
+        offset, weight = end_rule(self.order)
         with np.errstate(divide="ignore"):
             if logarithmic:
                 r_lo = np.maximum(lo + self.mode, 1e-9 * self.width)[:, None]  # any positive number would do
@@ -308,12 +308,9 @@ def _hull(u: Array, h: Array) -> tuple[Array, Array]:
     return np.take_along_axis(u, first[:, None], 1), np.take_along_axis(u, last[:, None], 1)
 
 
-_RULES: dict[int, tuple[Any, Any]] = {}
-
-
-def _rule(n: int) -> tuple[Array, Array]:
-    if n not in _RULES:
-        z, w = np.polynomial.legendre.leggauss(n)
-        theta = math.pi / 2 * (z + 1)
-        _RULES[n] = 2 * np.sin(theta / 2) ** 2, w * math.pi / 2 * np.sin(theta)
-    return _RULES[n]
+@lru_cache(maxsize=16)
+def end_rule(n: int) -> tuple[Array, Array]:
+    """Nodes on (0, 2) and weights; the nodes are dense at both ends, where an integrand may end like a root."""
+    z, w = np.polynomial.legendre.leggauss(n)
+    theta = math.pi / 2 * (z + 1)
+    return 2 * np.sin(theta / 2) ** 2, w * math.pi / 2 * np.sin(theta)
