@@ -46,7 +46,14 @@ LANES = {
     "federated": ([[".[federated]", *TESTERS]], [[*CHECK, "tests/federated"]]),
 }
 # The others run on every Python.
-ONCE = {"oldest": "3.11", "hashed": "3.11", "torch": "3.13", "adapters": "3.12", "geomstats": "3.12", "federated": "3.12"}
+ONCE = {
+    "oldest": "3.11",
+    "hashed": "3.11",
+    "torch": "3.13",
+    "adapters": "3.12",
+    "geomstats": "3.12",
+    "federated": "3.12",
+}
 
 
 def found(version: str) -> str | None:

@@ -66,6 +66,9 @@ SPACES: tuple[Manifold, ...] = (
     SpecialEuclidean(2), Torus(2), Simplex(3), Correlation(3), CorrelationOffLog(3),
     Product(Lorentz(2), Euclidean(1)),
 )  # fmt: skip
+# A product whose exact profile would take minutes, and spaces small enough for cells.
+CHARTS = (*SPACES, Lorentz(3), Product(Sphere(2), SPDAffineInvariant(2)))
+SMALL = (*SPACES, Euclidean(2), SPDLogEuclidean(2), SPDLogCholesky(2), KendallShapes(3))
 FEW: tuple[Manifold, ...] = (Sphere(2), SPDAffineInvariant(2))
 ROUND: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
 MEANS: tuple[Manifold, ...] = (
@@ -94,10 +97,11 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
     for space in MEANS:
         law = "gaussian" if space.quadric is not None else "log-gaussian"
         yield _estimator(PrivateFrechetMean, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, mechanism=law)
-    for space in FEW:
-        options = {"manifold": space, "mechanism": "log-gaussian"}
-        yield _estimator(PrivateDispersion, space, data_sets(space, _RADIUS, 10), shrunk, **options)
-        yield _estimator(PrivateMDM, space, data_sets(space, _RADIUS, 4), shrunk, **options)
+    chart = {"mechanism": "log-gaussian"}
+    for space in (Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2)):
+        yield _estimator(PrivateDispersion, space, data_sets(space, _RADIUS, 10), shrunk, manifold=space, **chart)
+    for space in (Sphere(2), SPDAffineInvariant(3)):
+        yield _estimator(PrivateMDM, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, **chart)
     axes = _RADIUS * np.eye(2)
     yield _estimator(PrivatePCA, Euclidean(2), (axes[[0, 0]], axes), shrunk, n_components=1, method="one-shot")
 
@@ -208,15 +212,15 @@ def _chart_reach(space: Manifold) -> float | None:
 # What makes it, how it is attacked, where.
 _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
-    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, SPACES),
-    (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, SPACES),
-    (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, SPACES),
-    (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SPACES),
+    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, (*SPACES, Lorentz(4))),
+    (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
+    (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
+    (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
     (lambda M: NewtonMechanism.calibrated(M, None, 0.5, 4, _CLAIM), _of_records, ROUND),
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
     (lambda M: MedianMechanism.for_statistic(GeometricMedian(M, None, 0.5, 4), _CLAIM), _of_records, FEW),
     (lambda M: PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 1.5, 20), _CLAIM), _of_records, FEW),
-    (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SPACES),
+    (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
 )
 
