@@ -1,8 +1,10 @@
 """What the three optimisers share: the noise's source, clipping, batches, and the steps' schedule."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,6 +29,7 @@ __all__ = [
     "fixed_batches",
     "full_precision",
     "joined",
+    "keep_compiled",
     "objective_if",
     "on_processor",
     "poisson_batches",
@@ -43,8 +46,26 @@ _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device wo
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Double precision exists, and float32 products are not rounded to fewer bits (as some accelerators do by default)."""
+    keep_compiled()
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
+
+
+def keep_compiled() -> None:
+    """What JAX compiles is kept for the next process, where the user has not told JAX otherwise: seconds instead of a minute.
+
+    The folder is the user's own, since what is in it is run.
+    """
+    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+        return
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curvedp"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private = folder.stat().st_mode & 0o022 == 0
+    except OSError:  # no home, or one that cannot be written to: compile anew
+        return
+    if private:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
 def on_processor() -> bool:
