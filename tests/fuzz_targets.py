@@ -24,6 +24,7 @@ from spaces import SPACES
 
 S2 = Sphere(2)
 X = S2.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 0.5, (12, 3)))
+MATRICES = np.eye(3) + 0.1 * np.einsum("nij,nkj->nik", *2 * [np.random.default_rng(2).normal(size=(400, 3, 3))])
 NOISE = entropy.GeneratorSource(np.random.default_rng(1))  # tests need no secret noise, and a fixed one repeats
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
@@ -99,6 +100,7 @@ STATISTICS: list[Statistic] = [
     mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
     mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.private_ball.OuterBallMean(S2, None, 1.0, 40),
     mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
+    mechanisms.reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
 ]  # fmt: skip
 KINDS = [
     k for k in Mechanism.registry.values() if "curvedp.mechanisms" in k.__module__ and "descent" not in k.__module__
@@ -245,6 +247,12 @@ TARGETS: dict[str, dict[str, Call]] = {
         "PrivateFrechetMean": (_fit(curvedp.PrivateFrechetMean, "X"), ESTIMATOR),
         "PrivateDispersion": (_fit(curvedp.PrivateDispersion, "X"), ESTIMATOR),
         "PrivateMDM": (_fit(curvedp.PrivateMDM, "X", "y"), {**ESTIMATOR, "y": np.arange(12) % 2}),
+        "PrivateTangentSpace": (_fit(curvedp.estimators.PrivateTangentSpace, "X"), ESTIMATOR),
+        "PrivateSoftmax": (
+            _fit(curvedp.estimators.PrivateSoftmax, "X", "y"),
+            {"manifold": geometry.SPDAffineInvariant(3), "reduce": 2, "features": "power", "guarantee": GDP(4.0),
+             "ledger": None, "X": MATRICES, "y": np.arange(400) % 2},
+        ),
         "PrivateFrechetMedian": (
             _fit(curvedp.PrivateFrechetMedian, "X"),
             {key: good for key, good in ESTIMATOR.items() if key != "mechanism"},
