@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Archives hold this time and no other, so that two builds of one commit are the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 
-.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility audit mutation reproduce gallery docs clean
+.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility coverage audit mutation reproduce gallery docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -74,6 +74,9 @@ bench-peers: $(STAMP)  ## the table against peers alone; makes their environment
 utility: $(STAMP)  ## error without a radius, of persons, against CoinPress; classifiers of many channels (data sets: CURVEDP_DATA)
 	$(BIN)/python -m benchmarks.utility_private
 	$(BIN)/python -m benchmarks.high_dimension
+
+coverage: $(STAMP)  ## how often regions hold the truth, how often tests err, and what they find; hours on a small machine
+	$(BIN)/python -m benchmarks.coverage
 
 audit: $(STAMP)  ## claimed against audited privacy, every mechanism on every space
 	$(BIN)/python -m benchmarks.audit

@@ -46,10 +46,7 @@ RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
 SPACES = (Euclidean(3), Sphere(2), Sphere(5), Lorentz(3), SPDAffineInvariant(2), SPDLogEuclidean(3), Rotations(3))
 SPACES += (Torus(2), Simplex(3))
 MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
-SETTINGS = (
-    *((mixed, n, GDP(1.0)) for mixed, n in ((0.0, 25), (0.0, 50), (0.0, 100), (0.5, 50), (0.5, 100), (0.5, 200))),
-    *((mixed, n, PureDP(1.0)) for mixed, n in ((0.0, 50), (0.0, 100), (0.5, 100), (0.5, 200))),
-)  # (share of one population mixed into the other, records of each, guarantee)
+SETTINGS = [(n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)]  # records of each sample
 BUILT, THROUGH = 1000, 40  # conservative regions that are built; releases through the public path
 
 
@@ -219,21 +216,21 @@ def _laplace_vectors(rng: np.random.Generator, shape: tuple[int, ...], scale: fl
     return np.asarray(u / np.linalg.norm(u, axis=1, keepdims=True) * length)
 
 
-def real_data(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """(what, space, one population, the other, public center, public radius)."""
+def real_data(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float, float]]:
+    """(what, space, one population, the other, public center, public radius, share of the one mixed into the other)."""
     storms = np.load(folder / "hurdat2_AL.npz")
     first = np.unique(storms["key"], return_index=True)[1]
     lat, lon = np.radians(storms["lat"][first]), np.radians(storms["lon"][first])
     X = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
     year = np.array([int(str(key)[-4:]) for key in storms["key"][first]])
     center = np.array([0.5 * np.cos(0.4), -np.sqrt(0.75) * np.cos(0.4), np.sin(0.4)])  # 23°N 60°W
-    yield "storms' first places, before and from 1960", Sphere(2), X[year < 1960], X[year >= 1960], center, 0.75
+    yield "storms' first places, before and from 1960", Sphere(2), X[year < 1960], X[year >= 1960], center, 0.75, 0.0
     images = np.load(folder / "pathmnist_adi_back_train.npz")
     label = np.asarray(next(images[key] for key in images.files if "label" in key or key == "y")).ravel()
     pixels = np.asarray(next(images[key] for key in images.files if images[key].ndim == 4))
     some = np.concatenate([np.flatnonzero(label == value)[:600] for value in np.unique(label)[:2]])
     C, M = np.stack([_covariance(each) for each in pixels[some]]), SPDAffineInvariant(3)
-    yield "colors of two tissues", M, C[:600], C[600:], np.diag([0.01] * 3), 4.0
+    yield "colors of two tissues", M, C[:600], C[600:], np.diag([0.01] * 3), 4.0, 0.8
 
 
 def _covariance(image: np.ndarray) -> np.ndarray:
@@ -241,22 +238,18 @@ def _covariance(image: np.ndarray) -> np.ndarray:
 
 
 def power(runs: int, folder: Path) -> None:
-    """Power curves at equal ε, by the number of records, with half of one population mixed into the other."""
-    for what, M, one, other, center, radius in real_data(folder):
-        print(
-            f"\n{what}; {M.name}, radius {radius:g}, level 0.05, {runs} runs; standard error {0.5 / np.sqrt(runs):.3f}\n"
-        )
-        print(
-            f"{'mixed':>6}{'n':>6}  {'guarantee':<13}"
-            f"{'ours':>8}{'(a) no noise':>14}{'(b) dpMMD':>11}{'(c) noisy vectors':>19}"
-        )
+    """Power curves at equal ε, by the number of records."""
+    for what, M, one, other, center, radius, mixed in real_data(folder):
+        print(f"\n{what}, {100 * mixed:g}% mixed; {M.name}, radius {radius:g}, level 0.05")
+        print(f"{runs} runs; standard error {0.5 / np.sqrt(runs):.3f}\n")
+        print(f"{'n':>6}  {'guarantee':<13}{'ours':>8}{'(a) no noise':>14}{'(b) dpMMD':>11}{'(c) noisy vectors':>19}")
         home = np.asarray(M.home(center))
         first, second = (
             np.asarray(ball_coordinates(M, home, radius, np.asarray(M.to_origin(center, part))))
             for part in (one, other)
         )
         rng = np.random.default_rng(5)
-        for mixed, n, asked in SETTINGS:
+        for n, asked in SETTINGS:
             statistic = SamplesDistance(M, center, radius, [n, n])
             mechanism = PermutationMechanism.for_statistic(statistic, asked).at(0.05, 199)
             found = []
@@ -270,7 +263,7 @@ def power(runs: int, folder: Path) -> None:
                 found.append(powers(np.concatenate([X, Y]), n, radius, asked, mechanism, rng))
             shares = np.mean(found, axis=0)
             row = "".join(f"{share:>{width}.3f}" for share, width in zip(shares, (8, 14, 11, 19), strict=True))
-            print(f"{mixed:>6g}{n:>6}  {asked!s:<13}{row}", flush=True)
+            print(f"{n:>6}  {asked!s:<13}{row}", flush=True)
 
 
 def main() -> None:
