@@ -1,24 +1,53 @@
-"""Compiled programs are kept for the next process, safely."""
+"""Compiled programs are kept for the next process, where that tells nobody anything."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
 
-from curvedp.optim._loop import keep_compiled  # what it does is seen in no result
+from curvedp.geometry import Sphere
+from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd
 
 
-def test_compiled_programs_are_kept_in_a_folder_of_the_users_own(tmp_path, monkeypatch):
-    before = jax.config.jax_compilation_cache_dir
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A home of its own, in which everything that is compiled would be kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    try:
-        jax.config.update("jax_compilation_cache_dir", None)
-        (tmp_path / "curvedp").mkdir()
-        (tmp_path / "curvedp").chmod(0o777)  # another user could put programs there
-        keep_compiled()
-        assert jax.config.jax_compilation_cache_dir is None
-        (tmp_path / "curvedp").chmod(0o700)
-        keep_compiled()
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "curvedp")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))  # a choice is kept
-        keep_compiled()
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "curvedp")
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    yield tmp_path / "curvedp"
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
+
+
+def run(problem, records=7):
+    X = np.eye(4)[:3].repeat(records, axis=0)  # a shape of its own: nothing in this process has compiled it
+    dp_rgd(problem, X, np.eye(4)[0], steps=2, clip=1.0, learning_rate=0.1, noise=0.1)
+
+
+def kept(folder):
+    return len(list(folder.glob("*"))) if folder.exists() else 0
+
+
+def test_programs_of_this_library_are_kept_and_nobody_elses(folder):
+    run(FrechetMeanProblem(Sphere(3)))
+    some = kept(folder)
+    assert some > 0
+    assert folder.stat().st_mode & 0o777 == 0o700
+    secret = np.full(4, 0.125)
+    jax.jit(lambda x: jnp.cosh(x) + secret)(np.ones(4))  # the user's own, afterwards
+    run(Problem(Sphere(3), lambda w, z: -((w @ (z + secret)) ** 2)))  # a loss that closes over something
+    assert kept(folder) == some
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    run(FrechetMeanProblem(Sphere(3)), records=8)
+    assert kept(folder) == 0
+
+
+def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    run(FrechetMeanProblem(Sphere(3)), records=9)

@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
 
 from curvedp import _validate
 from curvedp.entropy import GeneratorSource, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.optim._ziggurat import ziggurat_normals
-from curvedp.optim.problem import FrechetMeanProblem, Problem
+from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
 from curvedp.records import refuse_chunked
 
@@ -26,10 +27,10 @@ __all__ = [
     "clip_rows",
     "clipped_sum",
     "clipped_total",
+    "compiled_once",
     "fixed_batches",
     "full_precision",
     "joined",
-    "keep_compiled",
     "objective_if",
     "on_processor",
     "poisson_batches",
@@ -39,6 +40,7 @@ __all__ = [
     "step_along",
 ]
 
+_OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
 _DLPACK_CPU = 1  # kDLCPU of the DLPack standard
 _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before
 
@@ -46,26 +48,40 @@ _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device wo
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Double precision exists, and float32 products are not rounded to fewer bits (as some accelerators do by default)."""
-    keep_compiled()
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
 
 
-def keep_compiled() -> None:
-    """What JAX compiles is kept for the next process, where the user has not told JAX otherwise: seconds instead of a minute.
+@contextmanager
+def compiled_once(problem: Problem) -> Iterator[None]:
+    """What JAX compiles inside is kept for the next process: seconds instead of a minute.
 
-    The folder is the user's own, since what is in it is run.
+    Only for problems of this library: the program of a user's loss holds what the loss closes over, which may be records. The
+    folder is the user's own, since what is in it is run; a folder that the user has named to JAX is left alone.
     """
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
-        return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curvedp"
+    if type(problem) not in _OF_THIS_LIBRARY or jax.config.jax_compilation_cache_dir is not None or not _own(folder):
+        yield
+        return
+    try:
+        _keep_in(str(folder))
+        yield
+    finally:
+        _keep_in(None)
+
+
+def _keep_in(folder: str | None) -> None:
+    jax.config.update("jax_compilation_cache_dir", folder)
+    compilation_cache.reset_cache()
+
+
+def _own(folder: Path) -> bool:
+    """Whether the folder could be made, and nobody else can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private = folder.stat().st_mode & 0o022 == 0
-    except OSError:  # no home, or one that cannot be written to: compile anew
-        return
-    if private:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
+        return folder.stat().st_mode & 0o022 == 0
+    except OSError:
+        return False
 
 
 def on_processor() -> bool:

@@ -15,6 +15,7 @@ from curvedp.optim._loop import (
     Randomness,
     chunks,
     clipped_sum,
+    compiled_once,
     full_precision,
     joined,
     objective_if,
@@ -72,7 +73,7 @@ def dp_rgd(
         if marks.any():
             raise ParameterError("record_history: the objective is not recorded for dask arrays")
         return chunked_rgd(problem, data, init, schedule, clip, guarantee, noise, rng)
-    with full_precision():
+    with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init)
         n = len(records)
         charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n)

@@ -16,6 +16,7 @@ from curvedp.optim._loop import (
     Randomness,
     chunks,
     clipped_total,
+    compiled_once,
     fixed_batches,
     full_precision,
     joined,
@@ -73,7 +74,7 @@ def dp_rsgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
-    with full_precision():
+    with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init)
         n = len(records)
         size = check_batch(batch_size, n, sampling)

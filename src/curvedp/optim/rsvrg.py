@@ -21,6 +21,7 @@ from curvedp.optim._loop import (
     Randomness,
     clip_rows,
     clipped_sum,
+    compiled_once,
     full_precision,
     joined,
     objective_if,
@@ -84,7 +85,7 @@ def dp_rsvrg(
     schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
     marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
     check_request(guarantee, noise)
-    with full_precision():
+    with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init)
         n, dim = len(records), problem.manifold.dim
         size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
