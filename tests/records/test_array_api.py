@@ -1,5 +1,7 @@
 """The estimators and optimisers on arrays of JAX, torch and array-api-strict: NumPy's answer within the solver's error."""
 
+from typing import Any, ClassVar
+
 import array_api_strict
 import jax
 import numpy as np
@@ -20,6 +22,7 @@ from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.device import accurate, device_mean
 from curvedp.geometry.mean.streamed import Domain, block_sums, first_guess, streamed_mean
+from curvedp.geometry.numerics.namespace import to_host
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.records import open_records
@@ -145,3 +148,28 @@ def test_descent_on_arrays_of_other_libraries(convert):
         for data in (X, convert(X))
     ]
     np.testing.assert_allclose(results[0].point, results[1].point, atol=1e-12)
+
+
+class OnGpu:
+    """What an array on a GPU is to us: CuPy's refuse `asarray` and have `get`, JAX's have the interface and no `get`."""
+
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype=dtype)
+
+
+class OnCupy(OnGpu):
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("implicit conversion to a NumPy array is not allowed")
+
+    def get(self):
+        return self.values
+
+
+@pytest.mark.parametrize("kind", [OnGpu, OnCupy])
+def test_arrays_of_a_gpu_come_to_the_host(kind):
+    np.testing.assert_array_equal(to_host(kind(np.arange(3.0))), np.arange(3.0))

@@ -22,19 +22,21 @@ from curvedp.geometry.mean.streamed import (
     Domain,
     Start,
     inside_sums,
+    into_ball,
     streamed_mean,
     surely_inside,
     tensor_sums,
 )
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace, to_host
+from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
 
 __all__ = ["accurate", "carry_on_device", "device_mean", "device_moments"]
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
-_TENSORS, _FEW = 1 << 24, 1 << 10  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
+_TENSORS, _FEW = 1 << 24, 1 << 9  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
 
 Pass = Callable[[np.ndarray], Array]  # x -> exact sums over a block of records, on the device
 
@@ -110,7 +112,7 @@ def _tensors(domain: Domain, X: Array) -> list[Pass]:
 
     passes = [over(X, stay)]
     if len(moved):
-        block = _like(X, moved)
+        block = xp.asarray(moved, device=device(X))
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
 
@@ -121,10 +123,10 @@ def _plain_start(domain: Domain, X: Array) -> Start:
 
 def _tensor_start(domain: Domain, X: Array) -> Start:
     """The mean of the first few matrices, and the inverse of their Hessian there: it decides how many passes are needed."""
-    few = project_to_ball(*domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
+    few = into_ball(domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
     x = frechet_mean(domain.manifold, few)
     inverse = np.linalg.inv(np.linalg.cholesky(x))
-    newton = Newton([Eigen(*np.linalg.eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))])
+    newton = Newton([Eigen(*eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))])
     basis = unpack(np.eye(6), 3).reshape(6, 9)
     return Start(x, basis @ newton.inverse @ basis.T)
 
@@ -138,8 +140,9 @@ def _tensor_pass(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> 
 
 
 def _like(X: Array, x: np.ndarray) -> Array:
+    """x for a kernel beside X. What JAX compiles takes it as it is: an array of its own costs a millisecond to make."""
     xp = namespace(X)
-    return xp.asarray(x, dtype=xp.float64, device=device(X))
+    return x if is_jax_namespace(xp) else xp.asarray(x, dtype=xp.float64, device=device(X))
 
 
 def _doubles(X: Array) -> AbstractContextManager[Any]:

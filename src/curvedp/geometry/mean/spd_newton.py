@@ -105,8 +105,7 @@ class _Hessian:
         return sym((inner @ self.U.mT).reshape(n * m, m).T @ self.columns)
 
     def matrix(self) -> Matrix:
-        """H in the m² entries of E: rows U⊗U, weighted by K."""
-        n, m, _ = self.U.shape
-        rows = (self.U[:, :, None, :, None] * self.U[:, None, :, None, :]).reshape(n, m * m, m * m)
-        flat = rows.transpose(0, 2, 1).reshape(n * m * m, m * m)
-        return np.asarray((flat * self.K.reshape(-1, 1)).T @ flat)
+        """H in the m² entries of E: columns U⊗U, weighted by K; the records run along the last axis."""
+        U, K = (np.ascontiguousarray(a.transpose(1, 2, 0)) for a in (self.U, self.K))
+        columns = (U[:, None, :, None] * U[None, :, None, :]).reshape(len(U) ** 2, -1)
+        return np.asarray((columns * K.reshape(1, -1)) @ columns.T)
