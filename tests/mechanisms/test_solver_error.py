@@ -166,3 +166,33 @@ def test_a_search_that_round_off_rules_ends(n):
     for _ in range(4):
         X = M.exp(center, M.from_coordinates(center, 1e-3 * rng.normal(size=(n, 3))))
         assert np.all(np.isfinite(frechet_mean(M, X)))
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+@pytest.mark.parametrize("radius", [0.3, 1.0, 2.0, 3.0])
+def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(m, radius):
+    """Random points of the sphere, and chains of equal entries below a small diagonal, in 60 digits; random signs."""
+    M, rng, worst = SPDLogCholesky(m), np.random.default_rng(m), 0.0
+    for trial in range(60):
+        z = np.tril(rng.normal(size=(m, m)))
+        if trial % 2:
+            z = np.diag(-np.abs(rng.normal(size=m))) + np.diag(-np.ones(m - 1) * rng.uniform(0.2, 3), -1)
+            z[0, 0] *= -rng.uniform(0, 2)
+        z *= radius / np.linalg.norm(z)
+        with mp.workdps(60):
+            L = mp.matrix(z.tolist())
+            for i in range(m):
+                L[i, i] = mp.exp(L[i, i])
+            A = L * L.T
+            signs = np.tril(rng.choice([-1, 1], size=(m, m)))
+            part = mp.mpf(10) ** -30
+            moved = mp.matrix(m, m)
+            for i in range(m):
+                for j in range(m):
+                    moved[i, j] = A[i, j] * (1 + part * int(signs[max(i, j), min(i, j)]))
+            K = mp.cholesky(moved)
+            square = mp.fsum((K[i, j] - L[i, j]) ** 2 for i in range(m) for j in range(i))
+            square += mp.fsum(mp.log(K[i, i] / L[i, i]) ** 2 for i in range(m))
+            worst = max(worst, float(mp.sqrt(square) / part))
+    assert worst <= M.float_spread(radius)
+    assert worst > M.float_spread(radius) / 1e5  # an honest bound is not far away

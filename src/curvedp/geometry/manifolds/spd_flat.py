@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, sqrt
+from math import comb, factorial, sqrt
 from typing import Any, ClassVar
 
+import numpy as np
 from array_api_compat import device, is_jax_namespace
 
 from curvedp.geometry.base import Array
@@ -166,12 +167,28 @@ class SPDLogCholesky(SPD):
         return 18.0 if self.m > 1 else 350.0
 
     def float_spread(self, radius: float) -> float:
-        """Entries of LLᵀ off by one part move L by about ‖L‖·(‖L‖‖L⁻¹‖)². The logarithms of the diagonal D and the strict
-        part share the radius: ‖L⁻¹‖ is largest for a chain of m−1 equal entries N below equal ones of D, about
-        (1 + N/D)^{m−1}/D (attacked in `tests/mechanisms/test_solver_error.py`)."""
-        steps = self.m - 1
-        chain = 1 + radius / sqrt(max(steps, 1)) * exp(radius / sqrt(self.m))
-        return float(exp(2 * radius) * chain ** (2 * steps))
+        """Proof. A = LLᵀ, entries off by one part: ‖ΔA‖ ≤ ‖A‖ ≤ ‖L‖² (all norms Frobenius), E = L⁻¹ΔA L⁻ᵀ, ‖E‖ ≤ ‖L⁻¹‖²‖L‖².
+        To first order L moves by L·(½diag E + strict lower E), the bracket at most ‖E‖/√2 long, and log diag L by ½diag E:
+        together (1 + ‖L‖)‖E‖/√2; higher orders are below that again while the whole is below ¼, hence √2.
+        Let d₊, d₋ be the lengths of the positive and negative log-diagonals, N that of the strict part, d₊² + d₋² + N² ≤ r².
+        - ‖L‖² ≤ m + √m(e^{2d₊} − 1) + N², since e^{2d} − 1 ≤ d(e^{2d₊} − 1)/d₊ and Σd ≤ √m d₊.
+        - L⁻¹ is, up to signs, a sum over chains i₀ > … > i_k of Π|N_e|·e^{−Σd_i}, its exponent at most √(k+1) d₋. A chain is
+          a set of k entries, so that ΠN_e² adds up to at most N^{2k}/k! over all chains, and there are C(m−2, k−1) of them
+          between two ends: by Cauchy and Schwarz ‖L⁻¹‖ ≤ √m e^{d₋} + Σ_k √(C(m−2, k−1)/k!) e^{√(k+1) d₋} N^k.
+        The bound grows with each of d₊, d₋, N: its largest value at the far corners of cells that cover the sphere of
+        radius r is above every value in the ball."""
+        if self.m == 1:
+            return 1.0  # only the logarithm of one number moves, by ½
+        cells = 24
+        angle = np.arange(cells + 1) / cells * (np.pi / 2)
+        near, far = np.sin(angle[1:]), np.cos(angle[:-1])  # the larger end of each cell of an angle
+        plus, minus = radius * far[:, None], radius * near[:, None] * far
+        strict = radius * near[:, None] * near
+        size = self.m + sqrt(self.m) * np.expm1(2 * plus) + strict**2
+        inverse = sqrt(self.m) * np.exp(minus)
+        for k in range(1, self.m):
+            inverse = inverse + sqrt(comb(self.m - 2, k - 1) / factorial(k)) * np.exp(sqrt(k + 1) * minus) * strict**k
+        return float(np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2))
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
