@@ -24,7 +24,7 @@ DATA = {
     "missing": lambda M, rng: np.full((60, *M.point_shape), np.nan),
     "huge": lambda M, rng: 1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim)))),
 }
-MODULES = ["gaussian", "laplace", "newton", "regression", "private_ball", "gradient"]
+MODULES = ["gaussian", "laplace", "newton", "regression", "stages", "gradient", "sums"]
 
 
 @pytest.fixture
@@ -87,6 +87,11 @@ CASES = {
         f"private ball {M}": (lambda M=M: curvedp.PrivateFrechetMean(M, radius="private"), M)
         for M in (Sphere(2), SPDAffineInvariant(2), Lorentz(2))
     },
+    "private variance": (lambda: curvedp.PrivateDispersion(Sphere(2), radius="private"), Sphere(2)),
+    "private line": (
+        lambda: curvedp.PrivateGeodesicRegression(Sphere(2), radius="private", guarantee=GDP(1.0)),
+        Sphere(2),
+    ),
     "median": (lambda: curvedp.PrivateFrechetMedian(SPDAffineInvariant(2), radius=5.0), SPDAffineInvariant(2)),
     "dispersion": (lambda: curvedp.PrivateDispersion(Sphere(2), radius=0.5, mechanism="gaussian"), Sphere(2)),
     "classes": (lambda: curvedp.PrivateMDM(Sphere(2), radius=0.5, mechanism="log-gaussian"), Sphere(2)),
@@ -113,7 +118,7 @@ def test_what_leaves_is_a_function_of_integers_and_public_numbers(name, led):
             **dict.fromkeys(("classes", "reduced classes", "softmax"), labeled),
             "line": (np.linspace(0, 1, 60), X),
         }
-        extra = extra.get(name, (X,))
+        extra = extra.get(name.removeprefix("private "), (X,))
         model = make().set_params(source=GeneratorSource(np.random.default_rng(0)))
         seen[data] = published(model.fit(*extra))
     assert len(set(seen.values())) == 1, [data for data in seen if seen[data] != seen["near"]]

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, ApproxDP, PrivateFrechetMean
+from curvedp import GDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PrivateGeodesicRegression
 from curvedp.errors import ParameterError, ReleaseWarning, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -25,9 +25,11 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
-from curvedp.mechanisms.private_ball import Measured, OuterBallMean, PrivateBallMechanism, Unmeasured
+from curvedp.mechanisms.measured import Measured, Unmeasured
+from curvedp.mechanisms.private_ball import OuterBallLine, OuterBallMean, OuterBallVariance, PrivateBallMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
+from transcript import spent
 
 SPACES = [
     Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(2), SPDLogCholesky(2),
@@ -41,59 +43,64 @@ def cloud(M, spread, n, rng, center=None):
     return np.asarray(M.unchart(c, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
 
 
-def spent(mechanism, one, two, script):
-    """Σ (difference/noise)² of all released numbers at two data sets, led along the same released values. The script is
-    noise for the first; what it gives is released at both, so that every stage is asked at the same points."""
-    seen, other = [], []
-
-    def lead(values, scales):
-        released = values + scales[:, None] * script.standard_normal(values.shape)
-        seen.append((values.copy(), scales.copy(), released))
-        return released
-
-    mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(one)), lead)
-    path = iter(seen)
-
-    def follow(values, scales):
-        first, noise, released = next(path)
-        assert np.allclose(noise, scales)
-        other.append(float(np.sum((first - values) ** 2) / noise[0] ** 2))
-        return released
-
-    mechanism._walk(Measured(mechanism.statistic, mechanism.accepted(two)), follow)
-    return sum(other)
+def neighbor(X, trial, M, rng):
+    """One record replaced: by nothing, by one far away, by one that is none, by its mirror image."""
+    Y = X.copy()
+    Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], 1e3 * X[-1], -X[-1]][trial % 4]
+    return Y
 
 
-@pytest.mark.parametrize("M", SPACES, ids=str)
-def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M):
-    """The log-likelihood ratio of a transcript is that of Gaussians; its squared length is at most μ², whatever the pair."""
-    rng = np.random.default_rng(0)
-    worst = 0.0
-    for trial in range(60):
-        n = int(rng.integers(2, 80))
-        mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, None, None, n), GDP(1.0))
+def pairs(M, rng, trials):
+    """(data set, its neighbor): spread out on every scale, all but one identical, or on the edges of bins and radii."""
+    for trial in range(trials):
+        n = int(rng.integers(3, 80))
         X = cloud(M, 10.0 ** rng.uniform(-4, 0.5), n, rng)
         if trial % 3 == 0:
-            X[:] = X[0]  # all but one identical
-        Y = X.copy()
-        Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], 1e3 * X[-1], -X[-1]][trial % 4]
-        worst = max(worst, spent(mechanism, X, Y, np.random.default_rng(trial)))
-    assert worst <= 1.0
-    assert worst > 0.05  # the pairs do attack
+            X[:] = X[0]
+        if trial % 3 == 1:
+            steps = np.zeros((n, M.dim))
+            steps[:, 0] = 2.0 * rng.integers(-2, 3, n) if trial % 2 else 1.25 ** -rng.integers(0, 20, n).astype(float)
+            X = np.asarray(M.unchart(M.origin, steps))
+        yield X, neighbor(X, trial, M, rng)
 
 
-def test_a_budget_that_is_stated_too_small_is_seen_by_the_same_attack():
+STATISTICS = {"mean": OuterBallMean, "variance": OuterBallVariance, "line": OuterBallLine}
+
+
+def released(kind, M, scale=1.0):
+    """A function of records that releases, and draws with so much of the noise."""
+
+    def release(X):
+        more = ([(0.0, 1.0)],) if kind == "line" else ()
+        statistic = STATISTICS[kind](M, None, None, len(X), *more)
+        mechanism = PrivateBallMechanism.for_statistic(statistic, GDP(1.0 / scale))
+        mechanism.release((np.linspace(0, 1, len(X)), X) if kind == "line" else X)
+
+    return release
+
+
+def served(kind, M):
+    if kind == "line":
+        return M.is_symmetric
+    return kind == "mean" or M.constant_curvature is not None or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+@pytest.mark.parametrize("M", SPACES, ids=str)
+def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, kind):
+    """The log-likelihood ratio of a transcript is that of Gaussians; its squared length is at most μ², whatever the pair."""
+    if not served(kind, M):
+        pytest.skip("not released there")
+    trials = pairs(M, np.random.default_rng(0), {"mean": 24, "variance": 9, "line": 2}[kind])
+    worst = max(spent(released(kind, M), X, Y, seed) for seed, (X, Y) in enumerate(trials))
+    assert 0.05 < worst <= 1.0  # the pairs do attack
+
+
+@pytest.mark.parametrize("kind", ["mean", "variance"])
+def test_a_budget_that_is_stated_too_small_is_seen_by_the_same_attack(kind):
     """Half of the noise is four times the budget: the attack of the test above finds more than is paid for."""
-    M, rng, n = Euclidean(2), np.random.default_rng(1), 4
-    mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 10.0, n), GDP(1.0))
-    cheat = PrivateBallMechanism(statistic=mechanism.statistic, scale=mechanism.scale / 2)
-    X = np.zeros((n, 2))
-    found = []
-    for trial in range(100):
-        Y = X.copy()
-        Y[-1] = rng.normal(size=2) * 100
-        found.append(spent(cheat, X, Y, np.random.default_rng(trial)))
-    assert max(found) > 1.0
+    trials = pairs(Euclidean(2), np.random.default_rng(1), 60)
+    assert max(spent(released(kind, Euclidean(2), 0.5), X, Y, seed) for seed, (X, Y) in enumerate(trials)) > 1.0
 
 
 @pytest.mark.parametrize("M", SPACES, ids=str)
@@ -174,3 +181,43 @@ def test_sums_do_not_depend_on_order():
         a, b = (getattr(side, name)(*arguments) for side in (one, two))
         assert np.array_equal(a[0] if name == "clipped" else a, b[0] if name == "clipped" else b)
     assert Unmeasured(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
+
+
+@pytest.mark.parametrize(
+    "M", [Euclidean(3), Sphere(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3), KendallShapes(4)]
+)
+def test_variance_and_geodesic_need_no_radius(M):
+    rng = np.random.default_rng(8)
+    X, x = cloud(M, 0.2, 400, rng), rng.uniform(size=400)
+    variance = float(np.mean(np.asarray(M.dist(frechet_mean(M, X), X)) ** 2))
+    model = PrivateDispersion(M, radius="private").fit(X)
+    # Records are cut at a radius of about three spreads, and noise is 4r²/n.
+    assert abs(model.variance_ - variance) < 0.15 * variance + 3 * 4 * model.ball_.radius**2 / 400
+    assert all(check.holds for check in verify_certificate(model.certificate_))
+    Y = np.asarray(
+        M.unchart(M.origin, 0.4 * (x - 0.5)[:, None] * np.eye(M.dim)[0] + 0.05 * rng.normal(size=(400, M.dim)))
+    )
+    line = PrivateGeodesicRegression(M, radius="private", guarantee=GDP(1.0)).fit(x, Y)
+    assert all(check.holds for check in verify_certificate(line.certificate_))
+    assert line.score(x, Y) > 0.3
+    with pytest.raises(ParameterError, match="leave them out"):
+        PrivateGeodesicRegression(M, radius="private", speed=1.0, guarantee=GDP(1.0)).fit(x, Y)
+
+
+@pytest.mark.filterwarnings("ignore:20 records")
+def test_persons_of_a_geodesic_are_the_unit():
+    """All records of one person change: the transcript moves by at most what is paid for one person."""
+    M, rng = Sphere(2), np.random.default_rng(9)
+    x, ids = rng.uniform(size=60), np.repeat(np.arange(20), 3)
+    X = cloud(M, 0.3, 60, rng)
+    Y = X.copy()
+    Y[-3:] = -X[-3:]
+    for options in ({"radius": "private"}, {"radius": 0.5, "speed": 0.5, "clip": 0.3}):
+        model = PrivateGeodesicRegression(M, guarantee=GDP(1.0), **options)
+        worst = max(spent(lambda Z, model=model: model.fit(x, Z, groups=ids), X, Y, seed) for seed in range(5))
+        assert 0.05 < worst <= 1.0
+        assert spent(lambda Z, model=model: model.fit(x, Z), X, Y) > worst  # as three records they cost more
+        certificate = model.fit(x, X, groups=ids).certificate_
+        assert certificate.statistic["n"] == 20
+        assert "person" in certificate.unit
+        assert all(check.holds for check in verify_certificate(certificate))

@@ -42,6 +42,7 @@ def fitted(kind, *arguments, **options):
 
 
 X, x = cloud(S2), np.linspace(0, 1, 40)
+ADDED = GDP(1.0, adjacency="add-remove")
 MAKERS = {
     "gaussian": lambda: fitted(PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="gaussian"),
     "laplace": lambda: fitted(
@@ -57,6 +58,19 @@ MAKERS = {
     "gradient": lambda: fitted(PrivateFrechetMean, cloud(SPD), manifold=SPD, radius=1.0, mechanism="gradient"),
     "kng": lambda: fitted(PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="kng", guarantee=PureDP(2.0)),
     "private ball": lambda: fitted(PrivateFrechetMean, cloud(SPD, 60), manifold=SPD, radius="private"),
+    "variance in a private ball": lambda: fitted(PrivateDispersion, cloud(S2, 60), manifold=S2, radius="private"),
+    "line in a private ball": lambda: fitted(
+        PrivateGeodesicRegression,
+        np.linspace(0, 1, 60),
+        cloud(S2, 60),
+        manifold=S2,
+        radius="private",
+        guarantee=GDP(1.0),
+    ),
+    "newton in a private ball": lambda: fitted(PrivateFrechetMean, cloud(H, 60), manifold=H, radius="private"),
+    "mean, n private": lambda: fitted(PrivateFrechetMean, X, manifold=S2, radius=0.7, guarantee=ADDED),
+    "variance, n private": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7, guarantee=ADDED),
+    "moment, n private": lambda: fitted(PrivatePCA, X, radius=1.0, guarantee=ADDED),
     "median": lambda: fitted(PrivateFrechetMedian, cloud(SPD), manifold=SPD, radius=5.0),
     "variance": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7),
     "variance by a chart": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="log-gaussian"),

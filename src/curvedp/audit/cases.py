@@ -51,6 +51,7 @@ from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
 from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
 from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.sums import ClippedSum, SumMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.records import open_records
@@ -76,7 +77,7 @@ MEANS: tuple[Manifold, ...] = (
     Rotations(3), KendallShapes(4), Stiefel(4, 2),
 )  # fmt: skip
 
-_CLAIM = GDP(1.0)
+_CLAIM, _ADDED = GDP(1.0), GDP(1.0, adjacency="add-remove")
 _RADIUS = 0.4
 _CLIP = 0.25  # of a regression
 _WALKS = 2000  # of mechanisms that are run one release at a time
@@ -147,6 +148,18 @@ def _of_records(mechanism: Any, shrunk: float) -> Case:
     return Case(mechanism.name, M, lambda: mechanism.profile, outputs, most)
 
 
+def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
+    """Sums over some records, and over one more of them, across what that one adds."""
+    data = data_sets(mechanism.summed.manifold, _RADIUS, 4)[1]  # type: ignore[attr-defined]  # of points
+    totals = [mechanism.accepted(part) for part in (data[:-1], data)]
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        noise = shrunk * mechanism.scale * rng.standard_normal((size, totals[side].size))
+        return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
+
+    return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
+
+
 def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
     data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
     norms, constants = [mechanism.gradient_norm(X) for X in data], [(mechanism.lipschitz(X),) for X in data]
@@ -177,7 +190,7 @@ def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
 
     @cache
     def draws() -> Outputs:
-        one, two = (mechanism.problem(*mechanism.accepted(pair)) for pair in _on_a_line(space))
+        one, two = (mechanism.problem(*mechanism.accepted(pair)[:2]) for pair in _on_a_line(space))
         return k_norm_outputs(one.bundle, shrunk * one.scale, (one.norm, two.norm), (one.constants, two.constants))
 
     return Case(mechanism.name, space, lambda: mechanism.profile, lambda *call: draws()(*call))
@@ -220,6 +233,7 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
     (lambda M: MedianMechanism.for_statistic(GeometricMedian(M, None, 0.5, 4), _CLAIM), _of_records, FEW),
     (lambda M: PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 1.5, 20), _CLAIM), _of_records, FEW),
+    (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),
     (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
 )

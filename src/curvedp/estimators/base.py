@@ -3,6 +3,7 @@
 Everything that can refuse has refused before anything is paid; everything is paid for before anything is drawn.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,20 +13,22 @@ from sklearn.base import BaseEstimator
 from curvedp import _validate
 from curvedp._progress import waiting
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.inference.region import Region, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.choose import Choice
-from curvedp.mechanisms.private_ball import default_outer_radius
+from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.outer_ball import outer_radius_of
+from curvedp.mechanisms.private_ball import InPrivateBall, PrivateBallMechanism
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
+from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
-__all__ = ["PERSON", "BallEstimator", "Job", "PrivateEstimator", "ball_of", "readable"]
+__all__ = ["PERSON", "BallEstimator", "Job", "PrivateEstimator", "private_ball_choice", "readable"]
 
 PERSON = PERSON_UNIT
 
@@ -42,6 +45,7 @@ class PrivateEstimator(BaseEstimator):
     """Paying and releasing, for every estimator with `guarantee`, `ledger`, `label` and `source`."""
 
     _name: ClassVar[str]  # what the ledger's entry is called unless `label` says otherwise
+    _adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
     _components: int | None = None  # how many directions, where these are what a region is about
     certificate_: Certificate
 
@@ -52,7 +56,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_common(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
-        check_guarantee(self.guarantee)
+        check_guarantee(self.guarantee, *self._adjacencies)
         check_source(self.source)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise ParameterError(
@@ -60,6 +64,11 @@ class PrivateEstimator(BaseEstimator):
             )
         if self.label is not None and not (isinstance(self.label, str) and self.label):
             raise ParameterError(f"label={_validate.shown(self.label)} must be a text that says what is released")
+
+    @property
+    def _adding(self) -> bool:
+        """Whether a record may be added or removed, so that the number of records is private."""
+        return self.guarantee.adjacency == ADDED
 
     def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
         """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
@@ -132,12 +141,54 @@ class BallEstimator(PrivateEstimator):
         self.label = label
         self.source = source
 
-    def _persons(self, records: Records, groups: Any) -> Records:
-        """One record a person: the mean of their own, a function of these alone, so that any of them may change."""
-        codes = person_codes(groups, records.n)
-        outer = default_outer_radius(self.manifold) if isinstance(self.radius, str) else self.radius
-        ball = public_ball(self.manifold, self.center, self.outer_radius or outer)
-        return open_records(person_means(self.manifold, ball, records.array(), codes), self.manifold.point_shape)
+    @property
+    def _is_private(self) -> bool:
+        """Whether a ball is to be found privately."""
+        return isinstance(self.radius, str) and _validate.choice("radius", self.radius, ("private",)) == "private"
+
+    def _opened(self, X: Any, groups: Any) -> tuple[Records, str | None]:
+        """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
+        data are protected then, in words."""
+        records = open_records(X, check_manifold(self.manifold).point_shape, least=0 if self._adding else 2)
+        if groups is None:
+            return records, None
+        codes = person_codes(groups, records.n, least=0 if self._adding else 2)
+        radius = outer_radius_of(self.manifold, self.outer_radius) if self._is_private else self.radius
+        ball = public_ball(self.manifold, self.center, radius)
+        means = person_means(self.manifold, ball, records.array(), codes)
+        held = open_records(means, self.manifold.point_shape, least=0)
+        return held, PERSON_ADDED if self._adding else PERSON
+
+    def _summed(self, statistic: type[ClippedSum]) -> Choice:
+        """Noisy sums in the given ball: the number of records is private."""
+        if self._is_private:
+            raise ParameterError("radius='private' counts records: ask for adjacency='replace-one', or give a radius")
+        _validate.choice("mechanism", self.mechanism, ("auto", "sum"))
+        ball = public_ball(self.manifold, self.center, self.radius)
+        mechanism = SumMechanism.for_statistic(statistic(self.manifold, *ball), self.guarantee)
+        return Choice(mechanism, "noisy sums: the number of records is private", {}, {})
+
+    def _choice(
+        self, given: type[Any], private: type[InPrivateBall], summed: type[ClippedSum], records: Records
+    ) -> Choice:
+        """The mechanism for a statistic of records in the given ball, or in one found privately, or with n private."""
+        if self._adding:
+            return self._summed(summed)
+        n, in_memory = records.n, records.where == "memory"
+        if self._is_private:
+            _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
+            statistic = private(self.manifold, self.center, self.outer_radius, n)
+            return private_ball_choice(statistic, self.guarantee, in_memory=in_memory)
+        if self.outer_radius is not None:
+            raise ParameterError("outer_radius= is for radius='private'")
+        statistic = given(self.manifold, self.center, self.radius, n)
+        return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
+
+    def _ball(self, mechanism: Any, certificate: Certificate) -> Ball:
+        """The ball that was found, or the given one, in the frame of the records."""
+        if self._is_private:
+            return mechanism.ball_of(certificate)  # type: ignore[no-any-return]  # a ball
+        return Ball(mechanism.statistic.center, mechanism.statistic.radius)
 
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:
@@ -155,6 +206,11 @@ def readable(block: np.ndarray) -> np.ndarray:
     return np.zeros(1, dtype=np.int64)
 
 
-def ball_of(statistic: Any) -> Ball:
-    """The public ball of a statistic, in the frame of the records."""
-    return Ball(statistic.center, statistic.radius)
+def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
+    """The stages that find a ball and release the statistic in it; warns, before anything is spent, of too few records."""
+    make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
+    mechanism = make(statistic, guarantee)
+    if not mechanism.enough:
+        text = f"{statistic.n} records at {guarantee} are few for a private ball: expect the public center"
+        warnings.warn(text, ReleaseWarning, stacklevel=4)
+    return Choice(mechanism, "a private ball was asked for", {}, {})

@@ -3,11 +3,10 @@
 from math import sqrt
 from typing import Any, Self
 
-from curvedp.estimators.base import PERSON, BallEstimator, ball_of
-from curvedp.geometry.base import check_manifold
-from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.estimators.base import BallEstimator
+from curvedp.mechanisms.private_ball import OuterBallVariance
 from curvedp.mechanisms.statistic import FrechetVariance
-from curvedp.records.base import open_records
+from curvedp.mechanisms.sums import SpreadSum
 
 __all__ = ["PrivateDispersion"]
 
@@ -17,8 +16,8 @@ class PrivateDispersion(BallEstimator):
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, mechanism, ledger, label, source
-        As in `PrivateFrechetMean`.
+    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`; with `radius="private"` the variance is that of the records moved into the ball found.
 
     Attributes
     ----------
@@ -29,12 +28,12 @@ class PrivateDispersion(BallEstimator):
     certificate_ : Certificate
         Why it may be published.
     ball_ : Ball
-        The public ball.
+        The public ball, or the one that was found.
 
     Notes
     -----
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data.
+    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for add-remove adjacency with n private.
 
     Examples
     --------
@@ -45,19 +44,17 @@ class PrivateDispersion(BallEstimator):
     True
     """
 
+    _adjacencies = ("replace-one", "add-remove")
     _name = "Fréchet variance"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
         self._check_common()
-        records = open_records(X, check_manifold(self.manifold).point_shape)
-        if groups is not None:
-            records = self._persons(records, groups)
-        statistic = FrechetVariance(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
-        choice = choose_mechanism(self.mechanism, statistic, self.guarantee)
-        (release,) = self._publish([self._job(choice, records)], None if groups is None else PERSON)
+        records, unit = self._opened(X, groups)
+        choice = self._choice(FrechetVariance, OuterBallVariance, SpreadSum, records)
+        (release,) = self._publish([self._job(choice, records)], unit)
         self.variance_ = float(release.value[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         self.certificate_ = release.certificate
-        self.ball_ = ball_of(statistic)
+        self.ball_ = self._ball(choice.mechanism, release.certificate)
         return self

@@ -1,16 +1,13 @@
 """The main job: a private Fréchet mean, with a certificate."""
 
-import warnings
 from typing import Any, Self
 
-from curvedp import _validate
-from curvedp.errors import ReleaseWarning
-from curvedp.estimators.base import PERSON, BallEstimator, ball_of
-from curvedp.geometry.base import check_manifold
-from curvedp.mechanisms.choose import Choice, choose_mechanism, predicted_error
-from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.records.base import Records, open_records
+from curvedp.errors import ParameterError
+from curvedp.estimators.base import BallEstimator
+from curvedp.mechanisms.choose import predicted_error
+from curvedp.mechanisms.private_ball import OuterBallMean
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.sums import ClippedSum
 
 __all__ = ["PrivateFrechetMean"]
 
@@ -53,7 +50,7 @@ class PrivateFrechetMean(BallEstimator):
         The mean distance that is expected, from public numbers alone, between `location_` and the mean of the records
         after they were moved into the ball. What moving them does is not in it.
     ball_ : Ball
-        The public ball.
+        The public ball, or the one that was found.
 
     Raises
     ------
@@ -66,7 +63,8 @@ class PrivateFrechetMean(BallEstimator):
     on its device; what is released is a NumPy array in any case, as noise is added on the host.
 
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data;
+    - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data; for add-remove adjacency with n private:
+      noisy sums in the given ball, and nothing that leaves tells n;
     - errors depend on shapes and parameters only, never on values.
 
     Examples
@@ -80,6 +78,7 @@ class PrivateFrechetMean(BallEstimator):
     (3,)
     """
 
+    _adjacencies = ("replace-one", "add-remove")
     _name = "Fréchet mean"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
@@ -96,37 +95,18 @@ class PrivateFrechetMean(BallEstimator):
             are averaged first, and n is the number of persons.
         """
         self._check_common()
-        records = open_records(X, check_manifold(self.manifold).point_shape)
-        if groups is not None:
-            records = self._persons(records, groups)
-        choice = self._choice(records)
-        (release,) = self._publish([self._job(choice, records)], None if groups is None else PERSON)
+        records, unit = self._opened(X, groups)
+        choice = self._choice(FrechetMean, OuterBallMean, ClippedSum, records)
+        (release,) = self._publish([self._job(choice, records)], unit)
         self.location_ = release.value
         self.certificate_ = release.certificate
-        mechanism: Any = choice.mechanism  # a private ball has more to say
-        self.ball_ = mechanism.ball_of(release.certificate) if self._is_private else ball_of(mechanism.statistic)
-        self._mechanism = mechanism
+        self.ball_ = self._ball(choice.mechanism, release.certificate)
+        self._mechanism = choice.mechanism
         return self
-
-    def _choice(self, records: Records) -> Choice:
-        in_memory = records.where == "memory"
-        if not self._is_private:
-            statistic: Statistic = FrechetMean(self.manifold, self.center, self.radius, records.n)  # type: ignore[arg-type]  # None is refused there
-            return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
-        _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
-        statistic = OuterBallMean(self.manifold, self.center, self.outer_radius, records.n)
-        make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
-        mechanism = make(statistic, self.guarantee)
-        if not mechanism.enough:
-            text = f"{records.n} records at {self.guarantee} are few for a private ball: expect the public center"
-            warnings.warn(text, ReleaseWarning, stacklevel=3)
-        return Choice(mechanism, "a private ball was asked for", {}, {})
-
-    @property
-    def _is_private(self) -> bool:
-        return isinstance(self.radius, str) and self.radius == "private"
 
     @property
     def predicted_error_(self) -> float:
         """See the class."""
+        if self._adding:
+            raise ParameterError("what is expected depends on the number of records, which is private")
         return predicted_error(self._mechanism)

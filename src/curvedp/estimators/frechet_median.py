@@ -4,11 +4,9 @@ from typing import Any, Self
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PERSON, BallEstimator, Job
-from curvedp.geometry.base import check_manifold
+from curvedp.estimators.base import BallEstimator, Job
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
-from curvedp.records.base import open_records
 
 __all__ = ["PrivateFrechetMedian"]
 
@@ -60,15 +58,12 @@ class PrivateFrechetMedian(BallEstimator):
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))
         if self.radius is None:
             raise ParameterError("radius= is missing: a public ball must hold the records; it may be generous")
-        records = open_records(X, check_manifold(self.manifold).point_shape)
-        if groups is not None:
-            records = self._persons(records, groups)
-        outer = self.outer_radius if isinstance(self.radius, str) else self.radius
-        if isinstance(self.radius, str):
-            _validate.choice("radius", self.radius, ("private",))
-        statistic = GeometricMedian(self.manifold, self.center, outer, records.n)
+        records, unit = self._opened(X, groups)
+        statistic = GeometricMedian(
+            self.manifold, self.center, self.outer_radius if self._is_private else self.radius, records.n
+        )
         mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
-        (release,) = self._publish([Job(mechanism, records, "the only one")], None if groups is None else PERSON)
+        (release,) = self._publish([Job(mechanism, records, "the only one")], unit)
         self.location_ = release.value
         self.certificate_ = release.certificate
         self.ball_ = Ball(*statistic.outer)

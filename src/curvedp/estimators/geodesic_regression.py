@@ -8,13 +8,15 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.estimators.base import PERSON, Job, PrivateEstimator, private_ball_choice
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.private_ball import OuterBallLine
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records
+from curvedp.records.persons import person_codes
 from curvedp.regression.bounds import HALF
 from curvedp.regression.fit import GeodesicFit
 
@@ -29,7 +31,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
     manifold : Manifold
         Where the responses live.
     radius, center : float and point
-        Public: they bound the middle of the geodesic.
+        Public: they bound the middle of the geodesic. "private" finds a ball of the responses privately, and speed and clip
+        with it: the geodesic stays in the ball, and residuals are clipped to its radius.
     speed : float
         Public: bounds the geodesic's length ‖v‖ over the whole range of a predictor.
     clip : float
@@ -43,8 +46,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         and one predictor. "dp-rgd": gradient descent on the tangent bundle with exact noise, any symmetric space, any number
         of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
         predicted noise.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`.
+    guarantee, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`; a private ball has no pure ε.
 
     Attributes
     ----------
@@ -83,7 +86,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
     def __init__(
         self,
         manifold: Manifold,
-        radius: float | None = None,
+        radius: float | str | None = None,
         speed: float | None = None,
         clip: float | None = None,
         guarantee: Guarantee = PureDP(1.0),  # noqa: B008 - a frozen value, safe as a default
@@ -93,6 +96,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         ledger: Ledger | None = None,
         label: str | None = None,
         source: Source | None = None,
+        outer_radius: float | None = None,
     ) -> None:
         self.manifold = manifold
         self.radius = radius
@@ -105,27 +109,51 @@ class PrivateGeodesicRegression(PrivateEstimator):
         self.ledger = ledger
         self.label = label
         self.source = source
+        self.outer_radius = outer_radius
 
-    def fit(self, x: Any, Y: Any) -> Self:
-        """Release the geodesic of responses Y, shape (n, *point_shape), on predictors x, shape (n,) or (n, k)."""
+    def fit(self, x: Any, Y: Any, groups: Any = None) -> Self:
+        """Release the geodesic.
+
+        Parameters
+        ----------
+        x : array
+            Predictors, shape (n,) or (n, k).
+        Y : array
+            Responses, shape (n, *point_shape).
+        groups : array of n ids, optional
+            Whose record each is. Then a person is the unit of privacy, however many records they have: a step takes the mean
+            of a person's own directions, so that changes within a person count, and n is the number of persons.
+        """
         self._check_common()
-        for name in ("radius", "speed", "clip", "x_range"):
-            if getattr(self, name) is None:
-                raise ParameterError(f"{name}= is missing: choose it from domain knowledge, not from the data")
         M = check_manifold(self.manifold)
         x, Y = _records(M, x, Y)
-        low, high = _range(self.x_range, x.shape[1])
-        ranges = np.stack([low, high], axis=-1)
-        statistic = GeodesicLine(M, self.center, self.radius, self.speed, self.clip, len(x), ranges)  # type: ignore[arg-type]  # not None
-        _validate.choice("method", self.method, ("auto", "kng", "dp-rgd"))
-        choice = choose_mechanism(self.method, statistic, self.guarantee)
-        (release,) = self._publish([Job(choice.mechanism, (x, Y), choice.reason)])
+        codes = None if groups is None else person_codes(groups, len(Y))
+        _validate.choice("method", self.method, ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"))
+        choice = self._choice(len(Y) if codes is None else int(codes.max()) + 1, x.shape[1], codes is not None)
+        data = (x, Y) if codes is None else (x, Y, codes)
+        (release,) = self._publish([Job(choice.mechanism, data, choice.reason)], None if codes is None else PERSON)
         p, V = release.value
         found: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
         self.footpoint_, self.velocity_ = found
         self.certificate_ = release.certificate
-        self.method_ = choice.mechanism.option
+        self.method_ = "dp-rgd" if self.radius == "private" else choice.mechanism.option
         return self
+
+    def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
+        """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""
+        ranges = np.stack(_range(self.x_range, predictors), axis=-1)
+        if self.radius == "private":
+            if self.speed is not None or self.clip is not None:
+                raise ParameterError("radius='private' finds speed and clip as well: leave them out")
+            statistic = OuterBallLine(self.manifold, self.center, self.outer_radius, n, ranges)
+            return private_ball_choice(statistic, self.guarantee)
+        for name in ("radius", "speed", "clip"):
+            if getattr(self, name) is None:
+                raise ParameterError(
+                    f"{name}= is missing: choose it from domain knowledge, or find all with radius='private'"
+                )
+        line = GeodesicLine(self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges)  # type: ignore[arg-type]  # not None
+        return choose_mechanism("dp-rgd" if persons else self.method, line, self.guarantee)
 
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""

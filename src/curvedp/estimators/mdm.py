@@ -11,7 +11,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import BallEstimator, Job
 from curvedp.estimators.softmax import ReducedClassifier
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.base import Manifold
 from curvedp.inference.region import Region, simultaneous
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
@@ -130,10 +130,9 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         self.means_ = self.classifier_.weights / 2
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
-        records = open_records(X, check_manifold(self.manifold).point_shape)
         if groups is not None:
-            y = _labels_of_persons(y, person_codes(groups, records.n))
-            records = self._persons(records, groups)
+            y = _labels_of_persons(y, person_codes(groups, open_records(X, self.manifold.point_shape).n))
+        records, _ = self._opened(X, groups)
         if records.where != "memory" and not self._is_private:  # one pass serves all classes
             records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
         labels = records.labels(y)
@@ -143,19 +142,15 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
 
-    @property
-    def _is_private(self) -> bool:
-        return isinstance(self.radius, str) and self.radius == "private"
-
     def _choices(self, sizes: list[int], classes: np.ndarray, records: Records) -> list[Choice]:
         """A mechanism for each class, one for each size, all chosen before anything is spent."""
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
-        made = {n: self._choice(n, records.where == "memory") for n in set(sizes)}
+        made = {n: self._class_choice(n, records.where == "memory") for n in set(sizes)}
         return [made[n] for n in sizes]
 
-    def _choice(self, n: int, in_memory: bool) -> Choice:
+    def _class_choice(self, n: int, in_memory: bool) -> Choice:
         """The mechanism for a class of n records."""
         if not self._is_private:
             statistic = FrechetMean(self.manifold, self.center, self.radius, n)  # type: ignore[arg-type]  # None is refused there

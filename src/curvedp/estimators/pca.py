@@ -10,13 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator, readable
+from curvedp.estimators.base import PERSON, Job, PrivateEstimator, readable
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.statistic import SecondMoment, clipped_rows, unpack
+from curvedp.mechanisms.sums import GramSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records import ChunkedRecords, by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
+from curvedp.records.persons import person_codes, person_rows
 
 __all__ = ["PrivatePCA"]
 
@@ -58,7 +60,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
     X may be a dask array, which is streamed; its components do not depend on the chunks.
 
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data.
+    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for add-remove adjacency with n private.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
     True
     """
 
+    _adjacencies = ("replace-one", "add-remove")
     _name = "principal components"
 
     def __init__(
@@ -89,32 +92,66 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         self.label = label
         self.source = source
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Release the leading subspace of X, shape (n, features). `y` is ignored."""
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release the leading subspace.
+
+        Parameters
+        ----------
+        X : array
+            The records, shape (n, features).
+        y : ignored
+            For scikit-learn.
+        groups : array of n ids, optional
+            Whose record each is. Then a person is the unit of privacy, however many records they have: a person counts for
+            the mean of xxᵀ over their own, and n is the number of persons. For "one-shot".
+        """
         self._check_common()
         if self.radius is None:
             raise ParameterError("radius= is missing: a public bound on the length of a record, not read off the data")
         radius = _validate.length("radius", self.radius)
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
-        features = _width(X, least=2)
-        records = open_records(X, (features,))
+        least = 0 if self._adding else 2
+        features = _width(X, least=least)
+        records = open_records(X, (features,), least=least)
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(f"n_components={count} is more than the {features} features of X")
         one_shot = self.method == "one-shot" or (self.method == "auto" and features <= _ONE_SHOT_FEATURES)
+        if not one_shot and (self._adding or groups is not None):
+            raise ParameterError(
+                "method='dp-rgd' is for replacing one record; method='one-shot' knows persons and private n"
+            )
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         self.n_features_in_ = features
-        (self._one_shot if one_shot else self._descend)(X, records, radius, count)
+        if one_shot:
+            self._one_shot(records, radius, count, groups)
+        else:
+            self._descend(X, records, radius, count)
         return self
 
-    def _one_shot(self, X: Any, records: Records, radius: float, count: int) -> None:
-        statistic = SecondMoment(self.n_features_in_, radius, records.n)
-        mechanism = GaussianMechanism.for_statistic(statistic, self.guarantee)
-        reason = "one noisy second moment"
-        (release,) = self._publish([Job(mechanism, statistic.of(records), reason)])
-        vectors = np.linalg.eigh(unpack(release.value, self.n_features_in_))[1]
+    def _one_shot(self, records: Records, radius: float, count: int, groups: Any) -> None:
+        job, unit = self._job(records, radius, groups)
+        (release,) = self._publish([job], unit)
+        moment = release.value if self._adding else unpack(release.value, self.n_features_in_)
+        vectors = np.linalg.eigh(moment)[1]
         self.components_ = vectors[:, ::-1][:, :count].T
         self.certificate_ = release.certificate
+
+    def _job(self, records: Records, radius: float, groups: Any) -> tuple[Job, str | None]:
+        """One noisy second moment of records or persons, or, with n private, one noisy sum; and whose data are protected."""
+        reason, features = "one noisy second moment", self.n_features_in_
+        if self._adding:
+            if groups is not None:
+                raise ParameterError("groups= is for adjacency='replace-one' here")
+            return Job(SumMechanism.for_statistic(GramSum(features, radius), self.guarantee), records, reason), None
+        n = records.n
+        if groups is not None:
+            codes = person_codes(groups, n)
+            rows, n = person_rows(clipped_rows(records.array(), radius), codes), int(codes.max()) + 1
+            records = open_records(rows, (features,))
+        statistic = SecondMoment(features, radius, n)
+        mechanism = GaussianMechanism.for_statistic(statistic, self.guarantee)
+        return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
 
     def _descend(self, X: Any, records: Records, radius: float, count: int) -> None:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, descent_mechanism, dp_rgd

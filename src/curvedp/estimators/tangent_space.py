@@ -8,7 +8,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
-from curvedp.mechanisms.private_ball import logs_at
+from curvedp.mechanisms.measured import logs_at
 from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import open_records
 

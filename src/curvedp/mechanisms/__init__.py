@@ -15,6 +15,7 @@ from curvedp.mechanisms.reduction import ReducedMeans, ReducedSoftmax
 from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.sums import SumMechanism
 
 __all__ = [
     "BundleDescentMechanism",
@@ -35,5 +36,6 @@ __all__ = [
     "ReducedSoftmax",
     "Release",
     "Statistic",
+    "SumMechanism",
     "frechet_mean_sensitivity",
 ]

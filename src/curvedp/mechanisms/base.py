@@ -446,11 +446,14 @@ def assign(frozen: Any, **values: Any) -> None:
         object.__setattr__(frozen, name, value)
 
 
-def check_guarantee(guarantee: Any) -> Guarantee:
-    """A guarantee of ours for replacing a record, or a `ParameterError`."""
+def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
+    """A guarantee of ours for one of these adjacencies (replacing a record, by default), or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)")
-    if guarantee.adjacency != "replace-one":
+    known = adjacencies or ("replace-one",)
+    if guarantee.adjacency not in known and guarantee.adjacency == "replace-one":
+        raise ParameterError(f"{guarantee} is for replacing a record; this release is for adjacency='add-remove'")
+    if guarantee.adjacency not in known:
         raise ParameterError(
             f"{guarantee} is for adding or removing a record, where the number of records is private; this release uses "
             "and states n. Ask for the same guarantee with adjacency='replace-one'"

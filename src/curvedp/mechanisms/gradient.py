@@ -8,7 +8,7 @@ the distance from the center to the mean.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import isfinite
+from math import ceil, isfinite, log2
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,18 +16,18 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean
+from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
-from curvedp.mechanisms.private_ball import clipped_logs, mean_moved
+from curvedp.mechanisms.measured import clipped_logs, mean_moved
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
-from curvedp.records.base import open_records
+from curvedp.records.base import Records, open_records
 
 __all__ = ["GradientMechanism"]
 
@@ -63,6 +63,7 @@ class GradientMechanism(Mechanism):
     name: ClassVar[str] = "gradient-step"
     option: ClassVar[str | None] = "gradient"
     reads: ClassVar[Literal["value", "records"]] = "records"
+    streams: ClassVar[bool] = True
 
     def __init__(self, *, statistic: Statistic, scale: float) -> None:
         if not self.serves(statistic):
@@ -119,18 +120,30 @@ class GradientMechanism(Mechanism):
         """The public number as JSON value."""
         return {"scale": self.scale}
 
-    def accepted(self, data: Any) -> np.ndarray:
-        """The records, shape (n, *point_shape), in the ball at home."""
-        return self._mean.accepted(data)
+    @property
+    def unit(self) -> float:
+        """A public power of two, so that the grid is fine whatever the records' unit."""
+        return 2.0 ** ceil(log2(self._mean.radius))
 
-    def draw(self, data: np.ndarray, source: Source) -> Draw:
+    def accepted(self, data: Any) -> Records:
+        """The records at home; those in memory in the ball, the others are moved into it when they are read."""
+        if getattr(data, "where", "memory") == "memory":
+            given = data.array() if hasattr(data, "array") else data
+            return open_records(self._mean.accepted(given), self.manifold.point_shape)
+        if data.n != self._mean.n:
+            raise ParameterError(f"{data.n} records, not {self._mean.n}")
+        return data.carried(self.manifold, self._mean.center)  # type: ignore[no-any-return]  # records
+
+    def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
-        drawn = exact_gaussian(Euclidean(self.manifold.dim), self.scale, self._gradient(data), source=source, grid=GRID)
-        return Draw(self._at(np.asarray(drawn.value)), [drawn.integers], drawn.tau)
+        space, unit = Euclidean(self.manifold.dim), self.unit
+        drawn = exact_gaussian(space, self.scale / unit, self._gradient(data) / unit, source=source, grid=GRID)
+        return Draw(self._at(unit * np.asarray(drawn.value)), [drawn.integers], drawn.tau)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        v = self._gradient(records) + self.scale * rng.standard_normal((size, self.manifold.dim))
+        few = open_records(records, self.manifold.point_shape, least=1)
+        v = self._gradient(few) + self.scale * rng.standard_normal((size, self.manifold.dim))
         return self._at(v)
 
     def finished(self, points: np.ndarray) -> np.ndarray:
@@ -144,21 +157,19 @@ class GradientMechanism(Mechanism):
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The point of the one draw."""
-        drawn = replay(certificate.release["integers"])(np.empty(self.manifold.dim))
+        drawn = self.unit * replay(certificate.release["integers"])(np.empty(self.manifold.dim))
         return np.asarray(self.finish(self._at(drawn)))
 
     def reading(self, integers: Any) -> Reading:
         """The drawn vector, about the mean logarithm at the center."""
-        drawn = replay(integers)(np.empty(self.manifold.dim))
+        drawn = self.unit * replay(integers)(np.empty(self.manifold.dim))
         law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
-        return Reading("gradient", law, drawn, *self._mean.ball)
+        return Reading("gradient", law, drawn, *self._mean.ball, cell=self.unit * 2.0**-GRID)
 
-    def _gradient(self, records: np.ndarray) -> np.ndarray:
-        center, r = self._mean.ball
-        grid = FixedPoint(2 * r)
-        kernel = partial(_sums, self.manifold, center, r, grid)
-        total = open_records(records, self.manifold.point_shape, least=1).sums(kernel)
-        return grid.mean(total.reshape(2, self.manifold.dim), len(records))
+    def _gradient(self, records: Records) -> np.ndarray:
+        grid = FixedPoint(2 * self._mean.radius)
+        total = records.sums(partial(_sums, self.manifold, *self._mean.ball, grid))
+        return grid.mean(total.reshape(2, self.manifold.dim), records.n)
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
@@ -166,4 +177,5 @@ class GradientMechanism(Mechanism):
 
 
 def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:
-    return clipped_logs(center, r, grid, manifold, block)
+    inside = project_to_ball(manifold, center, r, np.asarray(block, dtype=np.float64))
+    return clipped_logs(center, r, grid, manifold, np.asarray(inside))

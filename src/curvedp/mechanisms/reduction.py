@@ -35,7 +35,8 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.private_ball import Stages, least_scale, mean_moved, same_stages
+from curvedp.mechanisms.measured import mean_moved
+from curvedp.mechanisms.stages import Stages, least_scale, same_stages
 from curvedp.mechanisms.statistic import Statistic, clipped_rows
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
 

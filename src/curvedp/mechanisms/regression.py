@@ -49,7 +49,8 @@ _MOST_BUNDLE_DIMENSIONS = 4
 _FARTHEST = 100.0  # radii of curvature: distances grow like logarithms of coordinates there
 _WIDEST_BUNDLE = 5.0  # radii of curvature: beyond, the cells of a draw are too many, and most of the volume is far away
 
-Pair = tuple[np.ndarray, np.ndarray]  # (predictors, responses), or (foot point, velocities)
+Pair = tuple[np.ndarray, np.ndarray]  # (foot point, velocities)
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]  # (predictors, responses, whose record each is)
 
 
 def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int, predictors: int = 1) -> Domain:
@@ -142,18 +143,22 @@ class GeodesicLine(Statistic):
         """Of the mean clipped direction."""
         return _rounded(joint_sensitivity(self.domain), self.n)
 
-    def accepted(self, data: Any) -> Pair:
-        """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home; only shapes and types are refused."""
-        x, Y = (_validate.array(name, part) for name, part in zip(("x", "Y"), data, strict=True))
+    def accepted(self, data: Any) -> Data:
+        """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
+        (each its own unless told); only shapes and types are refused."""
+        x, Y = (_validate.array(name, part) for name, part in zip(("x", "Y"), data[:2], strict=True))
         x = x.reshape(len(x), -1) if x.ndim == 1 else x
-        if x.shape != (self.n, len(self.x_range)) or Y.shape != (self.n, *self.manifold.point_shape):
+        codes = np.asarray(data[2]) if len(data) > 2 else np.arange(len(x))
+        shapes = (len(codes), len(self.x_range)), (len(codes), *self.manifold.point_shape)
+        if (x.shape, Y.shape) != shapes or len(np.unique(codes)) != self.n:
             raise ParameterError(f"x has shape {x.shape} and Y {Y.shape}; the statistic is of {self.n} records")
         low, high = self.x_range.T
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             x = np.where(np.isfinite(x), (x - low) / (high - low), HALF)
             x = np.clip(x, 0.0, 1.0) - HALF
         carried = carry_records(self.manifold, self.center, Y)
-        return x, np.asarray(project_to_ball(self.manifold, self.ball.center, self.domain.data_radius, carried))
+        Y = np.asarray(project_to_ball(self.manifold, self.ball.center, self.domain.data_radius, carried))
+        return x, Y, codes
 
     def placed_pair(self, p: np.ndarray, V: np.ndarray) -> Pair:
         """A pair at home in the frame of the records: an isometry carries geodesics to geodesics."""
@@ -188,8 +193,8 @@ class _LineMechanism(Mechanism):
         """All public numbers of the regression."""
         return self.line.domain
 
-    def accepted(self, data: Any) -> Pair:
-        """(predictors, responses), as the statistic takes them."""
+    def accepted(self, data: Any) -> Data:
+        """(predictors, responses, whose), as the statistic takes them."""
         return self.line.accepted(data)
 
     def finish(self, value: Pair) -> Pair:
@@ -273,9 +278,15 @@ class KNGRegressionMechanism(_LineMechanism):
         size = 2 * self.manifold.dim
         return sqrt(size * (size + 1)) * self.scale
 
-    def draw(self, data: Pair, source: Source) -> Draw:
+    def accepted(self, data: Any) -> Data:
+        """One record a person only: its norm bounds records, not their means."""
+        if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
+            raise ParameterError("exact K-norm sampling takes one record a person; use method='dp-rgd'")
+        return super().accepted(data)
+
+    def draw(self, data: Data, source: Source) -> Draw:
         """One K-norm draw in the model, carried back to the manifold."""
-        (bundle, scale, norm, constants, _) = self.problem(*data)
+        (bundle, scale, norm, constants, _) = self.problem(*data[:2])
         pair, integers = kng_draw(bundle, scale, norm, constants, source)
         return Draw(self._from_model(*pair), [integers], None)
 
@@ -423,13 +434,13 @@ class BundleDescentMechanism(_LineMechanism):
         size = (1 + self.domain.predictors) * self.manifold.dim
         return sqrt(size * (size + 1 if self.law == "laplace" else 1) / (self.steps * 2 / 3)) * self.scale
 
-    def draw(self, data: Pair, source: Source) -> Draw:
+    def draw(self, data: Data, source: Source) -> Draw:
         """The noisy steps, one after the other."""
-        t, Y = data[0] / DEVIATION, data[1]
+        t, Y, codes = data[0] / DEVIATION, data[1], data[2]
         release, draws = exact_laplace if self.law == "laplace" else exact_gaussian, []
 
         def noisy(p: np.ndarray, V: np.ndarray) -> np.ndarray:
-            value = clipped_direction(self.manifold, t, DEVIATION, Y, self.domain.clip, p, V)
+            value = clipped_direction(self.manifold, t, DEVIATION, Y, self.domain.clip, p, V, codes)
             draws.append(release(Euclidean(value.size), self.scale, value.ravel(), source=source, grid=GRID))
             return np.asarray(draws[-1].value)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from curvedp.geometry.base import Manifold
 
-__all__ = ["james_stein"]
+__all__ = ["james_stein", "shrunk"]
 
 
 def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, noise: Any) -> np.ndarray:
@@ -29,3 +29,15 @@ def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, nois
     lost = (manifold.dim - 2) * np.square(noise)
     keep = np.where(square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0)
     return np.asarray(manifold.unchart(center, keep * z))
+
+
+def shrunk(v: np.ndarray, noise: float) -> np.ndarray:
+    """One vector drawn towards 0, where the dimension allows it.
+
+    >>> shrunk(np.array([2.0, 0, 0]), 1.0)
+    array([1.5, 0. , 0. ])
+    """
+    square, lost = float(v @ v), (v.size - 2) * noise**2
+    if v.size < 3:
+        return v
+    return v * (1 - lost / square) if square > lost else np.zeros_like(v)

@@ -24,6 +24,7 @@ from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_s
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
+from curvedp.records.persons import MOST_ROWS
 
 __all__ = [
     "PERSON_UNIT",
@@ -437,9 +438,11 @@ class SecondMoment(Statistic):
 
     @cached_property
     def sensitivity(self) -> float:
-        """√2·r²/n with the rounding of the records' entries; the sum is exact, the mean is rounded at both ends."""
+        """√2·r²/n with the rounding of the records' entries; the sum is exact, the mean is rounded at both ends. A person's
+        rows over the root of their number add up to a matrix A >= 0 of trace at most r² as one record's xxᵀ is, and
+        ‖A − B‖² <= 2r⁴ because tr AB >= 0."""
         rounding = 2 * np.finfo(float).eps * self.radius**2 * self.features
-        return sqrt(2) * gram_radius(self.radius, self.features) ** 2 / self.n + rounding
+        return sqrt(2) * gram_radius(self.radius, self.features, MOST_ROWS) ** 2 / self.n + rounding
 
     def of(self, records: Records) -> np.ndarray:
         """The packed moment of the clipped records. NOT private."""

@@ -160,8 +160,8 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
         holds = min(upper, 1.0) * (1 - _WIDTH) <= stated <= 1
         checks.append(Check(f"δ({eps:g}) = {stated:.6g}", holds, f"recomputed {upper:.9g}"))
     asked = certificate.guarantee
-    if asked.adjacency != "replace-one":
-        return [*checks, Check(f"{asked} as asked", False, "this release uses and states the number of records")]
+    if asked.adjacency != profile.adjacency:
+        return [*checks, Check(f"{asked} as asked", False, f"this release is for {profile.adjacency} adjacency")]
     return [*checks, Check(f"{asked} as asked", _met(mechanism, asked), "the ideal law's profile meets it")]
 
 

@@ -1,4 +1,4 @@
-"""Several records of one person, made into one."""
+"""Several records of one person, made into one contribution: a function of that person's records alone, however many."""
 
 from typing import Any
 
@@ -8,26 +8,49 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
 
-__all__ = ["person_codes", "person_means"]
+__all__ = ["MOST_ROWS", "person_codes", "person_means", "person_rows"]
+
+MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 
 
-def person_codes(groups: Any, n: int) -> np.ndarray:
-    """Whose record each of n is, from 0 on.
+def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
+    """Whose record each is, from 0 on, for n public ids of any kind.
 
     Raises
     ------
     ParameterError
-        If there is not one id for each record, an id is NaN, or all are the same.
+        If there is not one id for each record, one is missing, they cannot be compared, or persons are fewer than `least`.
+
+    Examples
+    --------
+    >>> person_codes(["ann", "bob", "ann"], 3)
+    array([0, 1, 0])
     """
     ids = np.asarray(groups)
     if ids.shape != (n,):
-        raise ParameterError(f"groups has shape {ids.shape}; there must be one id for each of {n} records")
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise ParameterError("groups has ids that are NaN")
-    codes = np.unique(ids, return_inverse=True)[1]
-    if codes.max() < 1:
-        raise ParameterError("groups names one person only; at least 2 are needed")
+        raise ParameterError("groups has another length than the records, or another shape; each needs one id")
+    if np.ma.is_masked(groups) or _any_missing(ids):
+        raise ParameterError("groups has ids that are missing (NaN, NaT or None)")
+    try:
+        _, codes = np.unique(ids, return_inverse=True)
+    except TypeError:
+        raise ParameterError("groups has ids of several kinds, which cannot be compared") from None
+    if len(np.unique(codes)) < least:
+        raise ParameterError(f"groups names one person only; at least {least} are needed")
     return np.asarray(codes)
+
+
+def _any_missing(ids: np.ndarray) -> bool:
+    if ids.dtype.kind in "fcmM":
+        return bool(np.isnan(ids).any())
+    return ids.dtype.kind == "O" and any(_is_missing(each) for each in ids)
+
+
+def _is_missing(each: Any) -> bool:
+    try:
+        return each is None or bool(each != each)
+    except TypeError:  # a missing value that will not even say whether it equals itself
+        return True
 
 
 def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -52,10 +75,19 @@ def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarr
     center, radius = ball
     inside = np.asarray(project_to_ball(manifold, center, radius, X))
     order = np.argsort(codes, kind="stable")
-    parts = np.split(inside[order], np.flatnonzero(np.diff(codes[order])) + 1)
+    parts = np.split(inside[order], np.flatnonzero(np.diff(codes[order])) + 1) if len(codes) else []
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        means = np.stack([_mean(manifold, part) for part in parts])
+        means = np.array([_mean(manifold, part) for part in parts]).reshape(-1, *manifold.point_shape)
     return np.asarray(project_to_ball(manifold, center, radius, means))
+
+
+def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Rows of which Σ xxᵀ adds up to the sum over persons of the mean of xxᵀ over their rows, the first 2^16 of each."""
+    counts, order = np.bincount(codes), np.argsort(codes, kind="stable")
+    first = np.cumsum(counts) - counts
+    place = np.arange(len(codes)) - first[codes[order]]  # of each row among its person's
+    kept, counted = np.sort(order[place < MOST_ROWS]), np.minimum(counts, MOST_ROWS)
+    return np.asarray(rows[kept] / np.sqrt(counted[codes[kept]])[:, None])
 
 
 def _mean(manifold: Manifold, part: np.ndarray) -> np.ndarray:

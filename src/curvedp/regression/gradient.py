@@ -45,13 +45,20 @@ def clipped_gradient(
 
 
 def clipped_direction(
-    manifold: Manifold, t: np.ndarray, unit: float, Y: np.ndarray, clip: float, p: np.ndarray, V: np.ndarray
+    manifold: Manifold,
+    t: np.ndarray,
+    unit: float,
+    Y: np.ndarray,
+    clip: float,
+    p: np.ndarray,
+    V: np.ndarray,
+    codes: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The mean over records of (C·h, t₁S·h, …, t_kS·h), each record's clipped to length τ as ONE vector; (k+1, dim).
+    """The mean of (C·h, t₁S·h, …, t_kS·h) over records, each clipped to length τ as ONE vector, or over persons; (k+1, dim).
 
     t: centred predictors in a public unit, (n, k); V: (k, *point_shape). C = cos√R, S = sinc√R of the record's own move
-    Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record moves it by at
-    most 2τ/n, whatever the curvature and the number of predictors.
+    Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record, or one person with
+    all theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors; `codes` say whose each is.
     """
     moves = np.tensordot(unit * t, V, axes=1)
     h = residuals_at(manifold, p, moves, Y)
@@ -63,7 +70,17 @@ def clipped_direction(
     local = (h[:, None] @ frame)[:, 0]
     foot, shoot = ((frame @ (factor * local)[:, :, None])[:, :, 0] for factor in cos_and_sinc(values))
     whole = np.concatenate([foot[:, None], t[:, :, None] * shoot[:, None]], axis=1)
-    return np.asarray(_clipped(whole.reshape(len(t), -1), clip).mean(axis=0).reshape(-1, manifold.dim))
+    rows = _clipped(whole.reshape(len(t), -1), clip)
+    if codes is not None and len(np.unique(codes)) < len(codes):
+        rows = _clipped(_person_means(rows, codes), clip)  # again, as a mean of rounded rows may be a little longer
+    return np.asarray(rows.mean(axis=0).reshape(-1, manifold.dim))
+
+
+def _person_means(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The mean of each person's rows, added up in their own order."""
+    totals = np.zeros((codes.max() + 1, rows.shape[1]))
+    np.add.at(totals, codes, rows)
+    return np.asarray(totals / np.bincount(codes)[:, None])
 
 
 def residuals_at(manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray) -> np.ndarray:

@@ -68,9 +68,10 @@ def _quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
 _SLICE, _ROWS = 20, 1 << 12  # bits of half an entry; rows whose products of halves add up to less than 2^53
 
 
-def gram_radius(radius: float, dim: int) -> float:
-    """The length that a record of length `radius` may have once `gram_sums` has rounded its entries."""
-    return radius * (1 + sqrt(dim) * 2.0 ** -(2 * _SLICE - 1))
+def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
+    """The length that a record of length `radius` may have once `gram_sums` has rounded its entries; or so many rows of one
+    person together, the square root of the sum of their squared lengths."""
+    return radius * (1 + sqrt(rows * dim) * 2.0 ** -(2 * _SLICE - 1))
 
 
 def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:

@@ -1,0 +1,171 @@
+"""What the stages of a release read of the records: whole sums, exact and so in any order, with their sensitivities.
+
+| number | moves by | why |
+|---|---|---|
+| histogram | √2 | one count falls by 1, one rises by 1 |
+| counts beyond distances | 1 each | a count of records with a property |
+| mean of embedded points | diameter/n | each has its own public bound |
+| mean of clip_r(log_c x) | 2r/n | each vector depends on its own record and on released values only |
+| mean bend and its part along an axis | √2·t(r)/n | as in `newton` |
+
+All hold for the computed numbers on ANY manifold: clipping comes last, and no rounding of one record depends on another.
+"""
+
+from functools import partial
+from math import inf, nextafter, sqrt
+from typing import Any
+
+import numpy as np
+
+from curvedp.geometry import project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.mechanisms.outer_ball import OuterBall
+from curvedp.mechanisms.statistic import Ball
+from curvedp.records.base import Records
+
+__all__ = ["Measured", "Unmeasured", "clip", "clipped_logs", "logs_at", "mean_moved", "scaling_direction"]
+
+
+class Unmeasured:
+    """Numbers of the right shape and the right sensitivities, for reading a walk back from its integers."""
+
+    def __init__(self, statistic: OuterBall) -> None:
+        self._statistic, self._n = statistic, statistic.n
+
+    def histogram(self, c: np.ndarray, place: int, width: float, half: int) -> np.ndarray:
+        """Records by the scale of a factor."""
+        return np.zeros(2 * half)
+
+    def embedded(self, place: int) -> tuple[np.ndarray, float]:
+        """(mean of embedded points of a factor, its sensitivity)."""
+        factor = self._statistic.manifold.factors[place]
+        diameter, grid = factor.embedded_diameter, FixedPoint(2.0)
+        assert diameter is not None  # asked for only where there is an embedding
+        size = np.asarray(factor.embedded(factor.origin)).size
+        return self.mean(partial(_embedded, place, grid), grid, size), mean_moved(diameter / 2, grid, size, self._n)
+
+    def beyond(self, c: np.ndarray, radii: np.ndarray) -> np.ndarray:
+        """How many records are farther from c than each of the decreasing radii."""
+        return self._totals(partial(_beyond, c, radii), len(radii)).astype(np.float64)
+
+    def clipped(self, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
+        """(mean of clip_r(log_c x) in coordinates, its sensitivity)."""
+        grid, d = FixedPoint(2 * r), self._statistic.manifold.dim
+        return self.mean(partial(clipped_logs, c, r, grid), grid, d), mean_moved(r, grid, d, self._n)
+
+    def bend(self, c: np.ndarray, r: float, v: np.ndarray) -> tuple[np.ndarray, float]:
+        """(mean t, mean t·cos²) of |1 − s·coth s| cut at r, and their sensitivity: as in `NewtonMechanism`."""
+        root = sqrt(abs(self._statistic.manifold.constant_curvature or 0.0))
+        most = float(_bent(np.asarray(r), r, root))
+        grid, length = FixedPoint(2 * most), float(np.linalg.norm(v))
+        axis = v / length if length > 0 else v
+        values = self.mean(partial(_bend, c, r, root, axis, grid), grid, 2)
+        return values, sqrt(2) * mean_moved(most / 2, grid, 2, self._n) * (1 + 1e-9)
+
+    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
+        return np.zeros(size)
+
+    def _totals(self, kernel: Any, size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+
+class Measured(Unmeasured):
+    """The same numbers, of records."""
+
+    def __init__(self, statistic: OuterBall, records: Records) -> None:
+        super().__init__(statistic)
+        self._records = records
+        self._ready = None if records.where == "memory" else statistic.outer
+
+    def histogram(self, c: np.ndarray, place: int, width: float, half: int) -> np.ndarray:
+        return self._totals(partial(_histogram, c, place, width, half), 2 * half).astype(np.float64)
+
+    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
+        return grid.mean(self._sums(kernel).reshape(2, size), self._records.n)
+
+    def _totals(self, kernel: Any, size: int) -> np.ndarray:
+        found = self._sums(kernel)
+        return found if self._records.n == self._n else np.round(found * (self._n / self._records.n))
+
+    def _sums(self, kernel: Any) -> np.ndarray:
+        return self._records.sums(partial(_measure, self._statistic.manifold, self._ready, kernel))
+
+
+def mean_moved(bound: float, grid: FixedPoint, size: int, n: int) -> float:
+    """How far a mean of n vectors of length at most `bound` moves when one is replaced: the rounding of its entries, of
+    lengths (a few units for each coordinate) and of the mean's own entries is in it."""
+    length = bound * (1 + 1e-9 + 4 * (size + 8) * 2.0**-52) + sqrt(size) * grid.resolution / 2
+    return nextafter(2 * length / n + sqrt(size) * bound * 2.0**-51, inf)
+
+
+def _measure(manifold: Manifold, outer: Ball | None, kernel: Any, block: Any) -> np.ndarray:
+    """A kernel's sums over a block of records; those that were not moved into the outer ball before are now."""
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        block = np.asarray(block, dtype=np.float64)
+        points = block if outer is None else project_to_ball(manifold, *outer, block)
+        return np.asarray(kernel(manifold, np.asarray(points)), dtype=np.int64)
+
+
+def scaling_direction(cone: Manifold, c: np.ndarray) -> np.ndarray:
+    """Coordinates at c of the unit vector along which a cone is scaled."""
+    z = np.asarray(cone.chart(c, np.e * c))
+    return np.asarray(z / np.linalg.norm(z))
+
+
+def logs_at(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Coordinates of log_c x; what is not finite counts as 0."""
+    z = np.asarray(manifold.chart(c, points)) if len(points) else np.zeros((0, manifold.dim))
+    return np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
+
+
+def _lengths(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.norm(logs_at(manifold, c, points), axis=-1))
+
+
+def _beyond(c: np.ndarray, radii: np.ndarray, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    lengths = np.sort(_lengths(manifold, c, points))
+    return len(lengths) - np.searchsorted(lengths, radii, side="right")
+
+
+def clip(z: np.ndarray, r: float) -> np.ndarray:
+    """Rows of length at most r; one that is not finite counts as 0."""
+    length = np.linalg.norm(z, axis=-1, keepdims=True)
+    clipped = z * np.where(length > r, r / np.where(length > 0, length, 1.0), 1.0)
+    return np.where(np.isfinite(clipped).all(axis=-1, keepdims=True), clipped, 0.0)
+
+
+def clipped_logs(c: np.ndarray, r: float, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    """Exact sums of clip_r(log_c x) over records."""
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        return np.asarray(grid.sums(clip(logs_at(manifold, c, points), r)).ravel())
+
+
+def _histogram(
+    c: np.ndarray, place: int, width: float, half: int, manifold: Manifold, points: np.ndarray
+) -> np.ndarray:
+    factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
+    t = logs_at(factor, at, np.asarray(manifold.split(points)[place])) @ scaling_direction(factor, at)
+    bins = np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half
+    return np.bincount(bins, minlength=2 * half)
+
+
+def _embedded(place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    factor = manifold.factors[place]
+    found = np.asarray(factor.embedded(np.asarray(manifold.split(points)[place])))
+    return np.asarray(grid.sums(np.where(np.isfinite(found), found, 0.0)).ravel())
+
+
+def _bent(s: np.ndarray, r: float, root: float) -> np.ndarray:
+    x = np.maximum(np.minimum(s, r) * root, 1e-4)
+    return np.asarray(x / np.tanh(x) - 1)
+
+
+def _bend(
+    c: np.ndarray, r: float, root: float, axis: np.ndarray, grid: FixedPoint, manifold: Manifold, points: np.ndarray
+) -> np.ndarray:
+    z = clip(logs_at(manifold, c, points), r)
+    s = np.linalg.norm(z, axis=-1)
+    cosine = (z @ axis) / np.maximum(s, np.finfo(float).tiny)
+    t = _bent(s, r, root)
+    return np.asarray(grid.sums(np.stack([t, t * np.minimum(cosine**2, 1.0)], axis=-1)).ravel())

@@ -1,0 +1,220 @@
+"""Releases in stages: Gaussian noise about numbers that one record moves by a known amount, at points already released.
+
+The μ² of all stages add up to that of the whole. How many stages there are may depend on released values, so the sum is
+bounded by the filter theorem for Gaussian DP (Smith & Thakurta 2022, fully adaptive composition): shares are taken from a
+public total of 1, and a stage that would exceed it does not exist. Proof: given what was released before, the log-likelihood
+ratio of a stage is N(∓s/2, s) with s its μ², at most share·μ²; the whole is a martingale plus drift whose quadratic
+variation, a predictable number, is at most μ². Spend the rest on noise about nothing: embedded in a Brownian motion it is
+N(∓μ²/2, μ²) at worst, which is the trade-off of one Gaussian release.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nextafter, sqrt
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.laws.exact import ExactDraw, exact_gaussian
+from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.measured import Measured, Unmeasured
+from curvedp.mechanisms.outer_ball import OuterBall
+from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.records.base import Records, open_records
+
+__all__ = ["QUERIES", "Noise", "StagedMechanism", "Stages", "collected", "least_scale", "private_radius", "same_stages"]
+
+QUERIES, _RATIO = 7, 1.25  # radii: 127 of them, from the outer radius down to 1e-12 of it
+
+Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
+
+
+class Stages:
+    """The budget, and what has been released from it so far."""
+
+    def __init__(self, scale: float, noisy: Noise) -> None:
+        self.left, self.told, self.counts = 1.0, [], []  # type: ignore[var-annotated]  # dictionaries; see `private_radius`
+        self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
+
+    @staticmethod
+    def exact(source: Source) -> tuple[list[ExactDraw], Noise]:
+        """Exact Gaussian noise, rounded to the public grid, and the list of what it has drawn."""
+        draws: list[ExactDraw] = []
+
+        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
+            draws.append(drawn)
+            return np.asarray(drawn.value)[None]
+
+        return draws, noisy
+
+    def ask(self, kind: str, share: float, moved: float, values: np.ndarray) -> tuple[np.ndarray, float]:
+        """Noisy values that one record moves by at most `moved`, for a share of the budget, and their noise."""
+        share = min(share, self.left)
+        self.left -= share
+        noise = moved * self._scale / sqrt(share)
+        self.told.append({"kind": kind, "share": share, "sensitivity": moved, "noise": noise, "size": values.size})
+        return self._noisy(values[None], np.array([noise]))[0], noise
+
+    def rest(self) -> GDP:
+        """All that is left, as the guarantee of one last release."""
+        left, self.left = self.left, 0.0
+        return GDP(sqrt(left) / self._scale)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class StagedMechanism(Mechanism):
+    """A walk through stages as one release; a subclass says which.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        What is released.
+    scale : float
+        1/μ: the noise for each unit of sensitivity over the whole release.
+    """
+
+    scale: float
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    staged: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
+
+    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+        if not self.serves(statistic):
+            raise ParameterError(f"{type(self).__name__} does not release the {statistic.name}")
+        assign(self, statistic=statistic, scale=_validate.positive("scale", scale))
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise that meets the guarantee."""
+        return cls(statistic=statistic, scale=least_scale(guarantee))
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From its parameters."""
+        return cls(statistic=statistic, **parameters)
+
+    @property
+    def searched(self) -> OuterBall:
+        """The statistic, as the stages see it."""
+        assert isinstance(self.statistic, OuterBall)  # `serves` no other
+        return self.statistic
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of unit vectors."""
+        return self.statistic.sensitivity
+
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """That of one Gaussian release of sensitivity 1."""
+        return gaussian_profile(0.0, 1, self.scale, 1.0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP."""
+        return GDP(self.profile.mu)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public number as JSON value."""
+        return {"scale": self.scale}
+
+    def accepted(self, data: Any) -> Any:
+        """Records wherever they lie; only their shape and type can be refused."""
+        return collected(self.searched, data)
+
+    def draw(self, data: Any, source: Source) -> Draw:
+        """The stages, one after the other."""
+        draws, noisy = Stages.exact(source)
+        value, stages = self.walk(Measured(self.searched, data), noisy)
+        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
+
+    def finish(self, value: Any) -> Any:
+        """As it is: the walk has moved it to where it can be."""
+        return value
+
+    def value_of(self, certificate: Certificate) -> Any:
+        """What the released integers lead to."""
+        return self.replayed(certificate.release["integers"])[0]
+
+    def checks(self, certificate: Certificate) -> list[Check]:
+        """Every stage follows from the integers before it, and the shares add up to at most 1."""
+        return same_stages(self.replayed(certificate.release["integers"])[1].told, certificate.release["stages"])
+
+    def replayed(self, integers: Any) -> tuple[Any, Stages]:
+        """The walk, read back from its integers."""
+        return self.walk(Unmeasured(self.searched), replay(integers))
+
+    @abstractmethod
+    def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Any, Stages]:
+        """(value, what was released)."""
+
+
+def least_scale(guarantee: Guarantee) -> float:
+    """1/μ for the largest μ that meets the guarantee."""
+    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), check_guarantee(guarantee), 1.0))
+
+
+def collected(statistic: OuterBall, data: Any) -> Records:
+    """Records wherever they lie, those in memory moved into the outer ball; only shape and type can be refused."""
+    M = statistic.manifold
+    records: Records = data if hasattr(data, "sums") else open_records(data, M.point_shape, "records")
+    if records.n != statistic.n:
+        raise ParameterError(f"{records.n} records, not {statistic.n}")
+    if records.where != "memory":
+        return records
+    return open_records(project_to_ball(M, *statistic.outer, records.array()), M.point_shape)
+
+
+def private_radius(
+    statistic: OuterBall, measured: Unmeasured, stages: Stages, c: np.ndarray, outside: float, share: float
+) -> float:
+    """The smallest of the public radii that about `outside` records are beyond, by binary search."""
+    count = 2**QUERIES - 1
+    radii = statistic.outer.radius * _RATIO ** -np.arange(count, dtype=np.float64)
+    beyond, low, high = measured.beyond(c, radii), 0, count - 1
+    for _ in range(QUERIES):
+        middle = (low + high + 1) // 2
+        noisy, noise = stages.ask("radius", share / QUERIES, 1.0, beyond[middle : middle + 1])
+        stages.counts.append((c, float(radii[middle]), float(noisy[0]), noise))
+        low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
+        high = max(low, high)
+    return float(radii[low])
+
+
+def same_stages(told: list[Any], stated: Any) -> list[Check]:
+    """Whether a certificate's stages are those that its integers lead to, and their shares add up to at most 1."""
+    total = sum(stage.get("share", 0.0) for stage in told)
+    same = isinstance(stated, list) and len(told) == len(stated)
+    return [
+        Check(
+            f"{len(told)} stages",
+            same and all(_alike(a, b) for a, b in zip(told, stated, strict=True)),
+            "each follows from the integers released before it",
+        ),
+        Check(f"shares of μ² {total:.9g}", total <= 1 + 1e-9, "the filter's total"),
+    ]
+
+
+def _alike(a: Mapping[str, Any], b: Any) -> bool:
+    """Two descriptions of a stage, up to the last digits of what is computed from integers."""
+    return isinstance(b, dict) and sorted(a) == sorted(b) and all(_equal(a[name], b[name]) for name in a)
+
+
+def _equal(mine: Any, stated: Any) -> bool:
+    if isinstance(mine, str) or mine is None:
+        return bool(mine == stated)
+    numbers, others = np.asarray(mine), np.asarray(stated)
+    same = others.dtype.kind in "if" and numbers.shape == others.shape
+    return bool(same and np.allclose(numbers, others, rtol=1e-9, atol=1e-12))

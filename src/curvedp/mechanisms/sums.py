@@ -1,0 +1,345 @@
+"""Adding or removing a record: noisy sums, of which the number of records is one, so that n is nowhere told.
+
+A record adds one vector of bounded length to a sum, so the sum moves by that length: half of what replacing costs. Means are
+quotients of released numbers. Every entry of a record's vector is first rounded to a multiple of 2^-20; whole numbers add up
+exactly, in any order, and are cut at 2^53, which moves no two sums further apart: the computed sums are those of the theorem.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf, log2, nextafter, sqrt
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.laws.exact import exact_gaussian
+from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.measured import clip, logs_at
+from curvedp.mechanisms.shrink import shrunk
+from curvedp.mechanisms.statistic import Ball, Statistic, clipped_rows, public_ball, unpack
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.records.base import Records, open_records
+
+__all__ = ["ADDED", "PERSON_ADDED", "ClippedSum", "GramSum", "SpreadSum", "SumMechanism", "SumStatistic"]
+
+ADDED = "add-remove"
+_UNIT = "one record, added or removed; the number of records is private"
+PERSON_ADDED = "one person with all their records, added or removed; the number of persons is private"
+_BITS = 20  # of an entry of a record's vector, whose length is about 1
+
+
+@dataclass(frozen=True, eq=False)
+class SumStatistic(Statistic):
+    """A sum over records of vectors of bounded length, and what is made of it."""
+
+    unit: ClassVar[str] = _UNIT
+    units: ClassVar[tuple[str, ...]] = (PERSON_ADDED,)
+    valued: ClassVar[bool] = False
+
+    @property
+    def space(self) -> Manifold:
+        """Where the sum lives."""
+        return Euclidean(self.size)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many entries a record's vector has."""
+
+    @property
+    @abstractmethod
+    def length(self) -> float:
+        """The largest length of a record's vector, before it is rounded."""
+
+    @property
+    @abstractmethod
+    def point_shape(self) -> tuple[int, ...]:
+        """The shape of one record."""
+
+    @abstractmethod
+    def vectors(self, records: np.ndarray) -> np.ndarray:
+        """One row a record."""
+
+    @abstractmethod
+    def read(self, total: np.ndarray, noise: float) -> np.ndarray:
+        """What a noisy sum says: post-processing."""
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest length of a rounded vector; 1e-9 of it for the rounding of its length."""
+        return nextafter(self.length * (1 + 1e-9) + sqrt(self.size) * 2.0 ** -(_BITS + 1), inf)
+
+    def total(self, records: Records) -> np.ndarray:
+        """The exact sum. NOT private."""
+        whole = np.clip(records.sums(self._whole), -(2**53), 2**53)
+        return np.asarray(whole.astype(np.float64) * 2.0**-_BITS)
+
+    def _whole(self, block: Any) -> np.ndarray:
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            rows = self.vectors(np.asarray(block, dtype=np.float64))
+            return np.asarray(np.round(rows * 2.0**_BITS).astype(np.int64).sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedSum(SumStatistic):
+    """(Σ clip_r(log_c x)/r, w·n): a private mean is one step along the quotient, from the center of a public ball.
+
+    With σ for each unit of length the mean's error is σ·r/n·√(1 + w²)·√(d + t²/w²), t the mean's distance from the center in
+    radii; at t = ½ the best w² is 1/(2√d). It is rounded to a power of two, so that w·n is exact.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center, radius : point and float
+        The public ball.
+    """
+
+    manifold: Manifold
+    center: Any
+    radius: float
+
+    name: ClassVar[str] = "Fréchet mean, number of records private"
+
+    def __post_init__(self) -> None:
+        ball = public_ball(self.manifold, self.center, self.radius)
+        assign(self, center=ball.center, radius=ball.radius)
+
+    @property
+    def ball(self) -> Ball:
+        """The public ball."""
+        return Ball(self.center, self.radius)
+
+    @property
+    def weight(self) -> float:
+        """w."""
+        return float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim)))))
+
+    @property
+    def size(self) -> int:
+        """Coordinates and a count."""
+        return self.manifold.dim + 1
+
+    @property
+    def length(self) -> float:
+        """√(1 + w²)."""
+        return sqrt(1 + self.weight**2)
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """A point."""
+        return self.manifold.point_shape
+
+    def vectors(self, records: np.ndarray) -> np.ndarray:
+        """(clip_r(log_c x)/r, w)."""
+        z = self._logs(records)
+        return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
+
+    def _logs(self, records: np.ndarray) -> np.ndarray:
+        inside = np.asarray(project_to_ball(self.manifold, *self.ball, records))
+        return clip(logs_at(self.manifold, self.center, inside), self.radius) / self.radius
+
+    def read(self, total: np.ndarray, noise: float) -> np.ndarray:
+        """exp_c of the quotient, shrunk and in the ball."""
+        return np.asarray(self.manifold.unchart(self.center, self.radius * self.step(total, noise)))
+
+    def step(self, total: np.ndarray, noise: float) -> np.ndarray:
+        """The mean of clip_r(log_c x)/r, as far as it is known."""
+        count = max(total[self.manifold.dim] / self.weight, 1.0)
+        v = shrunk(total[: self.manifold.dim] / count, noise / count)
+        return np.asarray(v / max(1.0, float(np.linalg.norm(v))))
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadSum(ClippedSum):
+    """(Σ clip_r(log_c x)/r, w·n, Σ min(d(c, x), r)²/r²): the variance is the mean square less the step's square, exact in
+    flat space and elsewhere right to second order in the distance from the center to the mean."""
+
+    name: ClassVar[str] = "Fréchet variance, number of records private"
+
+    @property
+    def size(self) -> int:
+        """Coordinates, a count and a sum of squares."""
+        return self.manifold.dim + 2
+
+    @property
+    def length(self) -> float:
+        """√(2 + w²)."""
+        return sqrt(2 + self.weight**2)
+
+    def vectors(self, records: np.ndarray) -> np.ndarray:
+        """(z, w, |z|²), z = clip_r(log_c x)/r."""
+        z = self._logs(records)
+        rest = np.stack([np.full(len(z), self.weight), np.sum(z * z, axis=1)], axis=1)
+        return np.concatenate([z, rest], axis=1)
+
+    def read(self, total: np.ndarray, noise: float) -> np.ndarray:
+        """In [0, r²]."""
+        count = max(total[self.manifold.dim] / self.weight, 1.0)
+        square = float(np.sum(self.step(total, noise) ** 2))
+        return np.array([self.radius**2 * float(np.clip(total[-1] / count - square, 0.0, 1.0))])
+
+
+@dataclass(frozen=True, eq=False)
+class GramSum(SumStatistic):
+    """Σ xxᵀ/r² of records of length at most `radius`: its eigenvectors need no n. ‖xxᵀ‖ <= r².
+
+    Parameters
+    ----------
+    features : int
+        The length of a record.
+    radius : float
+        The public bound; longer records are scaled onto it, and those that are not finite become 0.
+    """
+
+    features: int
+    radius: float
+
+    name: ClassVar[str] = "second moment, number of records private"
+
+    def __post_init__(self) -> None:
+        assign(self, features=_validate.integer("features", self.features, 1))
+        assign(self, radius=_validate.length("radius", self.radius))
+
+    @property
+    def size(self) -> int:
+        """Of a symmetric matrix."""
+        return self.features * (self.features + 1) // 2
+
+    @property
+    def length(self) -> float:
+        """1, in units of r²."""
+        return 1.0
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """A vector."""
+        return (self.features,)
+
+    def vectors(self, records: np.ndarray) -> np.ndarray:
+        """xxᵀ/r² in orthonormal coordinates: the diagonal and √2 times what is above it."""
+        x = clipped_rows(records, self.radius) / self.radius
+        i, j = np.triu_indices(self.features, 1)
+        return np.concatenate([x * x, sqrt(2) * x[:, i] * x[:, j]], axis=1)
+
+    def read(self, total: np.ndarray, noise: float) -> np.ndarray:
+        """The symmetric matrix Σ xxᵀ."""
+        return self.radius**2 * unpack(total, self.features)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SumMechanism(Mechanism):
+    """Gaussian noise about a sum over records, for adding or removing one.
+
+    Parameters
+    ----------
+    statistic : SumStatistic
+        What is released.
+    scale : float
+        The standard deviation of the noise in each entry of the sum.
+
+    Notes
+    -----
+    Guarantees
+    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, for ANY records; n is nowhere told.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> mean = ClippedSum(Sphere(2), None, 0.7)
+    >>> mechanism = SumMechanism.for_statistic(mean, GDP(1.0, adjacency="add-remove"))
+    >>> mechanism.release(np.broadcast_to(Sphere(2).origin, (50, 3))).value.shape
+    (3,)
+    """
+
+    scale: float
+
+    name: ClassVar[str] = "gaussian-sum"
+    option: ClassVar[str | None] = "sum"
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    streams: ClassVar[bool] = True
+
+    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+        if not self.serves(statistic):
+            raise ParameterError(f"SumMechanism releases sums over records, not the {statistic.name}")
+        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Sums."""
+        return isinstance(statistic, SumStatistic)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise that meets the guarantee."""
+        check_guarantee(guarantee, ADDED)
+        same, moved = replace(guarantee, adjacency="replace-one"), statistic.sensitivity
+        return cls(statistic=statistic, scale=smallest_scale(partial(_profile, moved), same, moved))
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the scale."""
+        return cls(statistic=statistic, scale=parameters["scale"])
+
+    @property
+    def summed(self) -> SumStatistic:
+        """The statistic."""
+        assert isinstance(self.statistic, SumStatistic)  # `serves` no other
+        return self.statistic
+
+    @property
+    def sensitivity(self) -> float:
+        """The length of a record's vector."""
+        return self.statistic.sensitivity
+
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """One Gaussian release, for adding or removing a record."""
+        return replace(_profile(self.sensitivity, self.scale), adjacency=ADDED)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP."""
+        return GDP(self.profile.mu, adjacency=ADDED)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public number as JSON value."""
+        return {"scale": self.scale}
+
+    def accepted(self, data: Any) -> np.ndarray:
+        """The exact sum; records may be none at all, and only their shape and type can be refused."""
+        shape = self.summed.point_shape
+        return self.summed.total(data if hasattr(data, "sums") else open_records(data, shape, "records", least=0))
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """One draw about the sum."""
+        drawn = exact_gaussian(Euclidean(data.size), self.scale, data, source=source, grid=GRID)
+        return Draw(np.asarray(drawn.value), [drawn.integers], drawn.tau)
+
+    def finish(self, value: np.ndarray) -> np.ndarray:
+        """What the noisy sum says."""
+        with np.errstate(all="ignore"):  # of released numbers
+            return self.summed.read(value, self.scale)
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Quotients."""
+        return ["what is made of the noisy sum"]
+
+    def value_of(self, certificate: Certificate) -> np.ndarray:
+        """The same from the one draw."""
+        return self.finish(replay(certificate.release["integers"])(np.empty(self.summed.size)))
+
+
+def _profile(moved: float, scale: float) -> PrivacyProfile:
+    return gaussian_profile(0.0, 1, scale, moved)
