@@ -252,12 +252,13 @@ def studio(
     folder: Annotated[Path, typer.Option(help="for the ledger and what is released")] = Path("studio"),
     port: Annotated[int, typer.Option(help="any free one otherwise")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
+    key: Annotated[Path | None, typer.Option(help="sign releases with this key, as `curvedp key` writes it")] = None,
 ) -> None:
     """A page on this machine, and for nobody else, to look, choose, pay and release."""
     with one_line_errors():
         from curvedp.studio import serve
 
-        serve(folder, data, port=port, browser=browser, say=lambda line: print(line, flush=True))
+        serve(folder, data, port=port, browser=browser, key=key, say=lambda line: print(line, flush=True))
 
 
 @app.command()

@@ -227,7 +227,28 @@ def test_the_script_and_the_notebook_make_the_same_release(desk, tmp_path, monke
             desk.ledger_path.unlink()  # the budget is for two
             Ledger(desk.ledger_path, GDP(1.0)).spend(GDP(0.1), "before")
             Ledger(desk.ledger_path).spend(GDP(0.1), "before")
-    assert release["files"] == list(Desk.files)
+    assert set(Desk.files) - set(release["files"]) == {"certificate.json.sig"}  # nobody has signed it
+
+
+def test_a_release_is_signed_by_the_key_of_the_studio(desk, tmp_path):
+    from curvedp.cli_sign import check_signature
+    from curvedp.signing import key_of, new_identity, write_key
+
+    asked, identity = ready(desk), new_identity()
+    with pytest.raises(ParameterError, match="--key"):
+        desk.sign({"number": 1})
+    write_key(tmp_path / "our.key", identity)
+    desk.key = tmp_path / "our.key"
+    with pytest.raises(ParameterError, match="nothing to sign"):
+        desk.sign({"number": 1})
+    desk.release(asked)
+    assert "signed by" in desk.sign({"number": 1})["said"]
+    certificate = desk.folder / "release-1" / "certificate.json"
+    assert check_signature(certificate, key_of(identity)).holds
+    certificate.write_text(certificate.read_text().replace("GDP", "gdp", 1).replace("0.5", "0.4", 1))
+    desk.key.unlink()
+    with pytest.raises(ParameterError):
+        desk.sign({"number": 1})
 
 
 def test_a_person_is_the_unit_where_that_is_asked(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from curvedp import Ledger
 from curvedp.geometry import SPDAffineInvariant
+from curvedp.signing import new_identity, write_key
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright (extra: test)")
@@ -27,7 +28,8 @@ def studio(tmp_path):
     M = SPDAffineInvariant(2)
     z = 0.3 * np.random.default_rng(0).normal(size=(300, M.dim))
     np.save(tmp_path / "tensors.npy", M.exp(M.origin, M.from_coordinates(M.origin, z)))
-    command = [sys.executable, "-m", "curvedp", "studio", "--no-browser"]
+    write_key(tmp_path / "our.key", new_identity())
+    command = [sys.executable, "-m", "curvedp", "studio", "--no-browser", "--key", "our.key"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         yield re.search(r"http\S+", process.stdout.readline())[0]
         process.terminate()
@@ -73,8 +75,10 @@ def test_by_mouse(page, tmp_path):
     second.goto(page.url)
     expect(second.locator("#r-1")).to_be_visible(timeout=LONG)
     expect(second.locator("#release")).to_be_disabled()
+    page.click("text=Sign the certificate")  # 6: from the file to a signed release
+    expect(page.locator("text=signed by")).to_be_visible(timeout=LONG)
     with page.context.expect_page() as opened:
-        page.click("text=report")  # 6
+        page.click("text=report")
     expect(opened.value.locator("h1")).to_contain_text("Private Fréchet mean", timeout=LONG)
     assert page.said == []
     assert all(address.startswith("http://127.0.0.1:") for address in page.asked)

@@ -1,6 +1,8 @@
 """What lies on the studio's table: a file, a ledger, and the releases that were made. It calls curvedp as a script would."""
 
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from threading import Lock
@@ -33,15 +35,17 @@ class Desk:
         Bytes of a file that comes through the browser.
     files : tuple of str
         What a release is written as.
+    key : Path or None
+        The private key that releases can be signed with.
     done : dict
         Releases by what was asked for, so that asking twice, from a second tab or after a lost answer, spends once.
     """
 
     most = 512 * 2**20
-    files = ("report.html", "certificate.json", "value.csv", "release.py", "release.ipynb")
+    files = ("report.html", "certificate.json", "certificate.json.sig", "value.csv", "release.py", "release.ipynb")
 
-    def __init__(self, folder: Path, data: Path | None = None) -> None:
-        self.folder, self.data = folder, data
+    def __init__(self, folder: Path, data: Path | None = None, key: Path | None = None) -> None:
+        self.folder, self.data, self.key = folder, data, key
         self.ledger_path = folder / "study.ledger"
         self.private = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
         self.done: dict[str, dict[str, Any]] = {}
@@ -54,7 +58,7 @@ class Desk:
     def state(self, _: Any = None) -> dict[str, Any]:
         """What a page that is loaded (again) must know."""
         name = None if self.data is None else self.data.name
-        known = {"forms": list(FORMS), "most": self.most}
+        known = {"forms": list(FORMS), "most": self.most, "signs": self.key is not None}
         return {"file": name, "ledger": self._book(), "releases": list(self.done.values()), **known}
 
     def _ledger(self) -> Ledger | None:
@@ -127,6 +131,17 @@ class Desk:
             self.done[asked["key"]] = self._release(study, data, book)
             return self.done[asked["key"]]
 
+    def sign(self, asked: Any) -> dict[str, Any]:
+        """`curvedp sign` of a release that was made here: it recomputes every claim first."""
+        if self.key is None or asked["number"] not in [made["number"] for made in self.done.values()]:
+            raise ParameterError("nothing to sign: start the studio with --key, and release")
+        certificate = self.folder / f"release-{asked['number']}" / "certificate.json"
+        command = [sys.executable, "-m", "curvedp", "sign", str(certificate), "--key", str(self.key)]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        if said.returncode:
+            raise ParameterError(said.stderr.strip() or "it could not be signed")
+        return {"said": said.stdout.strip()}
+
     def _release(self, study: Study, data: Path, book: Ledger) -> dict[str, Any]:
         number = next(i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists())
         home, label = self.folder / f"release-{number}", f"Fréchet mean of {data.name}"[:200]
@@ -153,7 +168,7 @@ class Desk:
             "unit": mean.certificate_.unit,
             "alarms": alarms(mean),
             "folder": str(home),
-            "files": list(self.files),
+            "files": [name for name in self.files if (home / name).exists()],
         }
 
     def place_for(self, name: str) -> Path:

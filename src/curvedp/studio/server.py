@@ -93,7 +93,7 @@ def _with_headers(send: Any) -> Callable[[Any], Awaitable[None]]:
 
 def application(desk: Callable[[], "Desk"]) -> Starlette:
     """The page and what it asks for; to be put behind a `Guard`. Of the desk only `page` can do without."""
-    posts = ("state", "start_ledger", "check", "plan", "release")
+    posts = ("state", "start_ledger", "check", "plan", "release", "sign")
     return Starlette(
         routes=[
             Route("/", _page),
@@ -169,7 +169,7 @@ def _refusal(text: str, status: int = 400) -> Response:
     return JSONResponse({"error": " ".join(text.split())}, status_code=status)
 
 
-def opened(folder: Path, data: Path | None = None) -> Callable[[], "Desk"]:
+def opened(folder: Path, data: Path | None = None, key: Path | None = None) -> Callable[[], "Desk"]:
     """The desk, made when it is first asked for: what it imports takes longer than showing the page."""
     lock = Lock()
     made: list[Desk] = []
@@ -179,14 +179,20 @@ def opened(folder: Path, data: Path | None = None) -> Callable[[], "Desk"]:
             if not made:
                 from curvedp.studio.desk import Desk
 
-                made.append(Desk(folder, data))
+                made.append(Desk(folder, data, key))
             return made[0]
 
     return desk
 
 
 def serve(
-    folder: Path, data: Path | None = None, *, port: int = 0, browser: bool = True, say: Callable[[str], None]
+    folder: Path,
+    data: Path | None = None,
+    *,
+    port: int = 0,
+    browser: bool = True,
+    key: Path | None = None,
+    say: Callable[[str], None],
 ) -> None:
     """Serve the page until it is stopped.
 
@@ -200,6 +206,8 @@ def serve(
         Any free one by default.
     browser : bool
         Whether to open a browser.
+    key : Path, optional
+        The private key to sign releases with.
     say : callable
         Where each line for the user goes.
 
@@ -210,7 +218,9 @@ def serve(
     """
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
-    door, desk, token = _listening(port), opened(folder, data), secrets.token_urlsafe(32)
+    if key is not None and not key.is_file():
+        raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
+    door, desk, token = _listening(port), opened(folder, data, key), secrets.token_urlsafe(32)
     number = door.getsockname()[1]
     config = uvicorn.Config(
         Guard(application(desk), number, token),
