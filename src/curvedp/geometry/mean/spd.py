@@ -111,7 +111,7 @@ class Sweep:
     def exact(self, G: Matrix) -> Moments:
         """A pass in which every spectrum is found."""
         inverse, self.seen = np.linalg.inv(G), G
-        if self.least < 10 * _ERROR:
+        if self.least < _ERROR:  # where that is not enough: what round-off does near the identity
             self.unit = 16 * len(G) * 2.0**-53 * float(np.linalg.cond(G)) ** 2
         if self.packed is not None:
             packed, m = self.packed, len(G)
@@ -166,6 +166,8 @@ class Sweep:
 
 
 def _total(kernel: Callable[[Any], Moments], parts: Sequence[Any]) -> Moments:
+    if len(parts) == 1:
+        return kernel(parts[0])
     results = in_threads(kernel, parts)
     velocity = np.sum([found.velocity for found in results], axis=0)
     return Moments(velocity, sum(found.square for found in results), sum(found.error for found in results))
