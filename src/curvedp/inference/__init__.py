@@ -1,7 +1,7 @@
 """Error bars and tests on what is released: confidence regions from certificates, and private permutation tests."""
 
 from curvedp.inference.hypotheses import PermutationTest, k_sample_test, paired_test, two_sample_test
-from curvedp.inference.region import Region, components_of, consistent, region_of, simultaneous
+from curvedp.inference.region import Region, components_of, consistent, radii_of, region_of, simultaneous
 
 __all__ = [
     "PermutationTest",
@@ -10,6 +10,7 @@ __all__ = [
     "consistent",
     "k_sample_test",
     "paired_test",
+    "radii_of",
     "region_of",
     "simultaneous",
     "two_sample_test",

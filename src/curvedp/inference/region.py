@@ -20,7 +20,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import FrechetMean, SecondMoment, Statistic
 from curvedp.mechanisms.verify import rebuild_mechanism
 
-__all__ = ["Region", "components_of", "consistent", "region_of", "simultaneous"]
+__all__ = ["Region", "components_of", "consistent", "radii_of", "region_of", "simultaneous"]
 
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 _POPULATION = (
@@ -115,17 +115,19 @@ def region_of(
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
-    if not isinstance(certificate, Certificate):
-        raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
-    mechanism, integers = rebuild_mechanism(certificate), certificate.release["integers"]
-    if mechanism.path == FLOAT:
-        raise ParameterError(f"no region follows from {mechanism.name}, which draws in floats: their law is not known")
+    mechanism, integers = _drawn_by(certificate)
     if of == "records":
         return _of_records(mechanism, integers, level, components)
     spread = _sampling_radius(mechanism.statistic, (1 - level) / 2)
     noise = _of_records(mechanism, integers, 1 - (1 - level) / 2, None)
     theorem = f"finite-sample (McDiarmid), with the noise {noise.theorem}"
     return Region(noise.manifold, noise.center, noise.radius + spread, level, of, _POPULATION, theorem)
+
+
+def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
+    """The radius of `region_of` at each of these levels."""
+    mechanism, integers = _drawn_by(certificate)
+    return [_of_records(mechanism, integers, level, components).radius for level in levels]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -163,6 +165,16 @@ def consistent(first: Certificate, second: Certificate, level: float = 0.95, of:
     if one.manifold != other.manifold:
         raise ParameterError(f"the releases live on {one.manifold!r} and {other.manifold!r}: nothing to compare")
     return bool(one.manifold.dist(one.center, other.center) <= one.radius + other.radius)
+
+
+def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Any]:
+    """The mechanism, rebuilt, and the integers that it drew."""
+    if not isinstance(certificate, Certificate):
+        raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
+    mechanism = rebuild_mechanism(certificate)
+    if mechanism.path == FLOAT:
+        raise ParameterError(f"no region follows from {mechanism.name}, which draws in floats: their law is not known")
+    return mechanism, certificate.release["integers"]
 
 
 def _of_records(mechanism: Mechanism, integers: Any, level: float, components: int | None) -> Region:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from curvedp.inference import Region, region_of
+from curvedp.inference import Region, radii_of
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, Guarantee
@@ -140,8 +140,7 @@ def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) ->
 def radius_figure(certificate: Certificate, components: int | None = None) -> Figure:
     """How wide the region is, by level."""
     made, axes = figure("How far can the truth be?", "radius of the region", "probability that it holds the truth")
-    radii = [region_of(certificate, level, components=components).radius for level in _LEVELS]
-    axes.plot(radii, _LEVELS, color=ACCENT, lw=3, marker="o", ms=4)
+    axes.plot(radii_of(certificate, _LEVELS, components), _LEVELS, color=ACCENT, lw=3, marker="o", ms=4)
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
     return made
 
