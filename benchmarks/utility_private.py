@@ -21,7 +21,8 @@ from benchmarks.utility import Study, held_out, studies
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import Ball, FrechetMean
 from curvedp.privacy import GDP
 from curvedp.records.persons import person_means

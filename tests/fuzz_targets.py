@@ -98,7 +98,7 @@ def _methods(values: list[Any]) -> dict[str, Call]:
 # A statistic of each kind, and every mechanism that is registered there and calibrated by itself.
 STATISTICS: list[Statistic] = [
     mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
-    mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.private_ball.OuterBallMean(S2, None, 1.0, 40),
+    mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.in_private_ball.OuterBallMean(S2, None, 1.0, 40),
     mechanisms.sums.ClippedSum(S2, None, 0.5),
     mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
     mechanisms.reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),

@@ -25,8 +25,9 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
+from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.measured import Measured, Unmeasured
-from curvedp.mechanisms.private_ball import OuterBallLine, OuterBallMean, OuterBallVariance, PrivateBallMechanism
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
 from transcript import spent

@@ -47,8 +47,9 @@ from curvedp.mechanisms import (
 )
 from curvedp.mechanisms.base import ValueMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
-from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism

@@ -20,8 +20,9 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.outer_ball import outer_radius_of
-from curvedp.mechanisms.private_ball import InPrivateBall, PrivateBallMechanism
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
 from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee

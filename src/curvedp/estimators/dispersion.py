@@ -4,7 +4,7 @@ from math import sqrt
 from typing import Any, Self
 
 from curvedp.estimators.base import BallEstimator
-from curvedp.mechanisms.private_ball import OuterBallVariance
+from curvedp.mechanisms.in_private_ball import OuterBallVariance
 from curvedp.mechanisms.statistic import FrechetVariance
 from curvedp.mechanisms.sums import SpreadSum
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import BallEstimator
 from curvedp.mechanisms.choose import predicted_error
-from curvedp.mechanisms.private_ball import OuterBallMean
+from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum
 

@@ -12,7 +12,7 @@ from curvedp.estimators.base import PERSON, Job, PrivateEstimator, private_ball_
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.private_ball import OuterBallLine
+from curvedp.mechanisms.in_private_ball import OuterBallLine
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records

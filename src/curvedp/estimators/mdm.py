@@ -15,7 +15,8 @@ from curvedp.geometry.base import Manifold
 from curvedp.inference.region import Region, simultaneous
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.private_ball import OuterBallMean, PrivateBallMechanism
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.reduction import ReducedMeans
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.privacy import GDP, Guarantee

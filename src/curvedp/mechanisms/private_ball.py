@@ -13,11 +13,10 @@ statistic of the ball that was found:
 Constants are those of a measured prototype, one set for every space.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, inf, isfinite, log2, pi, sqrt
+from math import ceil, log2, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,162 +26,30 @@ from curvedp.entropy import Source
 from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.mean.bound import solver_error
 from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, scaling_direction
-from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.stages import (
     QUERIES,
     Noise,
     StagedMechanism,
     Stages,
-    collected,
     least_scale,
     private_radius,
     same_stages,
 )
-from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic, check_point
+from curvedp.mechanisms.statistic import Ball, Statistic, check_point
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
-from curvedp.regression.jacobi import check_symmetric
 
-__all__ = ["InPrivateBall", "OuterBallLine", "OuterBallMean", "OuterBallVariance", "PrivateBallMechanism"]
+__all__ = ["PrivateBallMechanism"]
 
 _UNITS, _EXTRINSIC, _RADIUS, _LOCATION, _BEND = 0.04, 0.06, 0.05, 0.06, 0.01  # shares of μ²
 _MOST_STEPS = 4
 _BIN = 2.0  # width of a bin of units
 _HOPELESS = 1.5  # relative noise of a location step at which none is taken
-_CLEAR = 0.75  # of the largest ball in which a mean is unique, or a geodesic is clear of its cut locus
-_CLOSE = 1e-6  # of the radius: how well the mean must be known for its variance
-
-
-@dataclass(frozen=True, eq=False)
-class InPrivateBall(OuterBall):
-    """A statistic of the records in a ball that is itself found privately, inside a public outer ball."""
-
-    @abstractmethod
-    def within(self, ball: Ball) -> Statistic:
-        """The statistic of the records in a ball that was found."""
-
-    @abstractmethod
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """The mechanisms that may come last, the best first."""
-
-    def located(self, data: Any) -> Any:
-        """What the ball is found for: the records themselves."""
-        return data
-
-    def accepted(self, data: Any) -> Any:
-        """Records wherever they lie; only their shape and type can be refused."""
-        return collected(self, data)
-
-
-@dataclass(frozen=True, eq=False)
-class OuterBallMean(InPrivateBall):
-    """The Fréchet mean of the records in a private ball."""
-
-    name: ClassVar[str] = "Fréchet mean in a private ball"
-
-    def within(self, ball: Ball) -> FrechetMean:
-        """Their mean."""
-        return FrechetMean(self.manifold, *ball, self.n)
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Shrinkage, where there is any, and projection."""
-        return ["James-Stein shrinkage in every step"] * (self.manifold.dim >= 3) + ["projection onto the ball"]
-
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noisy Newton steps where the Hessian is large, else one gradient step."""
-        bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
-        return [NewtonMechanism, GradientMechanism] if bent and in_memory else [GradientMechanism]
-
-
-@dataclass(frozen=True, eq=False)
-class OuterBallVariance(InPrivateBall):
-    """The Fréchet variance of the records in a private ball, cut where the mean need not be unique or cannot be computed."""
-
-    name: ClassVar[str] = "Fréchet variance in a private ball"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.within(self.outer).sensitivity  # refuses spaces without one here, not after the first stages
-
-    def within(self, ball: Ball) -> FrechetVariance:
-        """Their variance."""
-        space, upper = self.manifold, self.manifold.curvature_bounds[1]
-        limit = space.injectivity_radius / 2 if space.injectivity_radius > 0 else inf
-        convex = min(limit, pi / (2 * sqrt(upper))) if upper > 0 and isfinite(upper) else limit
-        radius = min(ball.radius, _CLEAR * convex)
-        while radius > 1 and solver_error(space, radius) > _CLOSE * radius:  # doubles cannot tell the mean so far out
-            radius /= 2
-        return FrechetVariance(space, ball.center, radius, self.n)
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Clipping."""
-        return ["clipping to [0, r²]"]
-
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noise about the number."""
-        return [GaussianMechanism]
-
-
-@dataclass(frozen=True, eq=False)
-class OuterBallLine(InPrivateBall):
-    """The geodesic through responses in a private ball: its middle is in the ball, no prediction is farther from it than the
-    radius, and residuals are clipped to the radius.
-
-    Parameters
-    ----------
-    manifold, center, outer_radius, n
-        As in `OuterBall`, of the responses.
-    x_range : list of pairs
-        The public range of each predictor.
-    """
-
-    x_range: Any
-
-    name: ClassVar[str] = "geodesic regression in a private ball"
-    unit: ClassVar[str] = GeodesicLine.unit
-    units: ClassVar[tuple[str, ...]] = GeodesicLine.units
-
-    def __post_init__(self) -> None:
-        check_symmetric(self.manifold)
-        super().__post_init__()
-        assign(self, x_range=self.within(self.outer).x_range)  # refuses what is no range, and too few records
-
-    def within(self, ball: Ball) -> GeodesicLine:
-        """Their geodesic, with 2·radius + speed/2 inside the cut locus and at most as far out as lengths are computed."""
-        arms = 2 + len(np.atleast_2d(self.x_range))
-        reach = min(self.manifold.injectivity_radius, 100 / sqrt(max(-self.manifold.curvature_bounds[0], 1e-300)))
-        r = min(ball.radius, _CLEAR * reach / arms)
-        return GeodesicLine(self.manifold, ball.center, r, 2 * r, r, self.n, self.x_range)
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Projection."""
-        return ["projection onto the public domain"]
-
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noisy descent."""
-        return [BundleDescentMechanism]
-
-    def located(self, data: Any) -> Any:
-        """The responses, or the first of each person."""
-        first = slice(None) if len(data) < 3 else np.unique(data[2], return_index=True)[1]
-        return collected(self, np.asarray(data[1])[first])
-
-    def accepted(self, data: Any) -> Any:
-        """(predictors, responses, whose), as they are: the last mechanism moves them where they belong."""
-        self.within(self.outer).accepted(data)
-        return data
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -207,6 +74,8 @@ class PrivateBallMechanism(StagedMechanism):
     Examples
     --------
     >>> from curvedp.geometry import Sphere
+    >>> from curvedp.mechanisms.in_private_ball import OuterBallMean
+    >>> from curvedp.privacy import GDP
     >>> mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(Sphere(2), None, None, 500), GDP(1.0))
     >>> mechanism.last, mechanism.enough
     ('gradient-step', True)
