@@ -72,10 +72,6 @@ class ChunkedLabels:
             row[np.searchsorted(self.classes, classes)] = counts
         self.sizes = self._counts.sum(axis=0)
 
-    def means(self, domain: Domain) -> list[np.ndarray]:
-        """The Fréchet mean of each class after mapping the records into the ball."""
-        return [mean for mean, _ in self.moments(domain)]
-
     def moments(self, domain: Domain) -> list[tuple[np.ndarray, float]]:
         """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
 
