@@ -1,6 +1,5 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -8,15 +7,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import BallEstimator, Job
+from curvedp.errors import ParameterError
+from curvedp.estimators.base import BallEstimator, Job, private_ball_choice
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.geometry.base import Manifold
 from curvedp.inference.region import Region, simultaneous
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.reduction import ReducedMeans
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.privacy import GDP, Guarantee
@@ -158,11 +156,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
         _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
         outer = OuterBallMean(self.manifold, self.center, self.outer_radius, n)
-        mechanism = PrivateBallMechanism.for_statistic(outer, self.guarantee)
-        if not mechanism.enough:
-            text = f"a class of {n} records at {self.guarantee} is small for a private ball: expect the public center"
-            warnings.warn(text, ReleaseWarning, stacklevel=6)
-        return Choice(mechanism, "a private ball was asked for", {}, {})
+        return private_ball_choice(outer, self.guarantee, in_memory=in_memory)
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
         if records.where == "memory" or self._is_private:

@@ -18,27 +18,23 @@ measured prototype. Several records of one person count as their average: it is 
 line of the table holds for persons, n being their number.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil, log2, sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.spd_common import pack, unpack
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, replay
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.base import assign
 from curvedp.mechanisms.measured import mean_moved
-from curvedp.mechanisms.stages import Stages, least_scale, same_stages
+from curvedp.mechanisms.stages import QUERIES, Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic, clipped_rows
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
 
 __all__ = [
     "FEATURES",
@@ -54,7 +50,6 @@ __all__ = [
 FEATURES = ("power", "log")
 _NORM, _MOMENT, _RADIUS, _COUNTS = 0.04, 0.30, 0.06, 0.03  # shares of μ²
 _STEPS, _RATE, _INTERCEPT = 10, 8.0, 0.3  # of the softmax; the constant feature beside those of length at most 1
-_QUERIES, _RATIO = 7, 1.25  # lengths: 127 of them, from the largest down to 1e-12 of it
 _FLOOR = 1e-12  # of eigenvalues of a matrix of trace 1, before their logarithm
 
 
@@ -222,74 +217,13 @@ class _Read(_Unread):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class _ReducedMechanism(Mechanism):
+class _ReducedMechanism(StagedMechanism):
     """Reduction, then what a subclass learns of the features."""
-
-    scale: float
-
-    reads: ClassVar[Literal["value", "records"]] = "records"
-    staged: ClassVar[bool] = True
-
-    def __init__(self, *, statistic: Statistic, scale: float) -> None:
-        if not self.serves(statistic):
-            raise ParameterError(
-                f"{type(self).__name__} releases classifiers of reduced matrices, not the {statistic.name}"
-            )
-        assign(self, statistic=statistic, scale=_validate.positive("scale", scale))
 
     @classmethod
     def serves(cls, statistic: Statistic) -> bool:
         """Classifiers of reduced matrices."""
         return isinstance(statistic, ReducedClasses)
-
-    @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise that meets the guarantee."""
-        return cls(statistic=statistic, scale=least_scale(guarantee))
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale."""
-        return cls(statistic=statistic, scale=parameters["scale"])
-
-    @property
-    def sensitivity(self) -> float:
-        """Of a mean of unit vectors."""
-        return self.statistic.sensitivity
-
-    @cached_property
-    def profile(self) -> PrivacyProfile:
-        """That of one Gaussian release of sensitivity 1."""
-        return gaussian_profile(0.0, 1, self.scale, 1.0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public number as JSON value."""
-        return {"scale": self.scale}
-
-    def draw(self, data: "Labeled", source: Source) -> Draw:
-        """The stages, one after the other."""
-        draws, noisy = Stages.exact(source)
-        value, stages = self.walk(self.numbers(data), noisy)
-        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
-
-    def finish(self, value: Any) -> Any:
-        """As it is."""
-        return value
-
-    def value_of(self, certificate: Certificate) -> LinearClassifier:
-        """What the released integers lead to."""
-        return self.walk(self.numbers(), replay(certificate.release["integers"]))[0]
-
-    def checks(self, certificate: Certificate) -> list[Check]:
-        """Every stage follows from the integers before it, and the shares add up to at most 1."""
-        _, stages = self.walk(self.numbers(), replay(certificate.release["integers"]))
-        return same_stages(stages.told, certificate.release["stages"])
 
     @property
     def _classes(self) -> ReducedClasses:
@@ -315,7 +249,7 @@ class _ReducedMechanism(Mechanism):
         """What the walk reads: of records, or of nothing but their number."""
         return _Unread(self._classes.n) if data is None else _Read(self._classes.n, data)
 
-    def walk(self, measured: Any, noisy: Callable[..., np.ndarray]) -> tuple[LinearClassifier, Stages]:
+    def walk(self, measured: Any, noisy: Noise) -> tuple[LinearClassifier, Stages]:
         """(classifier, what was released)."""
         stages, about = Stages(self.scale, noisy), self._classes
         size = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
@@ -326,8 +260,8 @@ class _ReducedMechanism(Mechanism):
 
     def _quantile(self, stages: Stages, measured: _Unread, lengths: Any, top: float, share: float) -> float:
         """A length that few records have more than: twice the noise of their count."""
-        outside = min(measured.n / 2, 2 * self.scale * sqrt(_QUERIES / share))
-        return _quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
+        outside = min(measured.n / 2, 2 * self.scale * sqrt(QUERIES / share))
+        return private_quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
 
     def _reduced(self, stages: Stages, measured: _Unread, size: float) -> Reduced:
         m = self._classes.manifold.point_shape[0]
@@ -395,22 +329,6 @@ class ReducedSoftmax(_ReducedMechanism):
             noisy, _ = stages.ask("gradient", stages.left if step == _STEPS - 1 else share, moved, gradient)
             W = W - _RATE * noisy.reshape(W.shape)
         return W[:, :-1] / r, _INTERCEPT * W[:, -1]
-
-
-def _quantile(
-    stages: Stages, beyond: Callable[[np.ndarray], np.ndarray], top: float, outside: float, share: float
-) -> float:
-    """The smallest of the public lengths below `top` that about `outside` records exceed, by binary search; `beyond` counts
-    how many exceed each of them."""
-    count = 2**_QUERIES - 1
-    lengths = top * _RATIO ** -np.arange(count, dtype=np.float64)
-    counts, low, high = beyond(lengths), 0, count - 1
-    for _ in range(_QUERIES):
-        middle = (low + high + 1) // 2
-        noisy, _ = stages.ask("radius", share / _QUERIES, 1.0, counts[middle : middle + 1])
-        low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
-        high = max(low, high)
-    return float(lengths[low])
 
 
 def _gradients(reduced: Reduced, r: float, W: np.ndarray) -> Callable[..., np.ndarray]:

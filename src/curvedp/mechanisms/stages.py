@@ -11,7 +11,7 @@ N(∓μ²/2, μ²) at worst, which is the trade-off of one Gaussian release.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, Literal, Self
 
@@ -31,7 +31,17 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 
-__all__ = ["QUERIES", "Noise", "StagedMechanism", "Stages", "collected", "least_scale", "private_radius", "same_stages"]
+__all__ = [
+    "QUERIES",
+    "Noise",
+    "StagedMechanism",
+    "Stages",
+    "collected",
+    "least_scale",
+    "private_quantile",
+    "private_radius",
+    "same_stages",
+]
 
 QUERIES, _RATIO = 7, 1.25  # radii: 127 of them, from the outer radius down to 1e-12 of it
 
@@ -137,7 +147,7 @@ class StagedMechanism(Mechanism):
     def draw(self, data: Any, source: Source) -> Draw:
         """The stages, one after the other."""
         draws, noisy = Stages.exact(source)
-        value, stages = self.walk(Measured(self.searched, data), noisy)
+        value, stages = self.walk(self.numbers(data), noisy)
         return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
 
     def finish(self, value: Any) -> Any:
@@ -154,7 +164,11 @@ class StagedMechanism(Mechanism):
 
     def replayed(self, integers: Any) -> tuple[Any, Stages]:
         """The walk, read back from its integers."""
-        return self.walk(Unmeasured(self.searched), replay(integers))
+        return self.walk(self.numbers(), replay(integers))
+
+    def numbers(self, data: Any = None) -> Any:
+        """What the walk reads: of records, or of nothing but their number."""
+        return Unmeasured(self.searched) if data is None else Measured(self.searched, data)
 
     @abstractmethod
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Any, Stages]:
@@ -180,17 +194,30 @@ def collected(statistic: OuterBall, data: Any) -> Records:
 def private_radius(
     statistic: OuterBall, measured: Unmeasured, stages: Stages, c: np.ndarray, outside: float, share: float
 ) -> float:
-    """The smallest of the public radii that about `outside` records are beyond, by binary search."""
+    """The smallest of the public radii that about `outside` records are beyond."""
+    return private_quantile(stages, partial(measured.beyond, c), statistic.outer.radius, outside, share, c)
+
+
+def private_quantile(
+    stages: Stages,
+    beyond: Callable[[np.ndarray], np.ndarray],
+    top: float,
+    outside: float,
+    share: float,
+    about: np.ndarray | None = None,
+) -> float:
+    """The smallest of the public lengths below `top` that about `outside` records exceed, by binary search; `beyond` counts
+    how many exceed each of them, and `about` is the point that they are distances from."""
     count = 2**QUERIES - 1
-    radii = statistic.outer.radius * _RATIO ** -np.arange(count, dtype=np.float64)
-    beyond, low, high = measured.beyond(c, radii), 0, count - 1
+    lengths = top * _RATIO ** -np.arange(count, dtype=np.float64)
+    counts, low, high = beyond(lengths), 0, count - 1
     for _ in range(QUERIES):
         middle = (low + high + 1) // 2
-        noisy, noise = stages.ask("radius", share / QUERIES, 1.0, beyond[middle : middle + 1])
-        stages.counts.append((c, float(radii[middle]), float(noisy[0]), noise))
+        noisy, noise = stages.ask("radius", share / QUERIES, 1.0, counts[middle : middle + 1])
+        stages.counts.append((about, float(lengths[middle]), float(noisy[0]), noise))
         low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
         high = max(low, high)
-    return float(radii[low])
+    return float(lengths[low])
 
 
 def same_stages(told: list[Any], stated: Any) -> list[Check]:
