@@ -14,8 +14,8 @@ def to_dp_event(guarantee: Guarantee) -> Any:
 
     A μ-GDP release is dominated by the Gaussian mechanism with noise multiplier 1/μ (Dong, Roth & Su 2022), a pure ε one by
     binary randomized response (Kairouz, Oh & Viswanath 2015), NOT by Laplace noise of scale 1/ε, which is more private.
-    Ours are for replacing a record: give the accountant `NeighboringRelation.REPLACE_ONE`. With another relation it may promise
-    more than is true: with REPLACE_SPECIAL ε = 0.62 at δ = 1e-5 for a pure ε of 1.
+    Ours are for replacing a record: give the accountant `NeighboringRelation.REPLACE_ONE`. With another relation it may
+    promise more than is true: with REPLACE_SPECIAL ε = 0.62 at δ = 1e-5 for a pure ε of 1.
 
     Parameters
     ----------
