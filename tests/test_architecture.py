@@ -42,7 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
     "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "report"},  # `Region.plot`
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
-    "adapters": {"entropy", "estimators", "geometry", "ledger", "mechanisms", "privacy", "records"},
+    "adapters": {"entropy", "geometry", "ledger", "mechanisms", "privacy"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records", "regression"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "studio": {"alarms", "checking", "estimators", "geometry", "ledger", "planning", "privacy", "records", "report"},

@@ -1,6 +1,5 @@
 """To and from what others use, each in a file of its own that needs that package alone; docs/adapters.md has the recipes.
 
-- `curvedp.adapters.tangent.PrivateTangentSpace`: a step in pipelines of pyRiemann and scikit-learn
 - `curvedp.adapters.spaces`: spaces of geomstats and geoopt as ours
 - `curvedp.adapters.training.PrivateOptimizer`: clipping and noise around an optimizer of torch or geoopt
 - `curvedp.adapters.events.to_dp_event`: guarantees as events of dp-accounting

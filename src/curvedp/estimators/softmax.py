@@ -63,7 +63,8 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
 
     def predict_proba(self, X: Any) -> Any:
         """Softmax of the scores, shape (n, classes)."""
-        return self._applied(lambda records: softmax(self._scores(records)), X, (self._fitted().bias.size,))
+        check_is_fitted(self)
+        return self._applied(lambda records: softmax(self._scores(records)), X, (len(self.classes_),))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         return self._fitted().scores(records)
