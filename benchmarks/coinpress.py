@@ -1,9 +1,9 @@
-"""CoinPress for the mean, written from the paper (Biswas, Dong, Kamath & Ullman 2020, Algorithms 1 and 2), for comparison.
+"""CoinPress for the mean (Biswas, Dong, Kamath & Ullman 2020), written anew from memory of the paper, for comparison.
 
 It is given the covariance (I) and a ball that holds the mean; each step clips to what a Gaussian of that covariance reaches,
-releases a noisy mean and shrinks the ball. ρ-zCDP in total, shared as in the paper's experiments: three quarters for the
-last step. The clipping length is the smaller of r + γ and √(r² + 6r + γ²), of which the second is right with a probability
-of 0.99 and makes the baseline stronger.
+releases a noisy mean and shrinks the ball. ρ-zCDP in total, shared as we remember the paper's experiments: three quarters
+for the last step. The clipping length is the smaller of r + γ and √(r² + 6r + γ²); the second is right with probability 0.99
+and makes the baseline stronger.
 """
 
 from math import log, sqrt
