@@ -139,9 +139,7 @@ def subsampled_gaussian(
     """
     steps = _validate.integer("steps", steps, 1)
     kinds = {"poisson": PoissonGaussianStep, "fixed-size": FixedSizeGaussianStep}
-    if sampling not in kinds:
-        raise ParameterError(f"sampling={sampling!r} must be 'poisson' or 'fixed-size'")
-    step = kinds[sampling](noise_multiplier, sampling_rate)
+    step = kinds[_validate.choice("sampling", sampling, tuple(kinds))](noise_multiplier, sampling_rate)
     if step.sampling_rate == 1:
         return GDP(root_of(steps * (2 / Fraction(step.noise_multiplier)) ** 2, up=True))
     return Composition((step,), (steps,))
