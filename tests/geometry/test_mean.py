@@ -27,6 +27,7 @@ from curvedp.geometry import (
 from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.mean.bound import contraction, mean_iterations
 from curvedp.geometry.mean.spd import Sweep
+from curvedp.geometry.mean.streamed import Domain, kept
 
 RNG = np.random.default_rng(5)
 SPACES = [
@@ -309,3 +310,57 @@ def test_threads_of_ours_and_of_the_blas_do_not_multiply():
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda part: 1 / part.start, blocks(4, 1))
     assert counts() == before
+
+
+WIDE = [
+    (SPDAffineInvariant(2), 40.0),
+    (SPDAffineInvariant(3), 15.0),
+    (SPDAffineInvariant(5), 100.0),
+    (SPDLogEuclidean(3), 30.0),
+    (Lorentz(3), 30.0),
+    (PoincareBall(2), 3.0),
+    (Product(SPDAffineInvariant(3), Lorentz(2)), 20.0),
+]
+
+
+def _wide_records(M, radius, rng, n):
+    """Records as they are after intake: at the ball's edge, of the widest spectra that floats hold, and elsewhere."""
+    z = rng.normal(size=(n, M.dim))
+    z *= (radius * rng.choice([0.1, 0.5, 0.999], size=n) / np.linalg.norm(z, axis=1))[:, None]
+    return np.asarray(M.unchart(M.origin, M.held_coordinates(z)))
+
+
+@pytest.mark.parametrize(("M", "radius"), WIDE, ids=str)
+def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_any_record(M, radius):
+    """Of steps as long as the contraction's, from records: the cost must fall again, or the rate is not proved."""
+    rng = np.random.default_rng(3)
+    domain, X = Domain(M, M.origin, radius), _wide_records(M, radius, rng, 40)
+    moved = 0
+    for start in X:
+        outward = -np.asarray(M.chart(start, M.origin))
+        step = outward / np.linalg.norm(outward) + 0.2 * rng.normal(size=M.dim)
+        x = np.asarray(M.unchart(start, 1.4 * step / np.linalg.norm(step)))
+        near = kept(domain, x)
+        moved += near is not x
+        assert np.all(np.asarray(M.dist(near, X)) <= np.asarray(M.dist(x, X)) * (1 + 1e-6) + 1e-6)
+        again = kept(domain, near)
+        assert float(M.dist(near, again)) <= 1e-5  # it is there now
+    assert moved > 5
+    assert all(kept(domain, x) is x for x in X)  # records stay
+
+
+def test_shortening_towards_the_center_would_not_do():
+    """The control: along its geodesic to the center, a matrix can move away from a record that floats hold."""
+    M, radius, rng = SPDAffineInvariant(2), 40.0, np.random.default_rng(0)
+    domain, worst = Domain(M, np.eye(2), radius), 0.0
+    for _ in range(300):
+        a, b = np.sort(rng.uniform(-20, 20, 2))[::-1]
+        x = np.diag(np.exp([a, b]))
+        record = np.diag(np.exp([a, max(b, a - 13.8)]))
+        for near, sign in ((domain.clip(x), 1), (kept(domain, x), -1)):
+            further = float(M.dist(near, record) - M.dist(x, record))
+            if sign < 0:
+                assert further <= 1e-6
+            else:
+                worst = max(worst, further)
+    assert worst > 0.1

@@ -11,7 +11,11 @@ Let S be the set of x (in B, where κ_max > 0) with f(x) ≤ f(c).
      so its mean is at least the chord's value μ = ¾ + ¼ s·cot s at s = 2r√κ_max. Above as before: L = 1 + r√−κ_min, and
      L = 1 for κ ≥ 0.
 2. The iterates stay in S.
-   - κ ≤ 0, t = 1/L: along the step f falls as long as the geodesic is in S, so it never leaves S.
+   - κ ≤ 0, t = 1/L: along the step f falls as long as the geodesic is in S, so it never leaves S. Nor B: with v = Σ w_i
+     log_x x_i, ⟨log_x c, v⟩ ≥ ½(d(x,c)² + Σ w_i d_i² − r²) by comparison (CAT(0)), the Hessian of ½d(·,c)² is at most L in
+     B and |v|² ≤ Σ w_i d_i² (Jensen), so ½d(·,c)² is at most ½(1−t)d(x,c)² + ½tr² ≤ ½r² at the end, and so on the way. Where
+     floats do not hold all of B (SPD matrices of a wide spectrum), an iterate is moved to the nearest point of B that they
+     do hold, no farther from any record (`streamed.kept`): f falls again. Every step begins where round-off is known.
    - κ_max > 0, t = sin(s)/(s·L): f falls as before, as long as the geodesic is in B too. For that, scale to κ_max = 1 and
      let ψ = 1 − cos d(·, c). Its Hessian is cos d along and at most sin(d)·k·coth(kd), k = √−κ_min, across the radius, so
      at most kr·coth(kr) ≤ L on B (1 for κ ≥ 0). At x with d(x, c) = ρ the spherical comparison of the triangle (x, c, x_i)
@@ -116,7 +120,10 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     if isinstance(M, Product):
         return math.sqrt(sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors))
     c, radius = contraction(M, radius), M.held_radius(radius)
-    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius)
+    # a step is at most t·r long (Jensen), and may leave by as much what floats hold, before it is moved back
+    leaves = M.curvature_bounds[0] < 0 and radius > M.held_reach
+    beyond = M.float_spread(c.step * radius) if leaves else 1.0
+    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius) * beyond
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
 

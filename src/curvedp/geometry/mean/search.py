@@ -62,6 +62,12 @@ class Course(Protocol):
     def newton(self, x: Place, gain: float) -> Solve | None:
         """Which step a velocity asks for at x, where the last step left this share of the residual; None: as before."""
 
+    def point(self, x: Place) -> np.ndarray:
+        """The point of a place."""
+
+    def at(self, p: np.ndarray) -> Place:
+        """The place of a point."""
+
 
 class Found(NamedTuple):
     """Where a search ended, what the pass there found, and whether it is the mean."""

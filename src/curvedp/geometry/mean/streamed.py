@@ -5,6 +5,7 @@ d(x, xᵢ). Both are added in fixed point, so that a pass, and with it the mean,
 cutting the records into chunks and for every order in which the chunks come in.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from math import inf, isnan
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ __all__ = [
     "first_guess",
     "inside_sums",
     "into_ball",
+    "kept",
     "mean_in_ball",
     "streamed_mean",
     "streamed_means",
@@ -167,10 +169,20 @@ def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Se
     The search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its mean
     square are in the set S of `bound`: the gradient flow from x then ends at the mean after a length of at most ‖∇f(x)‖ over
     the convexity (step 3 there). Otherwise the contraction's public number of passes is made from the center. Either way
-    the value is within `solver_error`; only the time depends on which, and so on the records.
+    the value is within `solver_error`; only the time depends on which, and so on the records. Residuals are believed, and
+    steps begun, only where floats hold the point (`kept`).
     """
     M, radius = domain.manifold, domain.radius
+
+    def held(place: Any) -> Any:
+        point = course.point(place)
+        near = kept(domain, point)
+        return place if near is point else course.at(near)
+
     x, found, good = yield from search(course, tolerance(M, radius), passes)
+    if good and (near := held(x)) is not x:
+        x, found = near, (yield Asked(near, True))
+        good = found.residual <= tolerance(M, radius)
     found = (yield Asked(x, True)) if good and isnan(found.square) else found
     if good and (
         M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
@@ -178,8 +190,33 @@ def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Se
         return x, found.square
     x = center
     for _ in range(mean_iterations(M, radius)):
-        x = course.move(x, _safe_step(M, radius) * (yield Asked(x, True)).velocity)
+        x = held(course.move(x, _safe_step(M, radius) * (yield Asked(x, True)).velocity))
     return x, (yield Asked(x, True)).square
+
+
+def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
+    """The point of the ball that floats hold (`M.held_share`) and that is nearest to x; x itself where it is one.
+
+    Where curvature is <= 0, both sets are convex and hold the center: the nearest point of one, then of the other, is in
+    both, and no farther from any record, which is in both (Bridson & Haefliger 1999, II.2.4). Under the affine-invariant
+    metric, too, the nearest matrix with a spectrum of a convex set has the nearest spectrum and the same eigenvectors, since
+    d(A, B) is at least the distance of the sorted log-eigenvalues (Bhatia 2007, ch. 6; Lidskii). Elsewhere iterates are
+    proved to stay in the ball, and floats hold all of it.
+    """
+    M, center, radius = domain
+    if len(M.factors) > 1:
+        parts = M.split(x)
+        homes = [Domain(factor, start, radius) for factor, start in zip(M.factors, M.split(center), strict=True)]
+        found = list(map(kept, homes, parts))
+        return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
+    if M.curvature_bounds[1] > 0 or M.injectivity_radius < inf:
+        return x
+    z = np.asarray(M.chart(center, x))
+    length, wide = float(np.linalg.norm(z)), radius > M.held_reach
+    if length <= radius * _ROOM and not (wide and float(M.held_share(z)) * _ROOM < 1):
+        return x
+    z = z * min(1.0, radius / length)
+    return np.asarray(M.unchart(center, M.held_coordinates(z) if wide else z))
 
 
 def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
@@ -210,7 +247,13 @@ class _Sums(NamedTuple):
         return self.domain.clip(self.first.x)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        return self.domain.clip(np.asarray(self.domain.manifold.unchart(x, step)))
+        return self.domain.clip(kept(self.domain, np.asarray(self.domain.manifold.unchart(x, step))))
+
+    def at(self, p: np.ndarray) -> np.ndarray:
+        return p
+
+    def point(self, x: np.ndarray) -> np.ndarray:
+        return x
 
     def newton(self, x: np.ndarray, gain: float) -> Solve | None:
         inverse = np.asarray(self.first.inverse)
