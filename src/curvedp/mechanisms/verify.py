@@ -115,16 +115,16 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
 
 def _check_size(certificate: Certificate) -> None:
     """Refuse what would take minutes or gigabytes before anything is built."""
-    names = [certificate.manifold, str(certificate.statistic.get("manifold", certificate.manifold))]
-    for name in names:
+    for name in (certificate.manifold, str(certificate.statistic.get("manifold", certificate.manifold))):
         if len(name) > 400 or name.count("product") > 8:
             raise ParameterError("the manifold's name is too long")
         for number in re.findall(r"\d+", name):
             if len(number) > 6:
                 raise ParameterError("the manifold is too large to be recomputed here")
-        if parse_manifold(name).dim > _LARGEST_DIMENSION and not name.startswith("euclidean"):
+        manifold = parse_manifold(name)
+        if manifold.dim > _LARGEST_DIMENSION and not name.startswith("euclidean"):
             raise ParameterError(f"the manifold has more than {_LARGEST_DIMENSION} dimensions")
-        if len(parse_manifold(name).factors) > 8:
+        if len(manifold.factors) > 8:
             raise ParameterError("the manifold has more than eight factors")
 
 
