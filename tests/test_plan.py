@@ -13,6 +13,7 @@ from curvedp import GDP, PrivateFrechetMean, PrivateMDM, PrivatePCA, PureDP, pla
 from curvedp._progress import waiting
 from curvedp.alarms import alarms
 from curvedp.cli import app
+from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
 from curvedp.inference import two_sample_test
@@ -115,8 +116,12 @@ def test_the_region_is_about_that_of_a_release():
     for manifold in (Sphere(2), SPDAffineInvariant(2)):
         records = manifold.unchart(manifold.origin, np.random.default_rng(0).uniform(-0.2, 0.2, (300, manifold.dim)))
         study = plan(manifold, n=300, radius=0.7)
-        mean = PrivateFrechetMean(manifold, radius=0.7, mechanism=study.mechanism).fit(records)
-        assert study.region() == pytest.approx(mean.confidence_region(0.95).radius, rel=0.5)
+        radii = []  # after Newton's steps it depends on the draw
+        for seed in range(6):
+            source = GeneratorSource(np.random.default_rng(seed))
+            mean = PrivateFrechetMean(manifold, radius=0.7, mechanism=study.mechanism, source=source).fit(records)
+            radii.append(mean.confidence_region(0.95).radius)
+        assert study.region() == pytest.approx(np.mean(radii), rel=0.3)
     with pytest.raises(ParameterError, match="after the release"):
         plan(Sphere(2), n=10**6, radius=0.7, mechanism="gaussian").region()
 
