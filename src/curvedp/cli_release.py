@@ -359,10 +359,28 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
         why = signed_one.release["reason"]
         text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
         console.print(inert(text), soft_wrap=True)
+    console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
     for line in warnings:
         console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
+
+
+def _error_bars(fitted: Any) -> str:
+    """The regions of what was released, in a line, or why there are none."""
+    from curvedp.errors import ParameterError
+
+    if not hasattr(fitted, "confidence_region"):
+        return "no error bars: no theorem leads from this release to the truth"
+    try:
+        found = fitted.confidence_region(0.95)
+    except ParameterError as why:
+        return f"no error bars: {why}"
+    regions = list(found.values()) if isinstance(found, dict) else [found]
+    together = "" if len(regions) == 1 else f", {len(regions)} regions together"
+    return (
+        f"95% region of the records: within {max(each.radius for each in regions):.4g}{together}; {regions[0].theorem}"
+    )
 
 
 def inert_block(text: str) -> str:
