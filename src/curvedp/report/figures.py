@@ -89,7 +89,7 @@ def _on_sphere(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> F
     else:
         seen(axes, cap, color=ACCENT, lw=1.5)
     seen(axes, value[None] @ frame.T, color=WARM, marker="o", ms=4, ls="")
-    return square(made, axes, _zoom(cap[:, :2]))
+    return _scaled(made, axes, _zoom(cap[:, :2]))
 
 
 def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
@@ -98,12 +98,20 @@ def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
     axes.fill(*edge.T, **_FILL)
     axes.plot(*disc(region.manifold, value), "o", color=WARM, ms=4)
     middle, reach = edge.mean(axis=0), _zoom(edge - edge.mean(axis=0))
-    return square(made, axes, reach, middle if reach < 1 else (0.0, 0.0))
+    return _scaled(made, axes, reach, middle if reach < 1 else (0.0, 0.0))
+
+
+def _scaled(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
+    """A square picture, with its width where it shows a part of the space."""
+    if reach < 1:
+        axes.set_title(f"{2 * reach:.2g} wide", loc="right", color=INK, fontsize="small")
+    return square(made, axes, reach, middle)
 
 
 def _zoom(edge: np.ndarray) -> float:
-    """Half the width of a picture in which the region is seen, and some of the space's own lines too."""
-    return float(min(1.05, max(0.3, 6 * np.max(np.abs(edge)))))
+    """Half the width of a picture in which the region is seen, and the space's own lines too where it is wide enough."""
+    reach = float(np.max(np.abs(edge)))
+    return min(1.05, max(0.3, 6 * reach) if reach > 0.02 else 4 * reach)
 
 
 def _tensors(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:

@@ -202,7 +202,7 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
         if error is None
         else f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
         f"{escape(_of_what(certificate))}. "
-        "What is not covered: how far moving the records into the public ball has moved it; nobody may say so without paying."
+        "What is not covered: how far moving the records into the ball has moved it; nobody may say so without paying."
     )
     return (
         f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
