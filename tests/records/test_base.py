@@ -112,3 +112,11 @@ def test_records_are_carried_wherever_they_lie(home):
     other, same = open_records(X, (3, 3)).carried(M, center).moments(domain)
     assert float(M.dist(mean, other)) <= 2 * solver_error(M, 0.4)
     assert square == pytest.approx(same, rel=1e-8)
+
+
+@pytest.mark.parametrize("count", [7, 231])
+def test_a_wrong_shape_is_refused_in_words_that_do_not_tell_how_many_records_there_are(count):
+    """n may be private (adding or removing a record): the message is the same for every n."""
+    with pytest.raises(ParameterError) as refused:
+        open_records(np.zeros((count, 2)), (3,))
+    assert str(refused.value) == "X has shape (n, 2); it must be (n, 3)"

@@ -201,7 +201,7 @@ def _width(X: Any, least: int = 1) -> int:
         raise ParameterError("Complex data not supported: X must be real numbers")
     shape = tuple(np.shape(X))
     if len(shape) != 2:
-        raise ParameterError(f"Expected 2D array, X has shape {shape}; Reshape your data to (n, features)")
+        raise ParameterError(f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)")
     if shape[1] < 1:
         raise ParameterError(f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
     if shape[0] < least:

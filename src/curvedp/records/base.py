@@ -19,7 +19,7 @@ from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.geometry.numerics.threads import blocks
-from curvedp.records.chunked import ChunkedRecords, is_chunked
+from curvedp.records.chunked import ChunkedRecords, is_chunked, of_n
 from curvedp.records.labels import ClassLabels, Labels
 from curvedp.records.memory import entries
 
@@ -177,7 +177,7 @@ class _OnDevice(_InMemory):
 
 def _checked_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        raise ParameterError(f"{name} has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, point_shape))})")
+        raise ParameterError(f"{name} has shape {of_n(X.shape[1:])}; it must be {of_n(point_shape)}")
     return X
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "checked_block",
     "computed",
     "is_chunked",
+    "of_n",
     "refuse_chunked",
 ]
 
@@ -68,10 +69,15 @@ def by_chunks(
     )
 
 
+def of_n(point_shape: Any) -> str:
+    """The shape of n records of this shape, in words that do not tell n, which may be private."""
+    return f"({', '.join(['n', *map(str, point_shape)])})"
+
+
 def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     """A `ParameterError` unless X is a dask array of points, real numbers, each in one chunk."""
     if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        raise ParameterError(f"{name} has shape {X.shape}; it must be (n, {', '.join(map(str, point_shape))})")
+        raise ParameterError(f"{name} has shape {of_n(X.shape[1:])}; it must be {of_n(point_shape)}")
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)
