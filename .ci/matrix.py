@@ -94,7 +94,7 @@ def run(lane: str, version: str) -> str:
 
 def asked(names: list[str]) -> Iterator[tuple[str, str]]:
     if names:
-        yield from (tuple(name.split("-")) for name in names)  # type: ignore[misc]
+        yield from (tuple(name.split("-")) for name in names)  # type: ignore[misc]  # a lane has two parts, or the caller unpacks in vain
         return
     for lane in LANES:
         yield from ((lane, version) for version in PYTHONS if ONCE.get(lane, version) == version)

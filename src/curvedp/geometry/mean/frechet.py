@@ -21,7 +21,7 @@ from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iter
 from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
 from curvedp.geometry.mean.spd import TINY, Sweep
 from curvedp.geometry.mean.spd_newton import few_of
-from curvedp.geometry.mean.streamed import Domain, into_ball, mean_in_ball
+from curvedp.geometry.mean.streamed import Domain, into_ball, kept, mean_in_ball
 from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
 from curvedp.geometry.numerics.triangular import cholesky
@@ -235,10 +235,11 @@ def _descend(xp: Any, M: Manifold, X: Array, w: Array, x: Array, radius: float, 
             for factor, part, start in zip(M.factors, M.split(X), M.split(x), strict=True)
         ]
         return M.join(means)
-    step = contraction(M, radius).step
+    step, domain = contraction(M, radius).step, Domain(M, x, radius)
     mean_log = _mean_log(xp, M, X, w)
     for _ in range(steps):
         x = M.exp(x, step * mean_log(x))
+        x = kept(domain, x) if is_numpy_array(x) else x  # to where floats hold it, as the bound needs
     return x
 
 
