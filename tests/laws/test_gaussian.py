@@ -333,3 +333,23 @@ def test_larger_spd_matrices_have_a_labelled_confidence_bound():
     assert not meets(profile, ApproxDP(5.0, 0.5))
     with pytest.raises(ParameterError, match="confidence bound"):
         smallest_scale(lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4), GDP(1.0), 0.4)
+
+
+def test_gaussian_law_says_what_it_knows():
+    law = RiemannianGaussian(Sphere(2), 0.5)
+    north = Sphere(2).origin
+    x = np.array([math.cos(0.3), math.sin(0.3), 0.0])
+    assert law.log_prob(north, north) == pytest.approx(-law.log_normalizer, rel=1e-14)
+    assert law.log_prob(x, north) - law.log_prob(north, north) == pytest.approx(-0.18, rel=1e-12)
+    assert law.mean_radius == pytest.approx(law._engine.radial.table.moment(1), rel=1e-14)
+    assert law.mean_square_radius > law.mean_radius**2
+    assert law.profile(0.1).mu < law.profile(0.2).mu
+    low, high = law.certified_delta(0.2, 0.1)
+    assert low <= law.profile(0.2).delta(0.1) * (1 + 1e-9)
+    assert law.profile(0.2).delta(0.1) <= high * (1 + 1e-6)
+    product = RiemannianGaussian(Product(Sphere(2), Euclidean(1)), 0.5)
+    assert product.sample(np.random.default_rng(0), Product(Sphere(2), Euclidean(1)).origin, 5).shape == (5, 4)
+    with pytest.raises(ParameterError, match="certified"):
+        product.certified_delta(0.2, 0.1)
+    with pytest.raises(ParameterError, match="no exact sampler"):
+        RiemannianGaussian(SPDBuresWasserstein(2), 0.5)

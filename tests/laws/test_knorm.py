@@ -339,3 +339,30 @@ def test_a_concentrated_law_in_four_dimensions_is_found():
     p, v = KNormLaw(TangentBundleBall(M, None, 0.5, 1.0), 2e-3).sample(np.random.default_rng(8), g, (1.0, 0.2), 1)
     assert g(p, v)[0] < 0.05
     assert sum(calls) < 20_000
+
+
+def test_the_steepest_gradient_norm_that_is_drawn_from():
+    law = KNormLaw(GeodesicBall(Euclidean(2), radius=1.0), 1.0)
+
+    def g(x):
+        return np.zeros(len(x))
+
+    def rng():
+        return np.random.default_rng(0)
+
+    assert law.sample(rng(), g, lipschitz=1e8, size=0).shape == (0, 2)
+    assert law.sample(rng(), g, lipschitz=1.0).shape == (2,)
+    assert law.sample(rng(), g, lipschitz=(1.0,), size=(2, 3)).shape == (2, 3, 2)
+    bundle = KNormLaw(TangentBundleBall(Euclidean(1), radius=1.0, speed=2.0), 1.0)
+    p, v = bundle.sample(rng(), lambda p, v: np.zeros(len(p)), lipschitz=1.0, size=4)
+    assert p.shape == v.shape == (4, 1)
+    assert len(bundle.sample(rng(), lambda p, v: np.zeros(len(p)), lipschitz=(1.0, 0.5), size=0)) == 2
+    for bad in (math.nextafter(1e8, math.inf), 0.0, -1.0, math.nan, (1.0, 1.0), ()):
+        with pytest.raises(ParameterError):
+            law.sample(rng(), g, lipschitz=bad, size=0)
+    for bad in (-1, 1.5, (2, -1)):
+        with pytest.raises(ParameterError):
+            law.sample(rng(), g, lipschitz=1.0, size=bad)
+    for domain, scale in ((None, 1.0), (law.domain, 0.0)):
+        with pytest.raises(ParameterError):
+            KNormLaw(domain, scale)

@@ -1,0 +1,51 @@
+"""What all laws share: shapes of draws, blocks of centers, uniform directions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.geometry import (
+    Lorentz,
+    Sphere,
+)
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.base import blocks, draw_shape, uniform_directions
+
+
+def test_shapes_blocks_and_directions():
+    for size, center, shape in (
+        (None, np.zeros((5, 2)), (5,)),
+        (3, np.zeros(2), (3,)),
+        ([4, 5], np.zeros((5, 2)), (4, 5)),
+        ((), np.zeros(2), ()),
+    ):
+        assert draw_shape(size, center, (2,))[1] == shape
+    for size, center in (
+        (3, np.zeros((5, 2))),
+        (5, np.zeros(3)),
+        (5, 1.0),
+        (-1, np.zeros(2)),
+        ((5,), np.zeros((2, 5, 2))),
+    ):
+        with pytest.raises(ParameterError):
+            draw_shape(size, center, (2,))
+    centers = np.arange(70_000.0).reshape(-1, 1)
+    seen = [(part, points) for part, points in blocks(centers, (70_000,), (1,), 1)]
+    assert [part.start for part, _ in seen] == [0, 32_768, 65_536]
+    assert seen[-1][0].stop == 70_000
+    assert np.array_equal(np.concatenate([points for _, points in seen]), centers)
+    assert len(list(blocks(np.zeros(9), (10,), (9,), 40_000))) == 10
+    assert [p.shape for _, p in blocks(np.zeros(2), (40_000,), (2,), 2)] == [(2,)] * 3
+    for dim in (1, 2, 5):
+        u = uniform_directions(np.random.default_rng(dim), 4000, dim)
+        assert np.linalg.norm(u, axis=1) == pytest.approx(np.ones(4000), rel=1e-12)
+        assert abs(u.mean(axis=0)).max() < 5 / math.sqrt(4000)
+    for bad in (None, 3, np.random.RandomState(0)):
+        with pytest.raises(ParameterError, match="Generator"):
+            RiemannianGaussian(Sphere(2), 0.5).sample(bad, Sphere(2).origin, 3)
+    with pytest.raises(ParameterError, match="manifold"):
+        RiemannianGaussian("S2", 0.5)
+    with pytest.raises(NotIntegrable):
+        RiemannianLaplace(Lorentz(3), 0.5)

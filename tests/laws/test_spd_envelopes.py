@@ -1,0 +1,140 @@
+"""Envelopes of the affine-invariant Gaussian: acceptance, target, pieces and refusals."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.laws import spd_gaussian
+from curvedp.laws.spd_chain import ChainEnvelope
+from curvedp.laws.spd_gaussian import (
+    FarEnvelope,
+    NearEnvelope,
+    _haar,
+    _symmetric_gaussian_eigenvalues,
+    acceptance,
+    sample_log_eigenvalues,
+    sample_spd,
+)
+from curvedp.laws.spd_normalizer import mean_square_radius
+
+ENVELOPES = [
+    (NearEnvelope.tightest, 2, 0.5),
+    (NearEnvelope.tightest, 3, 0.4),
+    (NearEnvelope.tightest, 5, 0.3),
+    (FarEnvelope, 2, 1.5),
+    (FarEnvelope, 3, 1.2),
+    (FarEnvelope, 4, 1.0),
+    (ChainEnvelope.tightest, 3, 1.0),
+    (ChainEnvelope.tightest, 5, 0.8),
+]
+
+
+@pytest.mark.parametrize(("make", "m", "sigma"), ENVELOPES)
+def test_an_envelope_accepts_what_it_says_and_gives_the_target(make, m, sigma):
+    """E(ratio) is the acceptance; ratio·envelope is the target, so ratio-weighted moments are the target's."""
+    envelope, n = make(m, sigma), 20_000
+    rho, log_ratio = envelope.propose(np.random.default_rng(1), n)
+    assert rho.shape == (n, m)
+    assert log_ratio.max() <= 1e-9
+    ordered = log_ratio > -np.inf
+    assert np.all(np.diff(rho[ordered], axis=1) <= 0)
+    weight = np.exp(log_ratio)
+    error = weight.std() / math.sqrt(n)
+    assert weight.mean() == pytest.approx(math.exp(envelope.log_acceptance), abs=5 * error)
+    square = (rho**2).sum(axis=1)
+    mean = (weight * square).sum() / weight.sum()
+    error = math.sqrt(np.mean(weight**2 * (square - mean) ** 2) / n) / weight.mean()
+    assert mean == pytest.approx(mean_square_radius(m, sigma), abs=5 * error)
+    trace = rho.sum(axis=1)
+    spread = (weight * trace**2).sum() / weight.sum()
+    error = math.sqrt(np.mean(weight**2 * (trace**2 - spread) ** 2) / n) / weight.mean()
+    assert spread == pytest.approx(m * sigma**2, abs=5 * error)  # sinh does not see the trace
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(2, 0.3), (3, 1.0), (6, 0.2), (20, 0.1)])
+def test_the_tightest_tangent_is_the_best(m, sigma):
+    best = NearEnvelope.tightest(m, sigma)
+    for factor in (0.98, 1.02):
+        assert NearEnvelope(m, sigma, best.tangent * factor).log_acceptance < best.log_acceptance
+    assert best.name == "near"
+    names = acceptance(m, sigma)
+    assert ("chain" in names) == (max(names["near"], names["far"]) <= 0.5)
+    assert names["near"] == pytest.approx(math.exp(best.log_acceptance), rel=1e-12)
+    assert spd_gaussian.best_envelope(m, sigma).name == max(names, key=names.__getitem__)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_gaussian_matrices_and_rotations(m):
+    n = 4000
+    found = _symmetric_gaussian_eigenvalues(np.random.default_rng(1), n, m)
+    g = np.random.default_rng(2).standard_normal((n, m, m)) / math.sqrt(2)
+    s = np.where(np.eye(m) == 1, g * math.sqrt(2), np.triu(g, 1) + np.swapaxes(np.triu(g, 1), 1, 2))
+    truth = np.linalg.eigvalsh(s)[:, ::-1]
+    for i in range(m):
+        assert stats.ks_2samp(found[:, i], truth[:, i]).pvalue > 1e-4
+        assert stats.ks_2samp(1.1 * (found[:, 0] - found[:, -1]), truth[:, 0] - truth[:, -1]).pvalue < 1e-6
+    for i, j in itertools.combinations(range(m), 2):
+        assert stats.ks_2samp(found[:, i] - found[:, j], truth[:, i] - truth[:, j]).pvalue > 1e-4
+    assert stats.kstest(found.sum(axis=1) / math.sqrt(m), "norm").pvalue > 1e-4
+    q = _haar(np.random.default_rng(3), n, m)
+    assert q @ np.swapaxes(q, 1, 2) == pytest.approx(np.broadcast_to(np.eye(m), q.shape), abs=1e-12)
+    for i, j in itertools.product(range(m), repeat=2):  # the square of an entry is Beta(1/2, (m−1)/2)
+        assert stats.kstest(q[:, i, j] ** 2, stats.beta(0.5, (m - 1) / 2).cdf).pvalue > 1e-4
+
+
+def test_spd_draws_in_pieces_and_about_many_centres(monkeypatch):
+    centers = np.array([np.diag([1.0, 4.0]), [[2.0, 0.5], [0.5, 1.0]], np.eye(2)])
+    whole = sample_spd(np.random.default_rng(0), 2, 1e-9, centers, (4, 3))
+    assert whole == pytest.approx(np.broadcast_to(centers, (4, 3, 2, 2)), abs=1e-7)
+    monkeypatch.setattr(spd_gaussian, "_CHUNK", 20)  # five matrices at a time
+    pieces = sample_spd(np.random.default_rng(0), 2, 1e-9, centers, (4, 3))
+    assert pieces == pytest.approx(whole, abs=1e-7)
+    many = sample_spd(np.random.default_rng(0), 2, 0.3, np.eye(2), 23)
+    assert len(np.unique(many[:, 0, 0])) == 23
+    assert sample_spd(np.random.default_rng(0), 2, 0.3, np.eye(2)).shape == (2, 2)
+    assert sample_log_eigenvalues(np.random.default_rng(0), 1, 2.0, (2, 3)).shape == (2, 3, 1)
+    assert sample_log_eigenvalues(np.random.default_rng(0), 2, 2.0, 0).shape == (0, 2)
+    assert (
+        stats.kstest(sample_log_eigenvalues(np.random.default_rng(1), 1, 2.0, 2000).ravel() / 2, "norm").pvalue > 1e-4
+    )
+
+
+def test_what_has_no_draw_is_refused():
+    eye = np.eye(2)
+    for center in (np.eye(3), [[math.nan, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], np.array([1.0, 2.0])):
+        with pytest.raises(ParameterError):
+            sample_spd(np.random.default_rng(0), 2, 0.3, center)
+    for size in (-1, 1.5, "3", (2, -1)):
+        with pytest.raises(ParameterError):
+            sample_spd(np.random.default_rng(0), 2, 0.3, eye, size)
+    edge = -12 + math.sqrt(144 + 2 * 700)  # σ²/2 + 12σ = 700
+    assert np.all(np.isfinite(sample_spd(np.random.default_rng(0), 2, edge * (1 - 1e-9), eye, 50)))
+    with pytest.raises(ParameterError, match="overflow"):
+        sample_spd(np.random.default_rng(0), 2, edge * (1 + 1e-9), eye)
+    poor = FarEnvelope(2, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spd_gaussian, "_envelopes", lambda m, sigma, beta: (poor,))
+        patch.setattr(NearEnvelope, "log_least", -math.inf)
+        patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
+        with pytest.raises(ParameterError, match="accepts"):
+            sample_log_eigenvalues(np.random.default_rng(0), 2, 1.0)
+        patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5))
+        assert sample_log_eigenvalues(np.random.default_rng(0), 2, 1.0).shape == (2,)
+    for m, sigma in ((1, 1.0), (2, -1.0), (2, math.nan)):
+        with pytest.raises(ParameterError):
+            acceptance(m, sigma)
+
+
+def test_a_broken_envelope_is_noticed(monkeypatch):
+    class Wrong(FarEnvelope):
+        def propose(self, rng, n):
+            rho, log_ratio = super().propose(rng, n)
+            return rho, log_ratio + 1e-6
+
+    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda m, sigma, beta=1: Wrong(m, sigma))
+    with pytest.raises(EnvelopeViolation):
+        sample_log_eigenvalues(np.random.default_rng(0), 2, 8.0, 3000)
