@@ -239,9 +239,9 @@ def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
     exact_gaussian(Euclidean(400), 1.0, np.zeros(400), source=Replay(1))  # within an epoch
     with pytest.raises(NotResolved, match="nothing is released"):
         exact_gaussian(Euclidean(4000), 1.0, np.zeros(4000), source=Replay(1))
-    allowance = Allowance(4096, 1e-5)
-    assert allowance.tau() == 100_000 * 2 * 2.0**-109
-    allowance.meter(Replay(1)).child().words(100_001 * 2044)  # children are counted too
+    allowance = Allowance(4096, 1e-3)
+    assert allowance.tau() == 1000 * 2 * 2.0**-109
+    allowance.meter(Replay(1)).child().words(1001 * 2044)  # children are counted too
     with pytest.raises(NotResolved):
         allowance.tau()
 
