@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from curvedp.geometry.base import Manifold
 from curvedp.laws import spd_gaussian
@@ -115,6 +114,8 @@ def _of_hypotenuse(first: Cdf, second: Cdf, scale: float) -> Cdf:
     F(r) = F_a(√(r² − b₁²)) + ∫ F_b(√(r² − a²)) f_a(a) da, where b₁ is the end of b's support, where F_b reaches 1
     (with a corner, on a sphere). With a = r·sin θ the integrand is smooth up to a = r.
     """
+    from scipy.interpolate import CubicSpline, PchipInterpolator  # slow to import, and of products alone
+
     (a0, a1), (b0, b1) = _support(first, scale), _support(second, scale)
     fine_a, fine_b = np.linspace(a0, a1, _FINE), np.linspace(b0, b1, _FINE)
     cdf_a, cdf_b = CubicSpline(fine_a, first(fine_a)), CubicSpline(fine_b, second(fine_b))

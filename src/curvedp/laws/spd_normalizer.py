@@ -25,8 +25,7 @@ import numpy as np
 from flint import acb, acb_mat, arb, arb_mat
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import erf
-from scipy.stats import chi2
+from scipy.special import erf, gammaincinv
 
 from curvedp._validate import integer, positive
 from curvedp.entropy.precision import precision
@@ -116,7 +115,7 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.
     if m == 1:
         return np.asarray(erf(radius / (sigma * math.sqrt(2))))
     # sinh x / x increases, so |ρ| is stochastically larger than in the flat case: below `low` that bound is < 1e-18.
-    low = sigma * math.sqrt(chi2.ppf(1e-18, dimension(m, beta)))
+    low = sigma * math.sqrt(2 * gammaincinv(dimension(m, beta) / 2, 1e-18))
     # The far envelope of the sampler, N(βσ²h, σ²I) over its acceptance, bounds the other tail: above `high` it is < e⁻⁴².
     drift = beta * sigma * math.sqrt(m * (m * m - 1) / 12)
     high = sigma * (drift + math.sqrt(m) + math.sqrt(2 * (42 - log_ordered_share(m, sigma, beta))))

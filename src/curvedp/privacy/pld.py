@@ -31,7 +31,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
-from scipy.signal import lfilter
 
 from curvedp.privacy.rounding import up
 
@@ -364,4 +363,6 @@ def _discounted(masses: Array, rate: float, width: float, error: float) -> Array
 
 def _sums(masses: Array, ratio: float) -> Array:
     """Σ_{i>j} m_i·ratio^{i−j} for every j."""
+    from scipy.signal import lfilter  # half a second, of which most programs need nothing
+
     return np.asarray(lfilter([0.0, ratio], [1.0, -ratio], masses[::-1])[::-1])
