@@ -17,7 +17,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from importlib.metadata import version
 from math import exp, inf
@@ -64,6 +64,7 @@ class Claims:
     curve: tuple[tuple[float, float], ...]
 
     @classmethod
+    @lru_cache(maxsize=64)  # the same for every release of a mechanism, and most of what a release takes
     def of(cls, promise: Guarantee, slack: float) -> "Claims":
         """What a profile, or one guarantee such as pure ε, gives in every definition."""
         if isinstance(promise, PrivacyProfile):
