@@ -28,6 +28,15 @@ class RiemannianGaussian(IsotropicLaw):
         - `profile` is the exact profile of the law on the reals. Doubles have last bits: a release needs
           `curvedp.entropy` besides.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    scale : float
+        σ > 0.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> law = RiemannianGaussian(Sphere(2), 0.5)

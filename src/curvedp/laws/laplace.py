@@ -28,6 +28,15 @@ class RiemannianLaplace(IsotropicLaw):
         - Draws are exact and independent: rejection under a checked hat, no Markov chain, no cap on the loop.
         - `profile` is the exact profile of the law on the reals, never above pure Δ/σ.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    scale : float
+        σ > 0.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Lorentz
     >>> RiemannianLaplace(Lorentz(3), 0.2).sample(np.random.default_rng(0), Lorentz(3).origin, (2, 5)).shape

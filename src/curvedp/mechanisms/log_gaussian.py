@@ -182,6 +182,23 @@ class _LogMechanism(ValueMechanism):
 class LogGaussianMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ a tangent Gaussian of standard deviation σ = `scale` at the public base o.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far it can move between neighbors; the caller vouches for it.
+    scale : float
+        The scale σ.
+    base : point, optional
+        The public point o; the origin by default.
+    radius : float, optional
+        Of the public ball about the base, where the chart needs one.
+    chart_sensitivity : float, optional
+        How far log_o f(D) can move, if that is known better.
+    statistic : Statistic
+        Instead of manifold and sensitivity: a statistic that knows both.
+
     Notes
     -----
     Guarantees

@@ -27,14 +27,25 @@ def frechet_mean_sensitivity(
 ) -> float:
     """Largest distance between the Fréchet means of two data sets that differ in one of n records, in a ball of `radius`.
 
-    `bound="tight"` is our theorem: 2r/n where curvature is <= 0, and where it is at most κ > 0 a factor that is
-    tan(s)/s for s = r√κ up to a fraction of a percent (s < π/4). `bound="reimherr"` is the published one,
-    (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath & Soto 2021, Theorem 2), which needs s < π/4.
-
     Guarantees
     - never below the true supremum over adjacent data sets (attacked in `tests/mechanisms/test_sensitivity.py`);
     - never above 2r, the diameter of the ball, and decreasing in n.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius : float
+        r, of the public ball.
+    n : int
+        The number of records.
+    bound : "tight" or "reimherr"
+        Our theorem: 2r/n where curvature is <= 0, and where it is at most κ > 0 a factor that is tan(s)/s for s = r√κ up
+        to a fraction of a percent (s < π/4). Or the published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath &
+        Soto 2021, Theorem 2), which needs s < π/4.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10), 4)
     0.1686

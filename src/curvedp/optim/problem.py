@@ -24,6 +24,15 @@ __all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "Subspa
 class Problem:
     """Any loss(w, z) -> scalar, written in JAX, of a point w of `manifold` and one record z.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where w lives.
+    loss : callable
+        loss(w, z) of a point and one record, a scalar.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from curvedp.geometry import Sphere
     >>> problem = Problem(Sphere(2), lambda w, z: -(w @ z) ** 2)
@@ -82,6 +91,13 @@ class Problem:
 class FrechetMeanProblem(Problem):
     """½·d²(w, z): its minimiser is the Fréchet mean.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where points and records live.
+
+    Examples
+    --------
     >>> from curvedp.geometry import SPDAffineInvariant
     >>> FrechetMeanProblem(SPDAffineInvariant(3)).manifold.dim
     6
@@ -112,6 +128,13 @@ class FrechetMeanProblem(Problem):
 class LeadingEigenvectorProblem(Problem):
     """-(wᵀz)² on the unit sphere of R^dim: its minimiser is the leading eigenvector of Σ zzᵀ.
 
+    Parameters
+    ----------
+    dim : int
+        The length of a record.
+
+    Examples
+    --------
     >>> LeadingEigenvectorProblem(784).manifold
     Sphere(d=783)
     """

@@ -47,15 +47,35 @@ def dp_rgd(
 ) -> OptimResult:
     """w <- exp_w(-rate·(mean of clipped gradients + ξ)), ξ a tangent Gaussian of standard deviation `noise`, `steps` times.
 
-    Ask by `guarantee` (the noise is derived) or by `noise` (the guarantee is derived). `rng` is None for the operating
-    system's entropy; a NumPy generator or a JAX key is for simulation. The public start `init` sets the precision.
-    `record_history` is True for the objective after every step, or a number for every so many: it is NOT private. `data`
-    may be a dask array: then its chunks are streamed once a step, and the result does not depend on them.
-
     Guarantees
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates included, for any data: a record whose
       gradient is not finite contributes zero.
 
+    Parameters
+    ----------
+    problem : Problem
+        Manifold and loss.
+    data : array
+        One record a row, or a dask array: its chunks are streamed once a step, and the result does not depend on them.
+    init : point
+        The public start; it sets the precision.
+    steps : int
+        How many.
+    clip : float
+        The largest length of a record's gradient.
+    learning_rate : float or callable
+        A number, or a function of the step.
+    guarantee : Guarantee, optional
+        Asked by it, the noise is derived.
+    noise : float, optional
+        The standard deviation; asked by it, the guarantee is derived.
+    rng : optional
+        None for the operating system's entropy; a NumPy generator or a JAX key is for simulation.
+    record_history : bool or int
+        True for the objective after every step, a number for every so many. It is NOT private.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.optim import FrechetMeanProblem

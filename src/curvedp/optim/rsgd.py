@@ -52,15 +52,24 @@ def dp_rsgd(
 ) -> OptimResult:
     """w <- exp_w(-rate·(Σ clipped gradients of a random batch/batch_size + ξ)), `steps` times.
 
-    A Poisson batch has every record with chance batch_size/n, so `batch_size` is its expected size, which is what the sum
-    is divided by; "fixed-size" batches are drawn without replacement. `noise` is the standard deviation of ξ, on the
-    average (the noise on the sum is batch_size times that). Other arguments as in `dp_rgd`.
-
     Guarantees
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a record moves the sum by 2·clip),
       exactly accounted (`privacy.subsampled`), for any data.
     - Asked for anything but (ε, δ), the noise is that of known batches: nothing is gained from their chance.
 
+    Parameters
+    ----------
+    batch_size : int
+        The expected size of a Poisson batch, which has every record with chance batch_size/n; the sum is divided by it.
+    noise : float, optional
+        The standard deviation of ξ, on the average (on the sum it is batch_size times that).
+    sampling : "poisson" or "fixed-size"
+        The latter is drawn without replacement.
+    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history
+        As in `dp_rgd`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.optim import FrechetMeanProblem

@@ -58,17 +58,33 @@ def dp_rsvrg(
 ) -> OptimResult:
     """`epochs` anchors with `inner_steps` variance-reduced steps each, from batches of expected size `batch_size`.
 
-    Left out, `batch_size` is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass. `clip` = (C0, C1) bounds a
-    record's gradient at the anchor and its difference; `noise` = (σ₁, σ₂) are the standard deviations on the mean full
-    gradient and on the averaged difference (one number: both). Asked by `guarantee`, the budget is split between the two for
-    the smallest error at the end (`accounting.rsvrg_noise`). `output` "last" is the paper's option I, "random"
-    (a uniformly drawn iterate) its option II; with `restarts` = K the whole is run K times, each from the output of the one
-    before (its Algorithm 12), and all K are charged. The released anchor gradient is shortened to C1 (free: it is
-    post-processing), because differences clipped to C1 cannot balance a longer one.
+    The released anchor gradient is shortened to C1 (free: it is post-processing), because differences clipped to C1 cannot
+    balance a longer one.
 
     Guarantees
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency.
 
+    Parameters
+    ----------
+    epochs, inner_steps : int
+        How many anchors, and steps from each.
+    clip : (C0, C1)
+        Bounds of a record's gradient at the anchor and of its difference.
+    guarantee : Guarantee, optional
+        The budget is split for the smallest error at the end (`accounting.rsvrg_noise`).
+    noise : (σ₁, σ₂) or float, optional
+        Standard deviations on the mean full gradient and on the averaged difference; one number: both.
+    batch_size : int, optional
+        Of the differences. Left out it is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass.
+    output : "last" or "random"
+        The paper's option I, or its option II, a uniformly drawn iterate.
+    restarts : int
+        The whole is run so often, each from the output of the one before (its Algorithm 12), and all are charged.
+    problem, data, init, learning_rate, rng, sampling, record_history
+        As in `dp_rsgd`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.optim import FrechetMeanProblem

@@ -129,8 +129,15 @@ class Composition(Guarantee):
 
 
 def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
-    """The guarantee of all of them together; also takes one iterable. Mixed adjacency raises.
+    """The guarantee of all of them together.
 
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        Or one iterable of them. Mixed adjacency raises.
+
+    Examples
+    --------
     >>> compose(GDP(3.0), GDP(4.0))
     GDP(5.0)
     >>> compose(PureDP(1.0), ZCDP(0.1)).rho < 0.1 + 0.5

@@ -51,6 +51,15 @@ class PureDP(Guarantee):
 
     Guarantees: `delta` is the exact worst case, randomised response: (e^ε₀ − e^ε)₊/(1 + e^ε₀).
 
+    Parameters
+    ----------
+    eps : float
+        The bound ε ≥ 0.
+    adjacency : str
+        What neighbors differ in.
+
+    Examples
+    --------
     >>> PureDP(1.0).delta(1.0)
     0.0
     """
@@ -94,6 +103,15 @@ class ApproxDP(Guarantee):
     and Viswanath 2015: δ₀ + (1 − δ₀)(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below delta0 no ε can be vouched for: `epsilon` is
     infinite.
 
+    Parameters
+    ----------
+    eps, delta0 : float
+        The point (ε, δ), ε ≥ 0 and 0 ≤ δ ≤ 1.
+    adjacency : str
+        What neighbors differ in.
+
+    Examples
+    --------
     >>> ApproxDP(1.0, 1e-6).delta(1.0)
     1e-06
     """
@@ -149,6 +167,15 @@ class ZCDP(Guarantee):
 
     Guarantees: `delta` is the best over all orders of the exact single-order bound, see `privacy.renyi`.
 
+    Parameters
+    ----------
+    rho : float
+        The bound ρ ≥ 0.
+    adjacency : str
+        What neighbors differ in.
+
+    Examples
+    --------
     >>> ZCDP(0.5).epsilon(1e-5) < 5.0
     True
     """
@@ -191,6 +218,15 @@ class RenyiDP(Guarantee):
 
     Guarantees: `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al. 2021).
 
+    Parameters
+    ----------
+    order, eps : float
+        The order α > 1 and the bound ε ≥ 0.
+    adjacency : str
+        What neighbors differ in.
+
+    Examples
+    --------
     >>> RenyiDP(8.0, 1.0).epsilon(1e-5) < 2.5
     True
     """
@@ -248,6 +284,15 @@ class GDP(Guarantee):
 
     Guarantees: `delta` is exact, relative error below 4e-14 on the upper side, at any ε.
 
+    Parameters
+    ----------
+    mu : float
+        The bound μ ≥ 0.
+    adjacency : str
+        What neighbors differ in.
+
+    Examples
+    --------
     >>> round(GDP(1.0).delta(1.0), 10), round(GDP(1.0).epsilon(1e-5), 8)
     (0.1269367375, 4.3771781)
     """
@@ -281,12 +326,20 @@ class GDP(Guarantee):
 class RaoDP(Guarantee):
     """θ-Rao DP: the Rao distance between D's and D's mechanism is at most θ.
 
-    `angle` says which distance: "parametric", the length within the family (composes as √Σθ²), or "hellinger", the
-    angle 2·arccos∫√(pq) ≤ π among all densities (composes as cos(θ/2) = ∏cos(θᵢ/2)). A parametric θ bounds the
-    Hellinger angle.
-
     Guarantees: `delta` is the exact joint range of hockey-stick and Hellinger; it stays above sin²(θ/2) for every ε.
 
+    Parameters
+    ----------
+    theta : float
+        The bound θ ≥ 0.
+    adjacency : str
+        What neighbors differ in.
+    angle : "parametric" or "hellinger"
+        The length within the family (composes as √Σθ²), or the angle 2·arccos∫√(pq) ≤ π among all densities (composes as
+        cos(θ/2) = ∏cos(θᵢ/2)). A parametric θ bounds the Hellinger angle.
+
+    Examples
+    --------
     >>> round(RaoDP(1.0).delta(0.0), 6)
     0.479426
     """

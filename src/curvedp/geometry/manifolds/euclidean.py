@@ -19,6 +19,13 @@ __all__ = ["Euclidean"]
 class Euclidean(Manifold):
     """R^d with its usual metric; points are vectors of length d.
 
+    Parameters
+    ----------
+    d : int
+        The dimension.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Euclidean
     >>> float(Euclidean(2).dist(np.zeros(2), np.array([3.0, 4.0])))

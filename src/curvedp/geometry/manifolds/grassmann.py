@@ -63,6 +63,13 @@ class Grassmann(Manifold):
     Tangent vectors at p are horizontal: m×r matrices v with pᵀv = 0, of length their Frobenius norm. Closed forms of
     Edelman, Arias & Smith 1998 and Bendokat, Zimmermann & Absil 2024.
 
+    Parameters
+    ----------
+    m, r : int
+        The dimensions of space and subspaces.
+
+    Examples
+    --------
     >>> M = Grassmann(3, 1)
     >>> p, q = np.array([[1.0], [0.0], [0.0]]), np.array([[-1.0], [1e-15], [0.0]])
     >>> float(M.dist(p, q))

@@ -65,6 +65,13 @@ class KendallShapes(Manifold):
     orthogonal to p and to i·p. Distance arccos|⟨p, q⟩| ∈ [0, π/2], written with the angle's sine and cosine so that it
     keeps its digits at both ends.
 
+    Parameters
+    ----------
+    k : int
+        The number of landmarks.
+
+    Examples
+    --------
     >>> M = KendallShapes(3)
     >>> p = M.project(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     >>> turned = p @ np.array([[0.0, 1.0], [-1.0, 0.0]])

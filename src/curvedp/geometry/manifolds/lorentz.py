@@ -28,6 +28,13 @@ class Lorentz(Hyperbolic):
     to there. A tangent vector far out is another matter: at distance a its floats resolve e^a units of round-off of its
     own length, so that exp(p, log(p, q)) misses q by about as much, whatever the algorithm.
 
+    Parameters
+    ----------
+    d : int
+        The dimension; points have one number more.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Lorentz
     >>> M = Lorentz(2)

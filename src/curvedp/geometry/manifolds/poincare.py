@@ -23,6 +23,13 @@ class PoincareBall(Hyperbolic):
     1 - |w|² is formed in twice the working precision, so points at norm 1 - 1e-12 keep their digits. A result that
     would round onto the boundary is kept at norm 1 - 4u or so: points stay points.
 
+    Parameters
+    ----------
+    d : int
+        The dimension.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import PoincareBall
     >>> M = PoincareBall(2)

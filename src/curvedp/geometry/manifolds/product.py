@@ -24,6 +24,13 @@ class Product(Manifold):
     any tangent vector) apart and `join` puts it together. Curvatures of a product are those of the factors and 0, for
     the planes that mix two factors (O'Neill 1983, ch. 3).
 
+    Parameters
+    ----------
+    *factors : Manifold
+        At least one.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Euclidean, Product, Sphere
     >>> M = Product(Sphere(2), Euclidean(1))

@@ -38,6 +38,13 @@ class Rotations(Manifold):
 
     Tangent vectors at p are ambient: p times a skew matrix. Distance √Σθ² over the planes of rotation of pᵀq.
 
+    Parameters
+    ----------
+    n : int
+        The dimension of the space that is turned.
+
+    Examples
+    --------
     >>> M = Rotations(3)
     >>> turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     >>> round(float(M.dist(M.origin, turn) * 2 / np.pi), 12)

@@ -28,6 +28,13 @@ class SPDAffineInvariant(Held, SPD):
 
     Everything goes through the congruence S ↦ L S Lᵀ with P = LLᵀ (Cholesky), an isometry that carries I to P.
 
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> M = SPDAffineInvariant(2)
     >>> float(M.dist(np.eye(2), np.diag([np.e, 1.0])))

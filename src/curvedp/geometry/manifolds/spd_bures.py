@@ -26,6 +26,13 @@ class SPDBuresWasserstein(SPD):
     Curvature is ≥ 0 and unbounded above near singular matrices; the space is not complete: exp_W(V) is defined
     where I + L_W[V] is positive definite. For optimisation only: no Fréchet sensitivity is claimed.
 
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> M = SPDBuresWasserstein(2)
     >>> float(M.dist(np.eye(2), 4 * np.eye(2)))  # √2·|1 − 2|

@@ -33,6 +33,13 @@ class SPDLogEuclidean(Held, SPD):
 
     d(log)_P and its inverse multiply by divided differences in the eigenbasis of P (SPEC §1, E7).
 
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> M = SPDLogEuclidean(2)
     >>> float(M.dist(np.eye(2), np.diag([np.e, 1.0])))
@@ -149,6 +156,13 @@ def _le_exp(p: Array, v: Array) -> Array:
 class SPDLogCholesky(SPD):
     """SPD(m) with the metric of (strict lower part of L, log of its diagonal), P = LLᵀ (Lin 2019): flat, complete.
 
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> M = SPDLogCholesky(2)
     >>> float(M.dist(np.eye(2), np.diag([np.e**2, 1.0])))

@@ -26,6 +26,13 @@ class Sphere(Manifold):
     that the radial round-off of the points does not count as distance. Relative error of a few units of round-off
     from distance 1e-300 up to the antipode, where `log` returns one of the shortest velocities, always the same.
 
+    Parameters
+    ----------
+    d : int
+        The dimension; points have one number more.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> M = Sphere(2)

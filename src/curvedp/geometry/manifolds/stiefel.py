@@ -44,6 +44,13 @@ class Stiefel(Manifold):
     `transport` is an isometry of tangent spaces that carries velocities along the geodesic, not the parallel transport.
     Stiefel(m, 1) is the sphere; Stiefel(m, m) is O(m), whose components are infinitely far apart (`log` NaN).
 
+    Parameters
+    ----------
+    m, r : int
+        The numbers of rows and columns.
+
+    Examples
+    --------
     >>> M = Stiefel(4, 2)
     >>> v = M.from_coordinates(M.origin, np.array([0.3, -0.2, 0.5, 0.1, 0.4]))
     >>> bool(np.allclose(M.log(M.origin, M.exp(M.origin, v)), v, rtol=0, atol=1e-14))

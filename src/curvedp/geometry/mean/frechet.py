@@ -45,11 +45,22 @@ def frechet_mean(
     curvature it is the mean of data in a ball of radius < ½ min(injectivity radius, π/√κ), where it is unique
     (Afsari 2011); otherwise a local minimum.
 
-    With ball=(center, radius), both public: the records are first mapped into the ball (`project_to_ball`), then a
-    number of gradient steps that depends on M and radius alone is taken from the center. No data-dependent stopping.
-
     *Guarantees* (with `ball`). The result is within `mean_error_bound(M, radius)` of the true mean, whatever the data.
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points live.
+    X : array
+        One point a row.
+    weights : array, optional
+        One number ≥ 0 a point.
+    ball : (center, radius), optional
+        Both public: the records are first mapped into the ball (`project_to_ball`), then a number of gradient steps that
+        depends on M and radius alone is taken from the center. No data-dependent stopping.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> x = frechet_mean(Sphere(2), np.array([[1.0, 0, 0], [0, 1.0, 0]]))
     >>> np.round(x, 12) + 0.0
