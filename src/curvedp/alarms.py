@@ -46,12 +46,12 @@ def alarms(estimator: Any) -> list[str]:
     >>> from curvedp import GDP, PrivateFrechetMean
     >>> from curvedp.geometry import Euclidean
     >>> far = PrivateFrechetMean(Euclidean(2), radius=1.0, guarantee=GDP(50.0)).fit(np.full((1000, 2), 9.0))
-    >>> alarms(far)[0][:42]
-    'the release lies on the edge of the public'
+    >>> alarms(far)[0][:40]
+    'the release lies on the edge of the ball'
     """
     found = [
         alarm
         for _, value, certificate in released(estimator)
-        for alarm in alarms_of(value, rebuild_mechanism(certificate))
+        for alarm in alarms_of(value, rebuild_mechanism(certificate).ending(certificate))
     ]
     return list(dict.fromkeys(found))

@@ -187,9 +187,8 @@ class BallEstimator(PrivateEstimator):
 
     def _ball(self, mechanism: Any, certificate: Certificate) -> Ball:
         """The ball that was found, or the given one, in the frame of the records."""
-        if self._is_private:
-            return mechanism.ball_of(certificate)  # type: ignore[no-any-return]  # a ball
-        return Ball(mechanism.statistic.center, mechanism.statistic.radius)
+        statistic = mechanism.ending(certificate).statistic
+        return Ball(statistic.center, statistic.radius)
 
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:

@@ -109,4 +109,4 @@ class PrivateFrechetMean(BallEstimator):
         """See the class."""
         if self._adding:
             raise ParameterError("what is expected depends on the number of records, which is private")
-        return predicted_error(self._mechanism)
+        return predicted_error(self._mechanism.ending(self.certificate_))

@@ -100,6 +100,8 @@ def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:
     """φ(d) of `ball_coordinates` beyond the ball."""
     root = sqrt(max(M.curvature_bounds[1], 0.0))
     kept, stretch = np.full_like(d, radius), 1.0
+    if not root * radius < pi:  # no such L exists, and nobody may ask for one: shortened, as every record may be
+        return kept
     if root > 0:
         kept = np.minimum(kept, radius * np.sin(np.minimum(root * d, pi)) / sin(root * radius))
         stretch = root * radius / sin(root * radius)

@@ -236,6 +236,10 @@ class Mechanism(ABC):
             If the certificate does not list them, or they are not of this mechanism.
         """
 
+    def ending(self, certificate: Certificate) -> "Mechanism":
+        """The mechanism of the last draw, from which errors follow: this one, except where it ends in another."""
+        return self
+
     def reading(self, integers: Any) -> Reading:
         """What was drawn, from a certificate's grid integers alone, for regions about it.
 

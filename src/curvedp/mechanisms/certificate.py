@@ -200,7 +200,7 @@ class Certificate:
         if self.release["integers"] is None:
             return []
         mechanism = rebuild_mechanism(self)
-        return alarms_of(mechanism.value_of(self), mechanism)
+        return alarms_of(mechanism.value_of(self), mechanism.ending(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""

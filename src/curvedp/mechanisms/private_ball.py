@@ -153,9 +153,10 @@ class PrivateBallMechanism(StagedMechanism):
         found: Reading = last.reading(rest)
         return found._replace(frame=last.statistic)
 
-    def ball_of(self, certificate: Certificate) -> Ball:
-        """The ball that was found: a function of released integers."""
-        return Ball(*self.replayed(certificate.release["integers"])[0])
+    def ending(self, certificate: Certificate) -> Mechanism:
+        """The last mechanism, in the ball that was found: a function of released integers."""
+        found: Mechanism = self._parts(certificate.release["integers"])[0]
+        return found
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every stage follows from the integers before it, and so does the last mechanism; shares add up to at most 1."""
