@@ -356,7 +356,7 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
     console.print(f"private {statistic} of {n} records on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
     console.print(inert_block(np.array2string(value, precision=8)), highlight=False)
     for _, _, signed_one in found[:1]:
-        why = signed_one.release["reason"]
+        why = signed_one.release["reason"].partition("; not considered")[0]
         text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
         console.print(inert(text), soft_wrap=True)
     console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, KendallShapes, Rotations, SPDAffineInvariant, Sphere
 from curvedp.records import load_point, read_column, read_records, volumes
 
 N, BAD = 12, 5
@@ -461,7 +461,7 @@ def test_a_column_beside_the_records(tmp_path):
         with pytest.raises(ParameterError, match=says):
             read_column(tmp_path / name, "where", header=True)
     with pytest.raises(ParameterError, match="--no-header"):
-        read_column(path, "who")
+        read_column(path, 0)
 
 
 def test_columns_of_parquet_and_excel(tmp_path):
@@ -500,3 +500,15 @@ def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
         found = CliRunner().invoke(app, asked)
         assert found.exit_code == 0, found.output
         assert '"n": 200' in found.stdout
+
+
+def test_columns_asked_for_by_name_are_those_of_a_header(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("who,x,y\nA,1,2\nB,3,4\n")
+    assert read_records(path, Euclidean(2), columns=["x", "y"]).tolist() == [[1, 2], [3, 4]]
+    assert read_column(path, "who").tolist() == ["A", "B"]
+    for columns in (None, [1, 2]):  # places say nothing about a header
+        with pytest.raises(ParameterError, match="say whether its first line is a header"):
+            read_records(path, Euclidean(2), columns=columns)
+    with pytest.raises(ParameterError, match="no header"):
+        read_records(path, Euclidean(2), columns=["x", "y"], header=False)

@@ -31,9 +31,7 @@ def alarms_of(value: Any, mechanism: Any) -> list[str]:
 
 def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> list[str]:
     if away >= radius * (1 - edge):
-        return [
-            "the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"
-        ]
+        return ["the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"]
     if away <= radius * _HOME and any("shrinkage" in step for step in afterwards):
         return ["the release was shrunk to the center of the ball: noise hides the statistic"]
     return []
@@ -44,9 +42,13 @@ def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
     if error is None:
         return []
     if error >= useless_error(mechanism.statistic):
-        return [f"the predicted error {error:.3g} is so large (radius {radius:g}) that the center of the ball is as good"]
+        return [
+            f"the predicted error {error:.3g} is so large (radius {radius:g}) that the center of the ball is as good"
+        ]
     if error >= max(away, _NOISY * radius):
-        return [f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"]
+        return [
+            f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
+        ]
     return []
 
 

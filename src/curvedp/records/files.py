@@ -52,7 +52,8 @@ def read_records(
     form : str, optional
         How points are written, where it is not by their entries: one of `FORMS`, such as ``"latlon-degrees"``.
     header : bool
-        Whether the first line of a csv or tsv names its columns. It must be said: guessing would read the data.
+        Whether the first line of a csv or tsv names its columns. It must be said, unless columns are asked for by name:
+        guessing would read the data.
     key : str, optional
         The array in an npz or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
     columns : sequence of str or int, optional

@@ -26,6 +26,11 @@ class Choices(NamedTuple):
     decimal: str = "."
     skip: int = 0
 
+    def headed(self) -> "Choices":
+        """Columns that are asked for by name are names in a header."""
+        named = self.header is None and any(isinstance(column, str) for column in self.columns or ())
+        return self._replace(header=True) if named else self
+
 
 # ---- csv and tsv -----------------------------------------------------------------------------------------------------
 
@@ -36,12 +41,12 @@ def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     A line of the wrong length, with an open quote or with bytes that are no UTF-8, and every cell that is no number, is NaN.
     """
     read = number if choices.decimal == "." else _comma
-    return np.array(_lines(path, prod(shape), choices, read), dtype=np.float64).reshape(-1, prod(shape))
+    return np.array(_lines(path, prod(shape), choices.headed(), read), dtype=np.float64).reshape(-1, prod(shape))
 
 
 def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
     """One column as texts; empty where a line cannot be read."""
-    cells = _lines(path, 1, choices._replace(columns=[column]), str.strip, "")
+    cells = _lines(path, 1, choices.headed()._replace(columns=[column]).headed(), str.strip, "")
     return np.array([cell for (cell,) in cells], dtype=np.str_)
 
 
