@@ -6,7 +6,6 @@ import numpy as np
 
 from curvedp.mechanisms.alarms import alarms_of
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import rebuild_mechanism
 
 __all__ = ["alarms", "released"]
 
@@ -52,6 +51,6 @@ def alarms(estimator: Any) -> list[str]:
     found = [
         alarm
         for _, value, certificate in released(estimator)
-        for alarm in alarms_of(value, rebuild_mechanism(certificate).ending(certificate))
+        for alarm in alarms_of(value, certificate.made_by.ending(certificate))
     ]
     return list(dict.fromkeys(found))

@@ -40,10 +40,9 @@ def region(
 
 def _found(certificate: Path, value: Path, level: float, of: str, against: Path | None) -> tuple[Any, bool | None]:
     from curvedp.inference import components_of, consistent, region_of
-    from curvedp.mechanisms.verify import rebuild_mechanism
 
     signed = _verified(certificate)
-    mechanism = rebuild_mechanism(signed)
+    mechanism = signed.made_by
     published = _read(value)
     components = components_of(mechanism.statistic, published)
     _check_value(mechanism, signed, published, components)

@@ -14,11 +14,18 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.inference.shapes import SHAPES, Chart, Subspaces, curvature_roots, hessian_bounds, principal_subspaces
-from curvedp.mechanisms.base import FLOAT, Mechanism
+from curvedp.inference.shapes import (
+    SHAPES,
+    Chart,
+    Shape,
+    Subspaces,
+    curvature_roots,
+    hessian_bounds,
+    principal_subspaces,
+)
+from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import FrechetMean, SecondMoment, Statistic
-from curvedp.mechanisms.verify import rebuild_mechanism
 
 __all__ = ["Region", "components_of", "consistent", "radii_of", "region_of", "simultaneous"]
 
@@ -115,19 +122,19 @@ def region_of(
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
-    mechanism, integers = _drawn_by(certificate)
+    mechanism, reading = _drawn_by(certificate)
     if of == "records":
-        return _of_records(mechanism, integers, level, components)
+        return _of_records(mechanism, reading, level, components)
     spread = _sampling_radius(mechanism.statistic, (1 - level) / 2)
-    noise = _of_records(mechanism, integers, 1 - (1 - level) / 2, None)
+    noise = _of_records(mechanism, reading, 1 - (1 - level) / 2, None)
     theorem = f"finite-sample (McDiarmid), with the noise {noise.theorem}"
     return Region(noise.manifold, noise.center, noise.radius + spread, level, of, _POPULATION, theorem)
 
 
 def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
     """The radius of `region_of` at each of these levels."""
-    mechanism, integers = _drawn_by(certificate)
-    return [_of_records(mechanism, integers, level, components).radius for level in levels]
+    mechanism, reading = _drawn_by(certificate)
+    return [_shape(mechanism, reading, level, components)[1].radius for level in levels]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -167,30 +174,33 @@ def consistent(first: Certificate, second: Certificate, level: float = 0.95, of:
     return bool(one.manifold.dist(one.center, other.center) <= one.radius + other.radius)
 
 
-def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Any]:
-    """The mechanism, rebuilt, and the integers that it drew."""
+def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Reading]:
+    """The mechanism, and what it drew."""
     if not isinstance(certificate, Certificate):
         raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
-    mechanism = rebuild_mechanism(certificate)
+    mechanism = certificate.made_by
     if mechanism.path == FLOAT:
         raise ParameterError(f"no region follows from {mechanism.name}, which draws in floats: their law is not known")
-    return mechanism, certificate.release["integers"]
-
-
-def _of_records(mechanism: Mechanism, integers: Any, level: float, components: int | None) -> Region:
-    if integers is None:
+    if certificate.release["integers"] is None:
         raise ParameterError("no region: the certificate does not list what was drawn, which was too long")
-    reading, M = mechanism.reading(integers), mechanism.manifold
+    return mechanism, mechanism.reading(certificate.release["integers"])
+
+
+def _shape(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> tuple[Manifold, Shape]:
     statistic = reading.frame or mechanism.statistic
-    about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
     if components is None:
-        shape = SHAPES[reading.kind](M, statistic, reading, level)
-    elif isinstance(statistic, SecondMoment):
-        M, shape = principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1))
-        about = "the leading directions of the records' second moment, records being shortened to the radius"
-    else:
+        return mechanism.manifold, SHAPES[reading.kind](mechanism.manifold, statistic, reading, level)
+    if not isinstance(statistic, SecondMoment):
         raise ParameterError(f"components= is for second moments, not the {statistic.name}")
-    center = statistic.placed(shape.center[None])[0]
+    return principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1))
+
+
+def _of_records(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> Region:
+    M, shape = _shape(mechanism, reading, level, components)
+    about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
+    if components is not None:
+        about = "the leading directions of the records' second moment, records being shortened to the radius"
+    center = (reading.frame or mechanism.statistic).placed(shape.center[None])[0]
     return Region(M, center, shape.radius, level, "records", about, shape.theorem, shape.within)
 
 

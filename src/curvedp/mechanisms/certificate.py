@@ -17,7 +17,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from html import escape
 from importlib.metadata import version
 from math import exp, inf
@@ -191,16 +191,24 @@ class Certificate:
         """Whether the holder of the public key (in hexadecimal) signed this certificate as it stands."""
         return is_signed(key, self.to_dict(), sign, SCHEMA)
 
+    @cached_property
+    def made_by(self) -> Any:
+        """The mechanism that it describes: the one that has just released it, or rebuilt, once; `verify` builds its own."""
+        from curvedp.mechanisms.verify import rebuild_mechanism  # which needs to know every mechanism
+
+        return rebuild_mechanism(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "made_by"}
+
     @property
     def alarms(self) -> list[str]:
         """What should make a reader think again, one line each: computed from the grid integers, where they are listed."""
         from curvedp.mechanisms.alarms import alarms_of  # which needs to know every mechanism
-        from curvedp.mechanisms.verify import rebuild_mechanism
 
         if self.release["integers"] is None:
             return []
-        mechanism = rebuild_mechanism(self)
-        return alarms_of(mechanism.value_of(self), mechanism.ending(self))
+        return alarms_of(self.made_by.value_of(self), self.made_by.ending(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""

@@ -2,7 +2,6 @@
 
 from math import isfinite, sin, sqrt
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
@@ -28,7 +27,7 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
                 f"statistic, below {manifold.convexity_radius:.6g}"
             )
         return 1.0
-    if not _validate.length("radius", radius) < manifold.convexity_radius:
+    if not radius < manifold.convexity_radius:
         raise ParameterError(f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}")
     s = radius * sqrt(max(upper, 0.0))
     return s / sin(s) if s > 0 else 1.0

@@ -148,6 +148,7 @@ def _cached_populations(name: str, center: bytes, radius: float) -> list[_Popula
     return found
 
 
+@lru_cache(maxsize=64)  # a mechanism is itself and no other
 def predicted_error(mechanism: Any) -> float:
     """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
     if not hasattr(mechanism, "simulate"):  # a mechanism that predicts its own
@@ -166,6 +167,7 @@ def predicted_error(mechanism: Any) -> float:
     return float(np.exp(np.mean(np.log(errors))))
 
 
+@lru_cache(maxsize=64)
 def useless_error(statistic: Statistic) -> float:
     """The error at which the public center is as good: its own on the same populations, and at most a third of the radius."""
     ball = statistic.typical

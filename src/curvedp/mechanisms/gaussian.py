@@ -1,10 +1,8 @@
 """The Riemannian Gaussian mechanism (Jiang et al. 2023), with its exact profile and exact sampler."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, nextafter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,18 +11,17 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import drawn_point, drawn_shape, exact_gaussian, has_exact_gaussian, in_chart
-from curvedp.mechanisms.base import Draw, ValueMechanism, assign, check_guarantee
-from curvedp.mechanisms.chart import CHART_ERROR, GRID, REACH
+from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
+from curvedp.mechanisms.base import Draw, assign
+from curvedp.mechanisms.chart import CHART_ERROR, REACH
+from curvedp.mechanisms.isotropic import IsotropicMechanism
 from curvedp.mechanisms.statistic import Stated, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, smallest_scale
 
 __all__ = ["GaussianMechanism"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class GaussianMechanism(ValueMechanism):
+class GaussianMechanism(IsotropicMechanism):
     """Density ∝ exp(-d(y, f(D))²/2σ²) about the statistic f(D).
 
     Parameters
@@ -47,6 +44,7 @@ class GaussianMechanism(ValueMechanism):
     Examples
     --------
     >>> from curvedp.geometry import Sphere
+    >>> from curvedp.privacy import GDP
     >>> mechanism = GaussianMechanism.calibrated(Sphere(2), sensitivity=0.01, guarantee=GDP(0.5))
     >>> mechanism.profile.mu <= 0.5
     True
@@ -56,6 +54,8 @@ class GaussianMechanism(ValueMechanism):
 
     name: ClassVar[str] = "riemannian-gaussian"
     option: ClassVar[str | None] = "gaussian"
+    kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
+    word: ClassVar[str] = "sigma"
 
     def __init__(
         self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
@@ -66,28 +66,11 @@ class GaussianMechanism(ValueMechanism):
         _ = self.law
 
     @classmethod
-    def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
-        """The smallest σ that meets the guarantee, for a sensitivity that the caller states.
-
-        Raises
-        ------
-        UnattainableGuarantee
-            If the guarantee is below the floor of curved space.
-        """
-        return cls.for_statistic(Stated(manifold, sensitivity), guarantee)
-
-    @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The smallest σ that meets the guarantee."""
-        check_guarantee(guarantee)
-        moved = _charged(statistic)
-        sigma = smallest_scale(lambda s: RiemannianGaussian(statistic.space, s).profile(moved), guarantee, moved)
-        return cls(sigma=sigma, statistic=statistic)
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From σ."""
-        return cls(sigma=parameters["sigma"], statistic=statistic)
+    def charged(cls, statistic: Statistic) -> float:
+        """Flat coordinates of what is no vector are computed in floats: that error counts at both ends."""
+        charts = _charts(statistic.space)
+        moved = statistic.sensitivity
+        return nextafter(moved + 2 * CHART_ERROR * REACH * charts, inf) if charts else moved
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -96,53 +79,14 @@ class GaussianMechanism(ValueMechanism):
             return "by name only: calibrating it here takes minutes"
         return None
 
-    @cached_property
-    def law(self) -> RiemannianGaussian:
-        """The noise law."""
-        return RiemannianGaussian(self.manifold, self.sigma)
-
-    @cached_property
-    def profile(self) -> PrivacyProfile:
-        """The exact privacy profile."""
-        return self.law.profile(_charged(self.statistic))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP; on SPDAffineInvariant(m >= 3) the profile itself, a labelled confidence bound."""
-        return GDP(self.profile.mu) if self.profile.label == "exact" else self.profile
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """σ."""
-        return {"sigma": self.sigma}
-
-    @property
-    def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind, space, scale and sensitivity of the law, for the certified path."""
-        return "gaussian", self.manifold, self.sigma, _charged(self.statistic)
-
-    def scaled(self, factor: float) -> Self:
-        """The same with its noise multiplied."""
-        return type(self)(sigma=factor * self.sigma, statistic=self.statistic)
-
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """One exact draw; the point of the manifold nearest to its grid point is post-processing."""
-        data = _within_reach(self.manifold, data)
-        draw = exact_gaussian(self.manifold, self.sigma, data, source=source, grid=GRID)
-        return Draw(np.asarray(draw.point), [draw.integers], draw.tau)
-
-    def at(self, coordinates: np.ndarray) -> np.ndarray:
-        """The point of the manifold nearest to a grid point."""
-        return np.asarray(drawn_point(self.manifold, coordinates))
+        """One exact draw, of a value within reach of its chart."""
+        return super().draw(_within_reach(self.manifold, data), source)
 
     @property
     def drawn_shape(self) -> tuple[int, ...]:
         """Points, or flat coordinates."""
         return drawn_shape(self.manifold)
-
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        """Float draws."""
-        return self.law.sample(rng, value, size)
 
 
 def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:
@@ -158,9 +102,3 @@ def _charts(manifold: Manifold) -> int:
     if len(manifold.factors) > 1:
         return sum(_charts(factor) for factor in manifold.factors)
     return int(in_chart(manifold))
-
-
-def _charged(statistic: Statistic) -> float:
-    """Flat coordinates of what is no vector are computed in floats: that error counts at both ends."""
-    charts = _charts(statistic.space)
-    return nextafter(statistic.sensitivity + 2 * CHART_ERROR * REACH * charts, inf) if charts else statistic.sensitivity

@@ -5,7 +5,7 @@ the COMPUTED mean moves by at most 2r/n: no curvature, solver error or convexity
 the distance from the center to the mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, isfinite, log2
@@ -103,7 +103,7 @@ class GradientMechanism(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """2r/n, with the rounding of a record's vector and of the mean."""
-        return mean_moved(self._mean.radius, FixedPoint(2 * self._mean.radius), self.manifold.dim, self._mean.n)
+        return mean_moved(self._mean.radius, self._grid, self.manifold.dim, self._mean.n)
 
     @cached_property
     def profile(self) -> PrivacyProfile:
@@ -136,15 +136,14 @@ class GradientMechanism(Mechanism):
 
     def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
-        space, unit = Euclidean(self.manifold.dim), self.unit
-        drawn = exact_gaussian(space, self.scale / unit, self._gradient(data) / unit, source=source, grid=GRID)
+        space, unit, mean = Euclidean(self.manifold.dim), self.unit, self._divided(data.sums(self._sums), data.n)
+        drawn = exact_gaussian(space, self.scale / unit, mean / unit, source=source, grid=GRID)
         return Draw(self._at(unit * np.asarray(drawn.value)), [drawn.integers], drawn.tau)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        few = open_records(records, self.manifold.point_shape, least=1)
-        v = self._gradient(few) + self.scale * rng.standard_normal((size, self.manifold.dim))
-        return self._at(v)
+        mean = self._divided(self._sums(records), len(records))
+        return self._at(mean + self.scale * rng.standard_normal((size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Shrunk towards the center, then moved into the ball."""
@@ -166,10 +165,16 @@ class GradientMechanism(Mechanism):
         law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
         return Reading("gradient", law, drawn, *self._mean.ball, cell=self.unit * 2.0**-GRID)
 
-    def _gradient(self, records: Records) -> np.ndarray:
-        grid = FixedPoint(2 * self._mean.radius)
-        total = records.sums(partial(_sums, self.manifold, *self._mean.ball, grid))
-        return grid.mean(total.reshape(2, self.manifold.dim), records.n)
+    @cached_property
+    def _sums(self) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(_sums, self.manifold, *self._mean.ball, self._grid)
+
+    @cached_property
+    def _grid(self) -> FixedPoint:
+        return FixedPoint(2 * self._mean.radius)
+
+    def _divided(self, total: np.ndarray, n: int) -> np.ndarray:
+        return self._grid.mean(total.reshape(2, -1), n)
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning

@@ -5,11 +5,11 @@ this is the Euclidean Gaussian mechanism, exactly μ = Δ/σ, with no floor and 
 curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch). The exponential afterwards is post-processing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -18,20 +18,20 @@ from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Draw, Reading, ValueMechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
-from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.laplace import LaplaceMechanism
+from curvedp.mechanisms.isotropic import IsotropicMechanism
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile
+from curvedp.privacy.constant_curvature import constant_curvature_profile
 
 __all__ = ["LogGaussianMechanism", "LogLaplaceMechanism"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class _LogMechanism(ValueMechanism):
-    """exp_o of a Euclidean mechanism applied to the coordinates of log_o f(D), at the public base o.
+class _LogMechanism(IsotropicMechanism):
+    """exp_o of Euclidean noise about the coordinates of log_o f(D), at the public base o.
 
     Parameters
     ----------
@@ -53,8 +53,6 @@ class _LogMechanism(ValueMechanism):
 
     scale: float
 
-    _euclidean: ClassVar[type[GaussianMechanism] | type[LaplaceMechanism]]
-
     def __init__(
         self,
         manifold: Any = None,
@@ -68,7 +66,7 @@ class _LogMechanism(ValueMechanism):
     ) -> None:
         stated = statistic or Stated(manifold, sensitivity, base, radius, chart_sensitivity)
         assign(self, statistic=stated, scale=_validate.length("scale", scale))
-        chart_stretch(self.manifold, self.radius)  # refuses a chart without a Lipschitz constant
+        _reach(stated)  # refuses a chart without a Lipschitz constant
 
     @classmethod
     def calibrated(
@@ -85,17 +83,16 @@ class _LogMechanism(ValueMechanism):
         return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
 
     @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The smallest scale that meets the guarantee."""
-        check_guarantee(guarantee)
-        trial = cls(scale=1.0, statistic=statistic)
-        noise = cls._euclidean.for_statistic(Stated(Euclidean(trial.manifold.dim), trial.moved), guarantee)
-        return cls(scale=noise.law.scale, statistic=statistic)
+    def charged(cls, statistic: Statistic) -> float:
+        """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
+        reach = _reach(statistic)
+        return nextafter(statistic.chart_sensitivity + 2 * CHART_ERROR * reach, inf)
 
     @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale."""
-        return cls(scale=parameters["scale"], statistic=statistic)
+    def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
+        """The flat law's."""
+        dim = space.dim
+        return lambda scale: constant_curvature_profile(cls.kind, 0.0, dim, scale, moved)
 
     @property
     def base(self) -> np.ndarray:
@@ -107,52 +104,14 @@ class _LogMechanism(ValueMechanism):
         """Of the public ball about o that holds the statistic."""
         return None if self.statistic.values is None else self.statistic.values.radius
 
-    @property
-    def chart_sensitivity(self) -> float:
-        """How far log_o f(D) moves."""
-        return self.statistic.chart_sensitivity
-
-    @property
-    def moved(self) -> float:
-        """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
-        return nextafter(self.chart_sensitivity + 2 * CHART_ERROR * self._reach, inf)
-
-    @property
-    def _reach(self) -> float:
-        return REACH if self.radius is None else self.radius
-
     @cached_property
-    def in_chart(self) -> GaussianMechanism | LaplaceMechanism:
-        """The Euclidean mechanism that acts on the coordinates."""
-        return self._euclidean(Euclidean(self.manifold.dim), self.moved, self.scale)
-
-    @property
-    def profile(self) -> PrivacyProfile:
-        """The Euclidean mechanism's profile at the chart's sensitivity."""
-        return self.in_chart.profile
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """That of the Euclidean mechanism."""
-        return self.in_chart.guarantee
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The scale."""
-        return {"scale": self.scale}
-
-    @property
-    def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind, space, scale and sensitivity of the law, for the certified path."""
-        return self.in_chart.noise
-
-    def scaled(self, factor: float) -> Self:
-        """The same with its noise multiplied."""
-        return type(self)(scale=factor * self.scale, statistic=self.statistic)
+    def noised(self) -> Manifold:
+        """The coordinates of the chart."""
+        return Euclidean(self.manifold.dim)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
-        drawn = self.in_chart.draw(self._coordinates(data), source)
+        drawn = super().draw(self._coordinates(data), source)
         return drawn._replace(value=self.at(drawn.value))
 
     @property
@@ -163,14 +122,14 @@ class _LogMechanism(ValueMechanism):
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""
         drawn = replay(integers)(np.empty(self.drawn_shape))
-        return Reading("chart", self.in_chart.law, drawn, self.base, self._reach)
+        return Reading("chart", self.law, drawn, self.base, _reach(self.statistic))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
         """Float draws."""
-        return self.at(self.in_chart.simulate(rng, self._coordinates(value), size))
+        return self.at(super().simulate(rng, self._coordinates(value), size))
 
     def _coordinates(self, value: np.ndarray) -> np.ndarray:
-        return ball_coordinates(self.manifold, self.base, self._reach, value)
+        return ball_coordinates(self.manifold, self.base, _reach(self.statistic), value)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         """exp_o of coordinates in the chart."""
@@ -215,7 +174,7 @@ class LogGaussianMechanism(_LogMechanism):
 
     name: ClassVar[str] = "log-gaussian"
     option: ClassVar[str | None] = "log-gaussian"
-    _euclidean = GaussianMechanism
+    kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
 
     @property
     def sigma(self) -> float:
@@ -247,4 +206,11 @@ class LogLaplaceMechanism(_LogMechanism):
 
     name: ClassVar[str] = "log-laplace"
     option: ClassVar[str | None] = "log-laplace"
-    _euclidean = LaplaceMechanism
+    kind: ClassVar[Literal["gaussian", "laplace"]] = "laplace"
+
+
+def _reach(statistic: Statistic) -> float:
+    """How far from the base coordinates may be; refuses a chart without a Lipschitz constant."""
+    radius = None if statistic.values is None else statistic.values.radius
+    chart_stretch(statistic.space, radius)
+    return REACH if radius is None else radius

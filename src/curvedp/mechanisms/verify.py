@@ -105,7 +105,7 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
         )  # more noise than it takes is no lie
         if not more and (not same_kind or stated != own):
             raise ParameterError(f"the parameter {name} is not what the others imply")
-    charted = hasattr(mechanism, "in_chart") or not isinstance(statistic, Stated)
+    charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
     if not charted and any(part is not None for part in (statistic.center, statistic.radius, statistic.in_chart)):  # type: ignore[attr-defined]  # a stated one has them
         raise ParameterError("this mechanism has no chart, so that no ball of one can be stated")
     if certificate.manifold != mechanism.manifold.name:

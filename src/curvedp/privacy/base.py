@@ -47,7 +47,8 @@ class Guarantee:
         Guarantee._registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
+        if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
+            _validate.choice("adjacency", self.adjacency, ADJACENCIES)
         for name in self.additive:
             object.__setattr__(self, name, _validate.positive(name, getattr(self, name)))
 

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from curvedp.inference import Region, radii_of
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.report.canvas import (
     ACCENT,
@@ -30,7 +29,6 @@ from curvedp.report.canvas import (
 
 __all__ = [
     "budget_figure",
-    "curve_of",
     "plan_figure",
     "profile_figure",
     "radius_figure",
@@ -40,12 +38,6 @@ __all__ = [
 
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _FILL: dict[str, Any] = {"facecolor": SOFT, "alpha": 0.45, "edgecolor": ACCENT, "lw": 1.5}
-
-
-def curve_of(certificate: Certificate) -> Guarantee:
-    """The release's whole privacy profile."""
-    profile: Guarantee = rebuild_mechanism(certificate).profile
-    return profile
 
 
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:

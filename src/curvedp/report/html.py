@@ -18,7 +18,6 @@ from curvedp.inference import Region, components_of, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.alarms import alarms_of, foreseen_error
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import Guarantee
 from curvedp.report import canvas, figures
 
@@ -107,7 +106,7 @@ def write_report(
         (_, shown, certificate), *others = released(value)
         tables = [*tables, *_others(others), *_parameters(value)]
         value, ledger = shown, ledger or value.ledger
-    statistic, mechanism = certificate.statistic, rebuild_mechanism(certificate)
+    statistic, mechanism = certificate.statistic, certificate.made_by
     components = components_of(mechanism.statistic, value)
     region = _region(certificate, components)
     pictures = _pictures(certificate, value, region, components)
@@ -151,7 +150,7 @@ def _region(certificate: Certificate, components: int | None) -> Region | None:
 def _pictures(
     certificate: Certificate, value: np.ndarray, region: Region | None, components: int | None
 ) -> list[tuple[Figure, str, str]]:
-    curve, mu, pictures = figures.curve_of(certificate), certificate.claims.gdp, []
+    curve, mu, pictures = certificate.made_by.profile, certificate.claims.gdp, []
     if region is not None:
         shown = value.T if components is not None else value
         words = f"Blue: it holds {region.about} ({region.theorem}). Orange: the release."

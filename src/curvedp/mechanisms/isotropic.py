@@ -1,0 +1,128 @@
+"""An isotropic law about a statistic's value, on its space or in a chart: what Gaussian and Laplace mechanisms share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from curvedp.entropy import Source
+from curvedp.geometry.base import Manifold
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_laplace
+from curvedp.mechanisms.base import Draw, ValueMechanism, check_guarantee
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
+
+__all__ = ["IsotropicMechanism"]
+
+_LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace]] = {
+    "gaussian": RiemannianGaussian,
+    "laplace": RiemannianLaplace,
+}
+_DRAWS: dict[str, Callable[..., ExactDraw]] = {"gaussian": exact_gaussian, "laplace": exact_laplace}
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class IsotropicMechanism(ValueMechanism):
+    """Noise whose density depends on the distance alone.
+
+    Attributes
+    ----------
+    kind : {"gaussian", "laplace"}
+        Which law.
+    word : str
+        What certificates and users call its scale σ, and the name of the field that holds it.
+    """
+
+    kind: ClassVar[Literal["gaussian", "laplace"]]
+    word: ClassVar[str] = "scale"
+
+    @classmethod
+    def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
+        """The smallest noise that meets the guarantee, for a sensitivity that the caller states.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If the guarantee is below the floor of curved space.
+        """
+        return cls.for_statistic(Stated(manifold, sensitivity), guarantee)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The smallest noise that meets the guarantee, by the exact profile."""
+        check_guarantee(guarantee)
+        moved = cls.charged(statistic)
+        scale = smallest_scale(cls.profile_at(statistic.space, moved), guarantee, moved)
+        return cls.rebuilt(statistic, {cls.word: scale})
+
+    @classmethod
+    def charged(cls, statistic: Statistic) -> float:
+        """How far what is noised can move, as computed."""
+        return statistic.sensitivity
+
+    @classmethod
+    def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
+        """The exact profile by scale."""
+        return lambda scale: _LAWS[cls.kind](space, scale).profile(moved)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the scale."""
+        return cls(**{cls.word: parameters[cls.word]}, statistic=statistic)
+
+    def scaled(self, factor: float) -> Self:
+        """The same with its noise multiplied."""
+        return self.rebuilt(self.statistic, {self.word: factor * self._scale})
+
+    @property
+    def _scale(self) -> float:
+        return float(getattr(self, self.word))
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The scale."""
+        return {self.word: self._scale}
+
+    @property
+    def noised(self) -> Manifold:
+        """Where the noise lives."""
+        return self.manifold
+
+    @cached_property
+    def law(self) -> RiemannianGaussian | RiemannianLaplace:
+        """The noise law."""
+        return _LAWS[self.kind](self.noised, self._scale)
+
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """The exact privacy profile."""
+        return self.profile_at(self.manifold, self.charged(self.statistic))(self._scale)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labelled confidence bound."""
+        if self.kind == "laplace":
+            return PureDP(self.profile.pure_epsilon)
+        return GDP(self.profile.mu) if self.profile.label == "exact" else self.profile
+
+    @property
+    def noise(self) -> tuple[str, Manifold, float, float]:
+        """Kind, space, scale and sensitivity of the law, for the certified path."""
+        return self.kind, self.noised, self._scale, self.charged(self.statistic)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """One exact draw; the point nearest to its grid point is post-processing."""
+        drawn = _DRAWS[self.kind](self.noised, self._scale, data, source=source, grid=GRID)
+        return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
+
+    def at(self, coordinates: np.ndarray) -> np.ndarray:
+        """The point of the manifold nearest to a grid point."""
+        return np.asarray(drawn_point(self.manifold, coordinates))
+
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
+        """Float draws."""
+        return self.law.sample(rng, value, size)
