@@ -100,7 +100,7 @@ def test_alarms_of_releases():
         assert "edge" in alarms(model)[0]
     tensors = SPDAffineInvariant(3).unchart(np.eye(3), np.full((9, 6), 0.1))
     found = alarms(PrivateFrechetMean(SPDAffineInvariant(3), radius=3, guarantee=GDP(0.05)).fit(tensors))
-    assert any("the public center is as good" in line for line in found)
+    assert any("the center of the ball is as good" in line for line in found)
     for quiet in (
         PrivateMDM(Sphere(2), radius=0.7, guarantee=rare).fit(X, np.arange(300) % 2),
         PrivatePCA(1, 1.2).fit(X),
