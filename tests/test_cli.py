@@ -351,10 +351,11 @@ def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
     assert run("release", sphere_file / "x.npy", *given).exit_code == 0
     for number, text in enumerate(hostile(certificate.read_text())):
         (sphere_file / "h.json").write_text(text)
-        start = time.monotonic()
+        before = os.times()
         command = [sys.executable, "-m", "curvedp", "verify", str(sphere_file / "h.json"), "--json"]
         result = subprocess.run(command, capture_output=True, text=True)
-        assert time.monotonic() - start <= 10, number
+        after = os.times()  # of computing, which is all it does: what else runs on the machine is no matter of the file
+        assert after.children_user + after.children_system - before.children_user - before.children_system <= 10, number
         assert result.returncode in (1, 2), (number, result)
         said = result.stderr.strip().splitlines()
         assert len(said) == 1, (number, result)
@@ -410,3 +411,13 @@ def test_demo(tmp_path):
     assert "without paying" in again.output, "comparisons that nobody paid for are called so"
     assert (tmp_path / "demo" / "digits.ledger").read_bytes() == first, "a ledger is never deleted nor reused"
     assert (tmp_path / "demo-2" / "digits.ledger").exists()
+
+
+def test_a_warning_is_one_line(sphere_file, tmp_path):
+    few = tmp_path / "few.npy"
+    np.save(few, np.load(sphere_file / "x.npy")[:12])
+    result = run("release", few, "-m", "sphere:2", "-r", "private", "--mu", "1")
+    assert result.exit_code == 0
+    assert result.output.count("few for a private ball") == 1
+    assert "Warning" not in result.output
+    assert ".py" not in result.output

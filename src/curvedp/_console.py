@@ -1,5 +1,6 @@
 """What all commands share: where they print, how they refuse, and how a guarantee is given (extra: cli)."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, VerificationFailed
+from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, ReleaseWarning, VerificationFailed
 
 if TYPE_CHECKING:
     from curvedp.privacy import Guarantee
@@ -39,9 +40,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A user's mistake is one line and an exit code, never a traceback."""
+    """A user's mistake is one line and an exit code, never a traceback; a warning of ours is one line, once."""
+    told: set[str] = set()
+
+    def note(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+        if not issubclass(category, ReleaseWarning):
+            usual(message, category, *where, **more)  # type: ignore[arg-type]  # passed on as they came
+        elif str(message) not in told:
+            told.add(str(message))
+            errors.print(f"[yellow]note[/]: {inert(message)}", soft_wrap=True, highlight=False)
+
+    usual = warnings.showwarning
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ReleaseWarning)
+            warnings.showwarning = note  # type: ignore[assignment]  # any arguments
+            yield
     except VerificationFailed as error:
         errors.print(f"[bold red]not confirmed[/]: {inert(error)}", soft_wrap=True)
         raise typer.Exit(1) from None
