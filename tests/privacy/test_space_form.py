@@ -74,7 +74,7 @@ def test_tails_of_the_loss(kind, k, d, s, D):
     z, w = np.polynomial.legendre.leggauss(60)
     m, width = law.mode, law.width
     end = math.pi if k == 1 else m + 12 * width + (40 * s if kind == "laplace" else 0)
-    radii = law._breaks(t)
+    radii, _ = law._breaks(t)
     for i, level in enumerate(t):
         a, b = float(radii[0][i]), float(radii[1][i])
         marks = sorted({0.0, end, *(x for x in (a, b, m - 3 * width, m, m + 3 * width, m + 8 * width) if 0 < x < end)})

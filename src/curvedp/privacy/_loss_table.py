@@ -48,6 +48,15 @@ def log_sum(x: Array, axis: int) -> Array:
         return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
 
 
+def _clenshaw(series: Array, i: Array, z: Array) -> Array:
+    """Σ c_k·T_k(z), c the i-th of the series."""
+    c, z2 = series.T, 2 * z
+    b0 = b1 = np.zeros_like(z)
+    for k in range(_N - 1, 0, -1):
+        b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
+    return np.asarray(c[0].take(i) + z * b0 - b1)
+
+
 class LossTails(Protocol):
     """What a law must say about its loss."""
 
@@ -173,15 +182,11 @@ class LossTable:
         return i, z, 2 / (high - low), np.where(np.isfinite(w), w - inside, 0.0)
 
     def _value(self, w: Array, which: int) -> Array:
-        """The series at w, by Clenshaw's recurrence."""
+        """The series at w."""
         i, z, _, beyond = self._locate(w)
         if np.any(beyond > 0):
             return self._series(w, which)[0]
-        c, z2 = self._coefficients[:, which].T, 2 * z
-        b0 = b1 = np.zeros_like(z)
-        for k in range(_N - 1, 0, -1):
-            b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
-        return np.asarray(c[0].take(i) + z * b0 - b1)
+        return _clenshaw(self._coefficients[:, which], i, z)
 
     def _series(self, w: Array, which: int) -> tuple[Array, Array]:
         """The series and its derivative at w; the last panel's end is continued by a power law in T − t (`_ending`)."""
@@ -248,11 +253,7 @@ class LossTable:
     def _second(self, t: Array) -> Array:
         """log P₂(L > t) by its own series, t >= 0."""
         i, z, _, _ = self._locate(np.minimum(self._w(t, self.T - t), np.nextafter(self._second_end, 0.0)))
-        c = self._second_series.T
-        b0 = b1 = np.zeros_like(z)
-        for k in range(_N - 1, 0, -1):
-            b0, b1 = c[k].take(i) + 2 * z * b0 - b1, b0
-        return np.asarray(c[0].take(i) + z * b0 - b1 - t)
+        return _clenshaw(self._second_series, i, z) - t
 
     @cached_property
     def _second_end(self) -> float:

@@ -16,6 +16,7 @@ b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t. See d
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -73,9 +74,7 @@ class SpaceFormLaw(SmoothTails):
         target = n * s * s
         if self.k == 1:  # m·tan m = target; in the form m·sin m − target·cos m it has no pole
             scale, top = max(target, 1.0), min(math.sqrt(target), math.pi / 2)  # m² ≤ m·tan m
-            if top * math.sin(top) <= target * math.cos(
-                top
-            ):  # up to the last bit, as for a law that is all but uniform
+            if top * math.sin(top) <= target * math.cos(top):  # to the last bit, as for a law that is all but uniform
                 return top
             return float(brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, top, xtol=1e-300))
         top = target + math.sqrt(target) + 1e-300  # m tanh m >= m²/(1+m), whose root is below √T + T
@@ -140,27 +139,33 @@ class SpaceFormLaw(SmoothTails):
         return self.distance * self.fisher
 
     @property
+    def _diameter(self) -> float:
+        return math.pi if self.k == 1 else math.inf
+
+    @property
     def _right_end(self) -> float:
-        return math.pi - self.mode if self.k == 1 else math.inf
+        return self._diameter - self.mode
 
     # ---- the level sets of the loss ----
 
     @property
     def max_loss(self) -> float:
-        """The supremum of L: Δ/s for Laplace, Δ(2π−Δ)/2s² for the Gaussian on the sphere, else infinite."""
+        """The supremum of L: D/s for Laplace, D(2·diameter − D)/2s² for the Gaussian, on the cut locus of η₂."""
         if self.kind == "laplace":
             return self.distance / self.s
-        return self.distance * (2 * math.pi - self.distance) / (2 * self.s**2) if self.k == 1 else math.inf
+        return self.distance * (2 * self._diameter - self.distance) / (2 * self.s**2)
+
+    def _level(self, r: Array, t: Array) -> Array:
+        """b, the value of d₂ on the level L = t."""
+        return np.sqrt(r * r + 2 * self.s**2 * t) if self.kind == "gaussian" else r + self.s * t
 
     def _x(self, r: Array, t: Array) -> tuple[Array, Array]:
         """(x, 1−x), each with its own digits."""
-        D, s = self.distance, self.s
+        D, s, b = self.distance, self.s, self._level(r, t)
+        gap = s * t + 0.0 * r  # b − r
         if self.kind == "gaussian":
-            b = np.sqrt(r * r + 2 * s * s * t)
             with np.errstate(invalid="ignore", divide="ignore"):
-                gap = np.where(t > 0, 2 * s * s * t / (b + r), 0.0)  # b − r
-        else:
-            b, gap = r + s * t, s * t + 0.0 * r
+                gap = np.where(t > 0, 2 * s * s * t / (b + r), 0.0)
         p, q = (D - gap) / 2, (r + D + b) / 2
         p_, q_ = (D + gap) / 2, (b + r - D) / 2
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -173,34 +178,30 @@ class SpaceFormLaw(SmoothTails):
                 below = np.expm1(-2 * r) * math.expm1(-2 * D)
                 x = np.expm1(-2 * p) * np.expm1(-2 * q) / below
                 y = np.exp(-2 * p) * np.expm1(-2 * p_) * np.expm1(-2 * q_) / below
-        return np.clip(np.nan_to_num(x, nan=0.0, posinf=1.0), 0.0, 1.0), np.clip(
-            np.nan_to_num(y, nan=0.0, posinf=1.0), 0.0, 1.0
-        )
+        x, y = (np.clip(np.nan_to_num(part, nan=0.0, posinf=1.0), 0.0, 1.0) for part in (x, y))
+        return x, y
 
-    def _breaks(self, t: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """(r_a, r_b, inner): x goes through (0, 1) for r between r_a and r_b only; for r < r_a, L > t iff `inner`."""
-        D, s = self.distance, self.s
-        if self.kind == "gaussian":
-            a = np.abs(D * D - 2 * s * s * t) / (2 * D)
-            inner = 2 * s * s * t < D * D
-            far = 2 * math.pi - D
-            b = (far * far - 2 * s * s * t) / (2 * far) if self.k == 1 else np.full_like(t, math.inf)
-        else:
-            a = np.maximum(D - s * t, 0.0) / 2
-            inner = np.ones_like(t, dtype=bool)
-            b = math.pi - (D + s * t) / 2 if self.k == 1 else np.full_like(t, math.inf)
-        return a, np.maximum(b, a), inner
+    def _breaks(self, t: Array) -> tuple[list[Array], NDArray[np.bool_]]:
+        """([r_a, r_b], inner): x goes through (0, 1) for r between r_a and r_b only; for r < r_a, L > t iff `inner`."""
+        D, far, level = self.distance, 2 * self._diameter - self.distance, 2 * self.s**2 * t
+        if self.kind == "laplace":
+            a = np.maximum(D - self.s * t, 0.0) / 2
+            return [a, np.maximum((far - self.s * t) / 2, a)], np.ones_like(t, dtype=bool)
+        a = np.abs(D * D - level) / (2 * D)
+        b = (far * far - level) / (2 * far) if math.isfinite(far) else np.full_like(t, math.inf)
+        return [a, np.maximum(b, a)], level < D * D
 
     # ---- integrals over r, a row for each t ----
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """(log P₁(L > t), log P₁(L <= t)) for 0 <= t < max_loss, each with its own digits."""
         t = np.asarray(t, np.float64)
-        m, (r_a, r_b, inner) = self.mode, self._breaks(t)
-        start, a, b, end = np.full_like(t, -m), r_a - m, r_b - m, np.full_like(t, self._right_end)
-        below = self._integral(t, start, a, "full")
-        parts = [np.where(inner, below, -math.inf), self._integral(t, a, b, "upper")]
-        log_s = np.minimum(log_sum(np.stack(parts), axis=0) - self.log_mass, 0.0)
+        breaks, inner = self._breaks(t)
+        ends = np.stack([np.zeros_like(t), *breaks, np.full_like(t, self._diameter)]) - self.mode
+        below = self._integral(t, ends[0], ends[1], "full")
+        pieces = [np.where(inner, below, -math.inf)]
+        pieces += [self._integral(t, low, high, "upper") for low, high in pairwise(ends[1:-1])]
+        log_s = np.minimum(log_sum(np.stack(pieces), axis=0) - self.log_mass, 0.0)
         # the smaller tail carries the digits, the other is its complement: integrate the lower one only where it is small
         log_f = np.full_like(t, -math.inf)
         with np.errstate(divide="ignore"):
@@ -208,11 +209,10 @@ class SpaceFormLaw(SmoothTails):
             log_f[right] = np.log1p(-np.exp(log_s[right]))
         left = ~right
         if np.any(left):
-            t, a, b, end = t[left], a[left], b[left], end[left]
-            parts = [np.where(inner[left], -math.inf, below[left]), self._integral(t, a, b, "lower")]
-            if self.k == 1:
-                parts.append(self._integral(t, b, end, "full"))
-            log_f[left] = np.minimum(log_sum(np.stack(parts), axis=0) - self.log_mass, -0.5)
+            t, ends = t[left], ends[:, left]
+            pieces = [np.where(inner[left], -math.inf, below[left]), self._integral(t, ends[-2], ends[-1], "full")]
+            pieces += [self._integral(t, low, high, "lower") for low, high in pairwise(ends[1:-1])]
+            log_f[left] = np.minimum(log_sum(np.stack(pieces), axis=0) - self.log_mass, -0.5)
             log_s[left] = np.log1p(-np.exp(log_f[left]))
         return log_s, log_f
 

@@ -43,7 +43,28 @@ _CIRCLE = (1e-140, 1e140)
 
 
 @dataclass(frozen=True)
-class ConstantCurvatureProfile(PrivacyProfile):
+class RadialProfile(PrivacyProfile):
+    """The profile of an isotropic law, from a radial integral or a closed form."""
+
+    @cached_property
+    def _table(self) -> LossTable:
+        law = self.tails
+        while True:
+            try:
+                return LossTable(law)
+            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
+                if not isinstance(law, SpaceFormLaw) or law.order > 2048:
+                    raise
+                law = replace(law, order=2 * law.order)
+
+    @cached_property
+    def rao(self) -> float:
+        """Δ·√Fisher information."""
+        return up(self.tails.loss_scale, RELATIVE_ERROR)
+
+
+@dataclass(frozen=True)
+class ConstantCurvatureProfile(RadialProfile):
     """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature.
 
     *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`. Flat Gaussians
@@ -107,21 +128,6 @@ class ConstantCurvatureProfile(PrivacyProfile):
             return LineLaplace(s, distance)
         return SpaceFormLaw("gaussian", 0, 2, s, distance)  # the loss has the same law on every flat space
 
-    @cached_property
-    def _table(self) -> LossTable:
-        law = self.tails
-        while True:
-            try:
-                return LossTable(law)
-            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
-                if not isinstance(law, SpaceFormLaw) or law.order > 2048:
-                    raise
-                law = replace(law, order=2 * law.order)
-
-    @cached_property
-    def rao(self) -> float:
-        return up(self.tails.loss_scale, RELATIVE_ERROR)
-
     @property
     def _cap(self) -> float:
         if self.kind == "gaussian":
@@ -142,44 +148,17 @@ class ConstantCurvatureProfile(PrivacyProfile):
             return f"Sphere({self.dim})" if self.curvature > 0 else f"Lorentz({self.dim})"
         return f"the space of dimension {self.dim} and curvature {self.curvature:g}"
 
-    def _order_closes(self, order: float, rho: float) -> bool:
-        """On a hyperbolic space log E₁[e^{sL}] <= log K + s(mD/s² + D²/2s²) + s²D²/2s², by the bound behind `_closes`."""
-        law = self.tails
-        if math.isfinite(law.max_loss):
-            return super()._order_closes(order, rho)
-        assert isinstance(law, SpaceFormLaw)
-        s, limit = order - 1, (law.distance / law.s) ** 2 / 2
-        # a growing order lowers this bound once log K >= 0, which holds because ∫ρ <= its bound
-        drift = law.mode * law.distance / law.s**2
-        return limit + (self._log_k() / s + drift) / (s + 1) <= max(rho, limit * (1 + 1e-10))
-
-    def _log_k(self) -> float:
-        law = self.tails
-        assert isinstance(law, SpaceFormLaw)
-        em = math.expm1(2 * law.mode) if law.mode < 350 else math.inf
-        return (law.d - 1) * math.log1p(1 / em) - law.log_mass + math.log(law.s * math.sqrt(2 * math.pi))
-
     @property
     def _tail_mu(self) -> float:
         return self.sensitivity / self.scale
 
-    def _closes(self, mu: float, eps: float) -> bool:
-        """δ(ε′) <= K·Φ(−z) <= δ_μ(ε′) for all ε′ >= ε, on a hyperbolic space (docs/exact-profiles.md, Tail).
-
-        L <= (2rD + D²)/2s², so L > ε needs r > R; ρ(m+u) <= e^{g}·e^{−u²/2s²} for u > 0 bounds that by K·Φ(−z),
-        z = (R−m)/s.
-        """
+    def _normal_tail(self) -> tuple[float, float]:
+        """On a hyperbolic space: L <= (2rD + D²)/2s², and ρ(m+u) <= e^{g}·e^{−u²/2s²} (docs/exact-profiles.md, Tail)."""
         law = self.tails
         assert isinstance(law, SpaceFormLaw)
-        s, m, log_k = law.s, law.mode, self._log_k()
-        limit = law.distance / s
-        z = eps / limit - limit / 2 - m / s
-        x, y = eps / mu - mu / 2, eps / mu + mu / 2
-        if not (z > 0 and x > 0 and mu > limit):
-            return False
-        # log of K·Φ(−z)/δ_μ(ε), with Φ(−z) <= φ(z)/z and δ_μ >= φ(x)·μ/(y+√2)², and a bound on its derivative
-        excess = log_k - (z - x) * (z + x) / 2 - math.log(z) + 2 * math.log(y + math.sqrt(2)) - math.log(mu)
-        return excess <= 0 and z / limit >= x / mu + 2 / (mu * (y + math.sqrt(2)))
+        em = math.expm1(2 * law.mode) if law.mode < 350 else math.inf
+        log_k = (law.d - 1) * math.log1p(1 / em) - law.log_mass + math.log(law.s * math.sqrt(2 * math.pi))
+        return max(log_k, 0.0), law.mode * law.distance / law.s**2  # ∫ρ <= its bound: below 0 is round-off
 
 
 @dataclass(frozen=True)

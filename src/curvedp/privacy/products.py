@@ -88,35 +88,10 @@ class _Split(PrivacyProfile):
         unbounded = [x for (k, _), x in zip(self.factors, self.distances, strict=True) if k < 0]
         return math.hypot(self.flat, *unbounded) / self.scale
 
-    def _closes(self, mu: float, eps: float) -> bool:
-        """Chernoff: log E e^{λL} <= log K + λa + λ²v/2, so δ(ε) <= K·e^{−z²/2}, z = (ε−a)/√v (docs, Tail)."""
-        log_k, a, limit = 0.0, self.flat**2 / (2 * self.scale**2), self._tail_mu
-        for p in self.parts:
-            if p.curvature < 0:
-                bound = p._log_k()
-                law: Any = p.tails
-                log_k += max(bound, 0.0)
-                a += law.mode * law.distance / law.s**2 + (law.distance / law.s) ** 2 / 2
-            else:  # a sphere's loss is bounded
-                a += p.pure_epsilon
-        z, x, y = (eps - a) / limit, eps / mu - mu / 2, eps / mu + mu / 2
-        if not (z > 0 and x > 0 and mu > limit):
-            return False
-        excess = (
-            log_k + 0.5 * math.log(2 * math.pi) - (z - x) * (z + x) / 2 + 2 * math.log(y + math.sqrt(2)) - math.log(mu)
-        )
-        return excess <= 0 and z / limit >= x / mu + 2 / (mu * (y + math.sqrt(2)))
-
-    def _order_closes(self, order: float, rho: float) -> bool:
-        if math.isfinite(self.pure_epsilon):
-            return super()._order_closes(order, rho)
-        s, limit = order - 1, self._tail_mu**2 / 2
-        log_k = sum(max(p._log_k(), 0.0) for p in self.parts if p.curvature < 0)
-        drift = 0.0
-        for p in self.parts:
-            law: Any = p.tails
-            drift += law.mode * law.distance / law.s**2 if p.curvature < 0 else p.pure_epsilon
-        return limit + (log_k / s + drift) / (s + 1) <= max(rho, limit * (1 + 1e-10))
+    def _normal_tail(self) -> tuple[float, float]:
+        """Of independent losses they add up; a sphere's loss is bounded."""
+        tails = [p._normal_tail() if p.curvature < 0 else (0.0, p.pure_epsilon) for p in self.parts]
+        return sum(log_k for log_k, _ in tails), sum(a for _, a in tails)
 
 
 @lru_cache(maxsize=512)

@@ -109,9 +109,23 @@ class PrivacyProfile(Guarantee):
         """lim μ_ε as ε grows, where the loss is unbounded."""
         return 0.0
 
-    def _closes(self, mu: float, eps: float) -> bool:
-        """Whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε, where the loss is unbounded."""
+    def _normal_tail(self) -> tuple[float, float]:
+        """(log K >= 0, a), where the loss is unbounded: log E₁[e^{λL}] <= log K + λ(a + v/2) + λ²v/2, v = `_tail_mu`²."""
         raise NotImplementedError
+
+    def _closes(self, mu: float, eps: float) -> bool:
+        """Whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε, where the loss is unbounded (docs/exact-profiles.md, Tail).
+
+        Chernoff: δ(ε) <= K·e^{−z²/2}, z = (ε − a − v/2)/√v; and δ_μ(ε) >= φ(x)·μ/(y + √2)².
+        """
+        (log_k, a), limit = self._normal_tail(), self._tail_mu
+        z, x, y = (eps - a) / limit - limit / 2, eps / mu - mu / 2, eps / mu + mu / 2
+        if not (z > 0 and x > 0 and mu > limit):
+            return False
+        # log of the quotient of the two, and a bound on its derivative
+        excess = log_k + 0.5 * math.log(2 * math.pi) - (z - x) * (z + x) / 2
+        excess += 2 * math.log(y + math.sqrt(2)) - math.log(mu)
+        return excess <= 0 and z / limit >= x / mu + 2 / (mu * (y + math.sqrt(2)))
 
     def _mu_on(self, grid: Array) -> float:
         """max μ_ε over the span of a grid: every local maximum on it is closed in on."""
@@ -246,8 +260,12 @@ class PrivacyProfile(Guarantee):
         return up(max(best, -float(found.fun)), RELATIVE_ERROR)
 
     def _order_closes(self, order: float, rho: float) -> bool:
-        """Whether no larger order can exceed ρ: the divergence never exceeds the largest loss."""
-        return self.pure_epsilon <= rho * order
+        """Whether no larger order can exceed ρ: of a bounded loss since no divergence exceeds the largest loss."""
+        if math.isfinite(self.pure_epsilon):
+            return self.pure_epsilon <= rho * order
+        (log_k, drift), limit = self._normal_tail(), self._tail_mu**2 / 2
+        # falls as the order grows, since log K >= 0
+        return limit + (log_k / (order - 1) + drift) / order <= max(rho, limit * (1 + 1e-10))
 
     def pure_bound(self) -> float:
         return self.pure_epsilon

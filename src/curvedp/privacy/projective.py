@@ -18,7 +18,7 @@ a null set, adds nothing.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -27,9 +27,9 @@ from scipy.optimize import brentq
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy._loss_table import LossTable, log_sum
+from curvedp.privacy._loss_table import log_sum
 from curvedp.privacy._space_form import Kind, SpaceFormLaw, log_beta
-from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
+from curvedp.privacy.constant_curvature import RadialProfile
 
 __all__ = ["ProjectiveLaw", "ProjectiveProfile", "projective_profile"]
 
@@ -78,32 +78,15 @@ class ProjectiveLaw(SpaceFormLaw):
         bend = (self.d - 1) / math.sin(self.mode) ** 2 + (1 / self.s**2 if self.kind == "gaussian" else 0.0)
         return 1 / math.sqrt(bend + (1 / math.cos(self.mode) ** 2 if self.is_complex else 0.0))
 
-    @property
-    def _right_end(self) -> float:
-        return _HALF - self.mode
-
-    @property
-    def max_loss(self) -> float:
-        """On the cut locus of η₂, at its point nearest to η₁: D(π−D)/2s²; Laplace D/s."""
-        if self.kind == "laplace":
-            return self.distance / self.s
-        return self.distance * (math.pi - self.distance) / (2 * self.s**2)
+    _diameter = _HALF
 
     # ---- the level sets of the loss ----
 
-    def _level(self, r: Array, t: Array) -> Array:
-        """b, the value of d₂ on the level L = t."""
-        return np.sqrt(r * r + 2 * self.s**2 * t) if self.kind == "gaussian" else r + self.s * t
-
-    def _ends(self, t: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-        """(r_a, r_c, r_e, inner): below r_a all or nothing exceeds t, from r_c on both lifts count, beyond r_e nothing."""
-        D, s, far = self.distance, self.s, math.pi - self.distance
-        if self.kind == "gaussian":
-            level = 2 * s * s * t
-            a, c = np.abs(D * D - level) / (2 * D), (far * far - level) / (2 * far)
-            return a, np.maximum(c, a), np.sqrt(np.maximum(_HALF**2 - level, 0.0)), level < D * D
-        a, c = np.maximum(D - s * t, 0.0) / 2, (far - s * t) / 2
-        return a, np.maximum(c, a), _HALF - s * t, np.ones_like(t, dtype=bool)
+    def _breaks(self, t: Array) -> tuple[list[Array], NDArray[np.bool_]]:
+        """([r_a, r_c, r_e], inner): below r_a all or nothing exceeds t, from r_c on both lifts count, beyond r_e nothing."""
+        (a, c), inner = super()._breaks(t)
+        end = np.sqrt(np.maximum(_HALF**2 - 2 * self.s**2 * t, 0.0)) if self.kind == "gaussian" else _HALF - self.s * t
+        return [a, c, np.maximum(end, c)], inner
 
     def _far(self, r: Array, t: Array) -> tuple[Array, Array]:
         """(x, 1−x) of the other lift, (1 − R − c)/2, not clipped: negative where it is never the nearer one."""
@@ -115,25 +98,6 @@ class ProjectiveLaw(SpaceFormLaw):
         return np.nan_to_num(x, nan=0.0), np.nan_to_num(y, nan=1.0)
 
     # ---- integrals over r ----
-
-    def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """(log P₁(L > t), log P₁(L <= t)) for 0 <= t < max_loss, each with its own digits."""
-        t = np.asarray(t, np.float64)
-        r_a, r_c, r_e, inner = self._ends(t)
-        cuts = [np.full_like(t, -self.mode), r_a - self.mode, r_c - self.mode, np.maximum(r_e, r_c) - self.mode]
-        cuts.append(np.full_like(t, self._right_end))
-        below = self._integral(t, cuts[0], cuts[1], "full")
-        upper = [np.where(inner, below, -math.inf), *(self._integral(t, cuts[i], cuts[i + 1], "upper") for i in (1, 2))]
-        lower = [np.where(inner, -math.inf, below), *(self._integral(t, cuts[i], cuts[i + 1], "lower") for i in (1, 2))]
-        lower.append(self._integral(t, cuts[3], cuts[4], "full"))
-        log_s = np.minimum(log_sum(np.stack(upper), axis=0) - self.log_mass, 0.0)
-        log_f = np.minimum(log_sum(np.stack(lower), axis=0) - self.log_mass, 0.0)
-        with np.errstate(divide="ignore"):  # the smaller one carries the digits, the other is its complement
-            small = log_s < log_f
-            return (
-                np.where(small, log_s, np.log1p(-np.exp(np.minimum(log_f, -0.1)))),
-                np.where(small, np.log1p(-np.exp(np.minimum(log_s, -0.1))), log_f),
-            )
 
     def _log_integrand(self, u: Array, t: Array, part: str, rough: bool = False) -> Array:
         log_rho = self.log_rho(u)
@@ -226,7 +190,7 @@ def _whole_disc(n: int, c: Array, radius: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ProjectiveProfile(PrivacyProfile):
+class ProjectiveProfile(RadialProfile):
     """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a projective space.
 
     *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`.
@@ -270,29 +234,11 @@ class ProjectiveProfile(PrivacyProfile):
             )
 
     @cached_property
-    def tails(self) -> ProjectiveLaw:
+    def tails(self) -> SpaceFormLaw:
         root = math.sqrt(self.curvature)
         distance = min(self.sensitivity * root, _HALF)
         law = ProjectiveLaw(self.kind, 1, self.dim, self.scale * root, distance, is_complex=self.field == "complex")
-        resolved = law.resolved()
-        assert isinstance(resolved, ProjectiveLaw)
-        return resolved
-
-    @cached_property
-    def _table(self) -> LossTable:
-        law = self.tails
-        while True:
-            try:
-                return LossTable(law)
-            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
-                if law.order > 2048:
-                    raise
-                law = replace(law, order=2 * law.order)
-
-    @cached_property
-    def rao(self) -> float:
-        """Δ·√Fisher information."""
-        return up(self.tails.loss_scale, RELATIVE_ERROR)
+        return law.resolved()
 
     @property
     def space(self) -> str:

@@ -60,26 +60,12 @@ class ConfidenceProfile(PrivacyProfile):
     def tails(self) -> LossTails:
         raise NotImplementedError("a confidence bound has no loss distribution; ask for delta or epsilon")
 
-    @property
-    def mu(self) -> float:
-        return math.inf
-
-    @property
-    def rho(self) -> float:
-        return math.inf
-
-    @property
-    def rao(self) -> float:
-        return math.inf
+    mu = rho = rao = pure_epsilon = math.inf
 
     @property
     def hellinger_angle(self) -> float:
         """From TV = δ(0) alone: 1 − ∫√(p₁p₂) <= TV (Le Cam)."""
         return up(2 * math.acos(1 - self.bounds[0]), 1e-15)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
 
     def _renyi(self, order: float) -> float:
         return math.inf
