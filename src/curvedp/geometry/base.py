@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
-from math import inf
+from math import inf, pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from array_api_compat import array_namespace, device
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["OFF_MANIFOLD_TOLERANCE", "Array", "Manifold", "across", "check_manifold"]
+__all__ = ["OFF_MANIFOLD_TOLERANCE", "Array", "Manifold", "across", "bracket_operator", "check_manifold"]
 
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
@@ -87,10 +87,11 @@ class Manifold(ABC):
     def injectivity_radius(self) -> float:
         """Radius up to which `log` inverts `exp`; inf on Hadamard manifolds."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def convexity_radius(self) -> float:
-        """Geodesic balls of a smaller radius are strongly convex; inf on Hadamard manifolds."""
+        """Geodesic balls of a smaller radius are strongly convex: min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
+        high = self.curvature_bounds[1]
+        return min(self.injectivity_radius / 2, pi / (2 * sqrt(high)) if high > 0 else inf)
 
     @property
     @abstractmethod
@@ -364,6 +365,16 @@ def across(z: np.ndarray) -> np.ndarray:
     """|z|²I − zzᵀ: the curvature operator of the unit sphere."""
     square = np.sum(z * z, axis=-1)[..., None, None]
     return np.asarray(square * np.eye(z.shape[-1]) - z[..., :, None] * z[..., None, :])
+
+
+def bracket_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
+    """−¼[[·, V], V] at the identity, to which an isometry that keeps coordinates carries p: `curvature_operator` of a
+    symmetric space of matrices."""
+    one = M.origin
+    basis = np.asarray(M.from_coordinates(one, np.eye(M.dim)))
+    V = np.asarray(M.from_coordinates(one, np.asarray(M.to_coordinates(p, v))))[..., None, :, :]
+    bracket = basis @ V - V @ basis
+    return np.asarray(M.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
 
 
 def check_manifold(manifold: Any) -> Manifold:

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ class SpaceFormLaw(SmoothTails):
     s: float
     distance: float
     order: int = 64  # quadrature nodes
+
+    _small: ClassVar[float] = -0.7  # logarithm below which the upper tail is the one that is integrated
 
     def resolved(self) -> "SpaceFormLaw":
         """The same law with as many nodes as its radial integrals need: doubling them changes nothing."""
@@ -205,13 +207,14 @@ class SpaceFormLaw(SmoothTails):
         # the smaller tail carries the digits, the other is its complement: integrate the lower one only where it is small
         log_f = np.full_like(t, -math.inf)
         with np.errstate(divide="ignore"):
-            right = log_s < -0.7
+            right = log_s < self._small
             log_f[right] = np.log1p(-np.exp(log_s[right]))
         left = ~right
         if np.any(left):
             t, ends = t[left], ends[:, left]
-            pieces = [np.where(inner[left], -math.inf, below[left]), self._integral(t, ends[-2], ends[-1], "full")]
+            pieces = [np.where(inner[left], -math.inf, below[left])]
             pieces += [self._integral(t, low, high, "lower") for low, high in pairwise(ends[1:-1])]
+            pieces.append(self._integral(t, ends[-2], ends[-1], "full"))
             log_f[left] = np.minimum(log_sum(np.stack(pieces), axis=0) - self.log_mass, -0.5)
             log_s[left] = np.log1p(-np.exp(log_f[left]))
         return log_s, log_f

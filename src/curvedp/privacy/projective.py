@@ -78,7 +78,7 @@ class ProjectiveLaw(SpaceFormLaw):
         bend = (self.d - 1) / math.sin(self.mode) ** 2 + (1 / self.s**2 if self.kind == "gaussian" else 0.0)
         return 1 / math.sqrt(bend + (1 / math.cos(self.mode) ** 2 if self.is_complex else 0.0))
 
-    _diameter = _HALF
+    _diameter, _small = _HALF, -math.log(2)
 
     # ---- the level sets of the loss ----
 

@@ -17,10 +17,10 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import apply, divided_exp, log1p_sym, sym
-from curvedp.geometry.numerics.stable import constant, euclidean_norm
+from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, whiten
 
 __all__ = ["Correlation", "CorrelationOffLog"]
@@ -230,7 +230,7 @@ class CorrelationOffLog(_Correlations):
         S = self._hollow(
             y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
         )
-        D, slopes = _unit_diagonals(constant(xp, S))
+        D, slopes = _unit_diagonals(constant(S))
         # one more Newton step, through which JAX sees the derivative of the implicit function
         excess = xp.linalg.diagonal(_expm1(S + _diagonal(D)))
         C = _expm1(S + _diagonal(D - xp.linalg.solve(slopes, excess[..., None])[..., 0]))

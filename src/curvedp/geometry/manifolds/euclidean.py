@@ -53,7 +53,6 @@ class Euclidean(Manifold):
 
     curvature_bounds = (0.0, 0.0)
     injectivity_radius = math.inf
-    convexity_radius = math.inf
     is_homogeneous = True
     is_symmetric = True
     is_linear = True

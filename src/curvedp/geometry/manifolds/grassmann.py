@@ -13,7 +13,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.matrix import (
     bmm,
-    constant,
     differentiable,
     embedded_inner,
     embedded_norm,
@@ -25,7 +24,7 @@ from curvedp.geometry.numerics.matrix import (
     svd,
     sym_function,
 )
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import constant, namespace
 
 __all__ = ["Grassmann"]
 
@@ -107,7 +106,6 @@ class Grassmann(Manifold):
 
     injectivity_radius = math.pi / 2
     # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
-    convexity_radius = math.pi / 4
     is_homogeneous = True
     is_symmetric = True
 

@@ -47,7 +47,6 @@ class Hyperbolic(Manifold):
         return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
 
     injectivity_radius = math.inf
-    convexity_radius = math.inf
     is_homogeneous = True
     held_reach = _REACH
 

@@ -106,8 +106,6 @@ class KendallShapes(Manifold):
         return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
 
     injectivity_radius = math.pi / 2
-    # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
-    convexity_radius = math.pi / 4
     is_homogeneous = True
     is_symmetric = True
 

@@ -74,10 +74,6 @@ class Product(Manifold):
         return min(factor.injectivity_radius for factor in self.factors)
 
     @cached_property
-    def convexity_radius(self) -> float:
-        return min(factor.convexity_radius for factor in self.factors)
-
-    @cached_property
     def is_homogeneous(self) -> bool:
         return all(factor.is_homogeneous for factor in self.factors)
 

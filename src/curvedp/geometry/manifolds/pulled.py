@@ -69,10 +69,6 @@ class Pulled(Manifold):
         return self.scale * self.model.injectivity_radius
 
     @cached_property
-    def convexity_radius(self) -> float:
-        return self.scale * self.model.convexity_radius
-
-    @cached_property
     def is_homogeneous(self) -> bool:
         return self.model.is_homogeneous
 

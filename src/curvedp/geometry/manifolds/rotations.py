@@ -9,10 +9,9 @@ import numpy as np
 from array_api_compat import device
 
 from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, bracket_operator
 from curvedp.geometry.numerics.matrix import (
     bmm,
-    constant,
     det,
     differentiable,
     embedded_inner,
@@ -26,7 +25,7 @@ from curvedp.geometry.numerics.matrix import (
     svd,
     well_scaled,
 )
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 __all__ = ["Rotations", "rotation_log"]
@@ -78,18 +77,10 @@ class Rotations(Manifold):
 
     # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
     injectivity_radius = math.pi
-    # min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1).
-    convexity_radius = math.pi / 2
     is_homogeneous = True
     is_symmetric = True
 
-    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
-        """−¼[[·, V], V] at the identity, to which the translation, an isometry, carries p."""
-        one = self.origin
-        basis = np.asarray(self.from_coordinates(one, np.eye(self.dim)))
-        V = np.asarray(self.from_coordinates(one, np.asarray(self.to_coordinates(p, v))))[..., None, :, :]
-        bracket = basis @ V - V @ basis
-        return np.asarray(self.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
+    _curvature_operator = bracket_operator
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, bracket_operator
 from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.manifolds.spd_flat import SPDLogCholesky, SPDLogEuclidean
@@ -78,13 +78,7 @@ class SPDAffineInvariant(Held, SPD):
         """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
         return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
 
-    def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
-        """−¼[[·, V], V] at the identity, to which the congruence, an isometry, carries p."""
-        one = self.origin
-        basis = np.asarray(self.from_coordinates(one, np.eye(self.dim)))
-        V = np.asarray(self.from_coordinates(one, np.asarray(self.to_coordinates(p, v))))[..., None, :, :]
-        bracket = basis @ V - V @ basis
-        return np.asarray(self.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
+    _curvature_operator = bracket_operator
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

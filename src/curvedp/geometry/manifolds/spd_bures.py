@@ -50,7 +50,6 @@ class SPDBuresWasserstein(SPD):
     # No radius holds at every point. At W the injectivity radius is √λ_min(W), the distance to the singular matrices
     # (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`.
     injectivity_radius = 0.0
-    convexity_radius = 0.0
     is_homogeneous = False
 
     def exp(self, p: Array, v: Array) -> Array:

@@ -1,5 +1,6 @@
 """What the four geometries of symmetric positive definite matrices share: the set, its tangent spaces, coordinates."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, inf, sqrt
@@ -114,7 +115,6 @@ class SPD(Manifold):
         return np.eye(self.m)
 
     injectivity_radius = inf
-    convexity_radius = inf
     is_homogeneous = True
 
     def project(self, x: Array) -> Array:
@@ -123,17 +123,10 @@ class SPD(Manifold):
         A matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix,
         which has no positive neighbour of its own scale, goes to the smallest normal multiple of I.
         """
-        S = sym(x)
-        clear = _clearly_positive(S)
-        if clear is not None:  # only the others need their eigenvalues
-            rest = np.flatnonzero(~clear)
-            if len(rest):
-                flat = S.reshape(-1, self.m, self.m)
-                flat[rest] = self._raised(flat[rest])
-            return S
-        return self._raised(S)
+        return _unless_clear(sym(x), self._raised)
 
-    def _raised(self, S: Array) -> Array:
+    @staticmethod
+    def _raised(S: Array) -> Array:
         xp = namespace(S)
         info = xp.finfo(S.dtype)
         w, U = eigh(S)
@@ -145,15 +138,7 @@ class SPD(Manifold):
     def nearest(self, x: Array) -> Array:
         """The symmetric part of x at any scale, where it is positive definite, to round-off; else there is none."""
         xp = namespace(x)
-        S = sym(x)
-        clear = _clearly_positive(S)
-        if clear is None:
-            return xp.where(_definite(S)[..., None, None], S, xp.nan)
-        rest = np.flatnonzero(~clear)
-        if len(rest):
-            flat = S.reshape(-1, self.m, self.m)
-            flat[rest] = np.where(_definite(flat[rest])[:, None, None], flat[rest], np.nan)
-        return S
+        return _unless_clear(sym(x), lambda S: xp.where(_definite(S)[..., None, None], S, xp.nan))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x: the nearest tangent vector in the Frobenius norm, at any p."""
@@ -183,6 +168,18 @@ class SPD(Manifold):
         xp = namespace(S)
         least = eigh(S)[0][..., 0]
         return xp.where(least > 0, xp.zeros_like(least), xp.where(least < 0, -least, xp.ones_like(least)))
+
+
+def _unless_clear(S: Array, kernel: Callable[[Array], Array]) -> Array:
+    """kernel(S), which leaves alone what is clearly positive definite: only the others need their eigenvalues."""
+    clear = _clearly_positive(S)
+    if clear is None:
+        return kernel(S)
+    rest = np.flatnonzero(~clear)
+    if len(rest):
+        flat = S.reshape(-1, *S.shape[-2:])
+        flat[rest] = kernel(flat[rest])
+    return S
 
 
 def _definite(S: Array) -> Array:

@@ -63,7 +63,6 @@ class Sphere(Manifold):
         return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
     injectivity_radius = math.pi
-    convexity_radius = math.pi / 2
     is_homogeneous = True
     is_symmetric = True
 

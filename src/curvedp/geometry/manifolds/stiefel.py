@@ -15,7 +15,6 @@ from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.numerics.matrix import (
     bmm,
-    constant,
     det,
     differentiable,
     embedded_inner,
@@ -29,7 +28,7 @@ from curvedp.geometry.numerics.matrix import (
     skew_to_vector,
     svd,
 )
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
 __all__ = ["Stiefel"]
@@ -102,11 +101,6 @@ class Stiefel(Manifold):
     def injectivity_radius(self) -> float:
         """π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2."""
         return math.sqrt(2) * math.pi if self.r == self.m else math.pi
-
-    @cached_property
-    def convexity_radius(self) -> float:
-        """min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
-        return self.injectivity_radius / 2
 
     is_homogeneous = True
 

@@ -55,7 +55,6 @@ class Torus(Manifold):
 
     curvature_bounds = (0.0, 0.0)
     injectivity_radius = math.pi
-    convexity_radius = math.pi / 2
     is_homogeneous = True
     is_symmetric = True
 

@@ -12,11 +12,10 @@ from typing import Any
 from array_api_compat import device, is_jax_array, is_torch_array
 
 from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import constant, namespace
 
 __all__ = [
     "bmm",
-    "constant",
     "det",
     "differentiable",
     "embedded_inner",
@@ -36,15 +35,6 @@ __all__ = [
     "sym_function",
     "well_scaled",
 ]
-
-
-def constant(x: Array) -> Array:
-    """x, cut off from differentiation where the library differentiates."""
-    if is_jax_array(x):
-        from jax.lax import stop_gradient
-
-        return stop_gradient(x)
-    return x.detach() if is_torch_array(x) else x
 
 
 def differentiable(x: Array) -> bool:

@@ -5,9 +5,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_jax_namespace, is_numpy_array
+from array_api_compat import array_namespace, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
 
-__all__ = ["compiled", "namespace", "to_host"]
+__all__ = ["compiled", "constant", "namespace", "to_host"]
 
 
 def namespace(*arrays: Any) -> Any:
@@ -26,6 +26,15 @@ def _jit(f: Callable[..., Any]) -> Any:
     import jax
 
     return jax.jit(f)
+
+
+def constant(x: Any) -> Any:
+    """x, cut off from differentiation where the library differentiates."""
+    if is_jax_array(x):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
+    return x.detach() if is_torch_array(x) else x
 
 
 def to_host(X: Any) -> np.ndarray:

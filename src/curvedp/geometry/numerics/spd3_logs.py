@@ -14,6 +14,7 @@ from array_api_compat import is_numpy_array
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import separated_root
+from curvedp.geometry.numerics.spd3_pencil import congruence
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve
 
 __all__ = ["DOUBTFUL", "Factor", "Logs", "log_polynomial", "lower_entries", "squared", "whitened_logs"]
@@ -56,21 +57,12 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
 
 def whitened_logs(p: Factor, entries: Entries) -> Logs:
     """log(L⁻¹XL⁻ᵀ): the coordinates of log_p X under the affine-invariant metric."""
-    a, b, d, c, e, f = entries
-    k0, k1, k2, k3, k4, k5 = (p.inverse[i] for i in range(6))
-    t1, t2 = k1 * a + k2 * b, k1 * b + k2 * d  # second row of KX
-    u1, u2, u3 = k3 * a + k4 * b + k5 * c, k3 * b + k4 * d + k5 * e, k3 * c + k4 * e + k5 * f  # third
-    b, d = k0 * t1, k1 * t1 + k2 * t2
-    c, e, f = k0 * u1, k1 * u1 + k2 * u2, k3 * u1 + k4 * u2 + k5 * u3
-    return _logs((k0 * k0 * a, b, d, c, e, f), p.condition)
-
-
-def _logs(A: Entries, condition: float) -> Logs:
+    A = congruence(tuple(p.inverse[i] for i in range(6)), entries)
     log = log_polynomial(A)
     rows = [_R2 * (log.first * x + log.second * y) if i in _OFF else log.zeroth + log.first * x + log.second * y
             for i, (x, y) in enumerate(zip(A, squared(A), strict=True))]  # fmt: skip
     # Comparisons are written so that NaN, and a matrix that is not positive definite, fail them.
-    return Logs(rows, log.square, (log.low > 0) & (condition * log.high <= DOUBTFUL * log.low))
+    return Logs(rows, log.square, (log.low > 0) & (p.condition * log.high <= DOUBTFUL * log.low))
 
 
 class Polynomial(NamedTuple):

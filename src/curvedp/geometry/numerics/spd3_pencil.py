@@ -7,18 +7,20 @@ the others are left to pairs of doubles. Every operation is element by element a
 so that no result depends on what it is computed beside.
 """
 
+from typing import Any
+
 import numpy as np
 
 from curvedp.geometry.numerics.small_eigh import eigh3
 
-__all__ = ["log_spectrum3"]
+__all__ = ["congruence", "log_spectrum3"]
 
 _BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
 _CONDITION = 1e4  # where `tests/geometry/test_spd.py` finds errors below 3e-13
 _SWEEPS = 10  # at most; four or five are taken
 _NEAR = 0.25
 
-Entries = tuple[np.ndarray, ...]  # of a lower triangle, row by row
+Entries = tuple[Any, ...]  # arrays: of a lower triangle, row by row
 
 
 def log_spectrum3(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -38,7 +40,7 @@ def _block(p: Entries, q: Entries, L: np.ndarray, logs: np.ndarray, U: np.ndarra
     inverse = _inverse(factor)
     for entry, (i, j) in zip(factor, _PLACES, strict=True):
         L[:, i, j] = entry
-    E = np.broadcast_arrays(*_congruence(inverse, tuple(b - a for a, b in zip(p, q, strict=True))))
+    E = np.broadcast_arrays(*congruence(inverse, tuple(b - a for a, b in zip(p, q, strict=True))))
     near = E[0] ** 2 + E[2] ** 2 + E[5] ** 2 + 2 * (E[1] ** 2 + E[3] ** 2 + E[4] ** 2) < _NEAR**2
     condition = np.maximum(_square(factor) * _square(inverse), _square(other) * _square(_inverse(other)))
     doubtful[:] = ~(condition <= _CONDITION)  # written so that NaN is doubtful
@@ -133,7 +135,7 @@ def _inverse(L: Entries) -> Entries:
     return k0, k1, k2, -(l3 * k0 + l4 * k1) * k5, k4, k5
 
 
-def _congruence(K: Entries, X: Entries) -> Entries:
+def congruence(K: Entries, X: Entries) -> Entries:
     """KXKᵀ for lower triangular K."""
     a, b, d, c, e, f = X
     k0, k1, k2, k3, k4, k5 = K

@@ -13,6 +13,7 @@ Under JAX the careful path serves m ≤ 3; larger matrices have the plain path's
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -24,6 +25,7 @@ from curvedp.geometry.numerics.namespace import compiled, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_pencil import log_spectrum3
+from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.stable import two_product, two_sum
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
@@ -33,108 +35,105 @@ _SWEEPS = 15  # of Jacobi's method, at most
 _DOUBTFUL = 100.0
 _LARGEST_COMPILED = 3  # under JAX; beyond it compiling the unrolled pair arithmetic takes longer than it is worth
 
-Pair = tuple[Array, Array]  # an unevaluated sum high + low
+
+@dataclass(frozen=True)
+class _Pair:
+    """An unevaluated sum high + low."""
+
+    high: Array
+    low: Array
+
+    @classmethod
+    def rounded(cls, s: Array, e: Array) -> "_Pair":
+        total = s + e
+        return cls(total, e - (total - s))
+
+    def map(self, f: Callable[[Array], Array]) -> "_Pair":
+        return _Pair(f(self.high), f(self.low))
+
+    def __getitem__(self, index: Any) -> "_Pair":
+        return self.map(lambda part: part[index])
+
+    def where(self, mask: Array) -> "_Pair":
+        """0 elsewhere."""
+        xp = namespace(self.high)
+        return self.map(lambda part: xp.where(mask, part, xp.zeros_like(part)))
+
+    def __add__(self, other: "_Pair") -> "_Pair":
+        s, e = two_sum(self.high, other.high)
+        return _Pair.rounded(s, e + (self.low + other.low))
+
+    def __sub__(self, other: "_Pair") -> "_Pair":
+        return self + other.map(lambda part: -part)
+
+    def __mul__(self, other: "_Pair") -> "_Pair":
+        p, e = two_product(namespace(self.high), self.high, other.high)
+        return _Pair.rounded(p, e + (self.high * other.low + self.low * other.high))
+
+    def __truediv__(self, other: "_Pair") -> "_Pair":
+        q = self.high / other.high
+        rest = self - _Pair(q, namespace(q).zeros_like(q)) * other
+        return _Pair.rounded(q, (rest.high + rest.low) / other.high)
+
+    def sqrt(self) -> "_Pair":
+        """NaN where it is not positive."""
+        xp, good = namespace(self.high), self.high > 0
+        root = xp.where(good, xp.sqrt(xp.where(good, self.high, xp.ones_like(self.high))), xp.nan)
+        rest = self - _Pair(*two_product(xp, root, root))
+        return _Pair.rounded(root, (rest.high + rest.low) / (2 * root))
 
 
-def _add(x: Pair, y: Pair) -> Pair:
-    s, e = two_sum(x[0], y[0])
-    return _fast(s, e + (x[1] + y[1]))
+def _stacked(parts: list[_Pair], axis: int) -> _Pair:
+    xp = namespace(parts[0].high)
+    return _Pair(xp.stack([part.high for part in parts], axis=axis), xp.stack([part.low for part in parts], axis=axis))
 
 
-def _fast(s: Array, e: Array) -> Pair:
-    total = s + e
-    return total, e - (total - s)
+def _exactly(A: Array) -> _Pair:
+    return _Pair(A, namespace(A).zeros_like(A))
 
 
-def _mul(xp: Any, x: Pair, y: Pair) -> Pair:
-    p, e = two_product(xp, x[0], y[0])
-    return _fast(p, e + (x[0] * y[1] + x[1] * y[0]))
-
-
-def _div(xp: Any, x: Pair, y: Pair) -> Pair:
-    q = x[0] / y[0]
-    rest = _add(x, _neg(_mul(xp, (q, xp.zeros_like(q)), y)))
-    return _fast(q, (rest[0] + rest[1]) / y[0])
-
-
-def _neg(x: Pair) -> Pair:
-    return -x[0], -x[1]
-
-
-def _sqrt(xp: Any, x: Pair) -> Pair:
-    """√x; NaN where x is not positive."""
-    good = x[0] > 0
-    root = xp.where(good, xp.sqrt(xp.where(good, x[0], xp.ones_like(x[0]))), xp.nan)
-    rest = _add(x, _neg(two_product(xp, root, root)))
-    return _fast(root, (rest[0] + rest[1]) / (2 * root))
-
-
-def _cholesky(xp: Any, A: Array) -> Pair:
+def _cholesky(A: Array) -> _Pair:
     """Lower L with LLᵀ = A, in pairs."""
-    m = A.shape[-1]
-    index = xp.arange(m, device=device(A))
-    rest: Pair = (A, xp.zeros_like(A))
-    highs, lows = [], []
-    for j in range(m):
-        pivot = _sqrt(xp, (rest[0][..., j, j : j + 1], rest[1][..., j, j : j + 1]))
-        column = _div(xp, (rest[0][..., :, j], rest[1][..., :, j]), pivot)
-        zero = xp.zeros_like(column[0])
-        column = xp.where(index >= j, column[0], zero), xp.where(index >= j, column[1], zero)
-        highs.append(column[0])
-        lows.append(column[1])
-        if j + 1 < m:
-            a = column[0][..., :, None], column[1][..., :, None]
-            b = column[0][..., None, :], column[1][..., None, :]
-            rest = _add(rest, _neg(_mul(xp, a, b)))
-    return xp.stack(highs, axis=-1), xp.stack(lows, axis=-1)
+    index = namespace(A).arange(A.shape[-1], device=device(A))
+    rest, columns = _exactly(A), []
+    for j in range(A.shape[-1]):
+        column = (rest[..., :, j] / rest[..., j, j : j + 1].sqrt()).where(index >= j)
+        columns.append(column)
+        rest = rest - column[..., :, None] * column[..., None, :]
+    return _stacked(columns, -1)
 
 
-def _lower_solve(xp: Any, L: Pair, B: Pair) -> Pair:
+def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
     """L⁻¹B, in pairs: column-oriented forward substitution."""
-    m = L[0].shape[-1]
-    rows: list[Pair] = []
-    rest = B
-    for i in range(m):
-        pivot = L[0][..., i, i, None], L[1][..., i, i, None]
-        row = _div(xp, (rest[0][..., i, :], rest[1][..., i, :]), pivot)
-        rows.append(row)
-        if i + 1 < m:
-            column = L[0][..., :, i, None], L[1][..., :, i, None]
-            rest = _add(rest, _neg(_mul(xp, column, (row[0][..., None, :], row[1][..., None, :]))))
-    return xp.stack([r[0] for r in rows], axis=-2), xp.stack([r[1] for r in rows], axis=-2)
+    rows: list[_Pair] = []
+    for i in range(L.high.shape[-1]):
+        rows.append(B[..., i, :] / L[..., i, i, None])
+        B = B - L[..., :, i, None] * rows[-1][..., None, :]
+    return _stacked(rows, -2)
 
 
-def _transpose(x: Pair) -> Pair:
-    return x[0].mT, x[1].mT
-
-
-def _congruence(xp: Any, L: Pair, S: Array) -> Pair:
+def _congruence(L: _Pair, S: Array) -> _Pair:
     """L⁻¹ S L⁻ᵀ for symmetric S."""
-    half = _lower_solve(xp, L, (S, xp.zeros_like(S)))
-    return _lower_solve(xp, L, _transpose(half))
+    return _lower_solve(L, _lower_solve(L, _exactly(S)).map(lambda half: half.mT))
 
 
-def _pivoted_cholesky(xp: Any, A: Pair) -> Array:
+def _pivoted_cholesky(A: _Pair) -> Array:
     """G, rounded, with GGᵀ = A and columns of falling size: the pivot is the largest diagonal entry left."""
-    m = A[0].shape[-1]
-    index = xp.arange(m, device=device(A[0]))
-    left = xp.ones_like(A[0][..., 0])  # 1 where the row has not been a pivot
+    xp, m = namespace(A.high), A.high.shape[-1]
+    index = xp.arange(m, device=device(A.high))
+    left = xp.ones_like(A.high[..., 0])  # 1 where the row has not been a pivot
     columns = []
     for _ in range(m):
-        diagonal = xp.linalg.diagonal(A[0])
+        diagonal = xp.linalg.diagonal(A.high)
         # NaN and exhausted rows lose every comparison
         j = xp.argmax(xp.where((left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1)
         chosen = index == j[..., None]
-        column = tuple(xp.sum(xp.where(chosen[..., None, :], part, xp.zeros_like(part)), axis=-1) for part in A)
-        pivot = tuple(xp.sum(xp.where(chosen, part, xp.zeros_like(part)), axis=-1, keepdims=True) for part in column)
-        root = _sqrt(xp, (pivot[0], pivot[1]))
-        high, low = _div(xp, (column[0], column[1]), root)
-        keep = left > 0
-        high, low = xp.where(keep, high, xp.zeros_like(high)), xp.where(keep, low, xp.zeros_like(low))
-        columns.append(high)
+        column = A.where(chosen[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
+        pivot = column.where(chosen).map(lambda part: xp.sum(part, axis=-1, keepdims=True))
+        column = (column / pivot.sqrt()).where(left > 0)
+        columns.append(column.high)
         left = xp.where(chosen, xp.zeros_like(left), left)
-        a, b = (high[..., :, None], low[..., :, None]), (high[..., None, :], low[..., None, :])
-        A = _add(A, _neg(_mul(xp, a, b)))
+        A = A - column[..., :, None] * column[..., None, :]
     return xp.stack(columns, axis=-1)
 
 
@@ -173,12 +172,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     G = _repeat(xp, sweep, G, m * u)
     square = xp.sum(G * G, axis=-2)
     if m % 2:  # the padding is the one column that is exactly 0 (or NaN with all the rest)
-        last = (
-            xp.argsort(square, axis=-1, descending=True)
-            if hasattr(xp, "__array_api_version__")
-            else xp.argsort(-square)
-        )
-        last = last[..., :m]
+        last = xp.argsort(-square, axis=-1)[..., :m]
         square = xp.take_along_axis(square, last, axis=-1)
         G = xp.take_along_axis(G, last[..., None, :], axis=-1)
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
@@ -264,10 +258,9 @@ def _whitened(p: Array, v: Array) -> Any:
 
 
 def _whitened_in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
-    xp = namespace(p, v)
-    factor = _cholesky(xp, p)
-    high, low = _congruence(xp, factor, v)
-    return factor[0], 0.5 * ((high + low) + (high + low).mT)
+    factor = _cholesky(p)
+    W = _congruence(factor, v)
+    return factor.high, sym(W.high + W.low)
 
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
@@ -319,11 +312,10 @@ def _log_spectrum(p: Array, q: Array) -> Any:
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
     xp = namespace(p, q)
-    factor = _cholesky(xp, p)
-    high, low = _congruence(xp, factor, q - p)
-    E = high + low
-    mu, near = eigh(0.5 * (E + E.mT))
-    far_logs, far = _jacobi(xp, _pivoted_cholesky(xp, _congruence(xp, factor, q)))
+    factor = _cholesky(p)
+    E = _congruence(factor, q - p)
+    mu, near = eigh(sym(E.high + E.low))
+    far_logs, far = _jacobi(xp, _pivoted_cholesky(_congruence(factor, q)))
     small = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]
     near_logs = xp.log1p(xp.where(small, mu, xp.zeros_like(mu)))
-    return factor[0], xp.where(small, near_logs, far_logs), xp.where(small[..., None], near, far)
+    return factor.high, xp.where(small, near_logs, far_logs), xp.where(small[..., None], near, far)

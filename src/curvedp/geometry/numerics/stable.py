@@ -10,14 +10,14 @@ import math
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
+from array_api_compat import is_numpy_array
 
 from curvedp.geometry.base import Array
+from curvedp.geometry.numerics.namespace import constant
 from curvedp.geometry.numerics.public_time import in_public_time
 
 __all__ = [
     "columns",
-    "constant",
     "cos_sinc",
     "cosh_sinhc",
     "direction",
@@ -84,20 +84,11 @@ def direction(xp: Any, v: Array) -> Array:
     return xp.where(largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan)
 
 
-def constant(xp: Any, x: Array) -> Array:
-    """x, through which JAX does not differentiate."""
-    if not is_jax_namespace(xp):
-        return x
-    import jax
-
-    return jax.lax.stop_gradient(x)
-
-
 def _scaled_norm(xp: Any, v: Array) -> Array:
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     # the length does not depend on the scale: as a constant it has no derivative, which would divide by how many entries
     # equal the largest, none of them when a compiler computes v twice
-    scale = constant(xp, xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest)))
+    scale = constant(xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest)))
     unit = v / scale
     return safe_sqrt(xp, xp.vecdot(unit, unit)) * scale[..., 0]
 
@@ -194,13 +185,4 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     rest = first - dot(xp, base, first)[..., None] / square * base
     bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
     noise = euclidean_norm(xp, rest)[..., None] < bound
-    return rest - _constant(xp.where(noise, rest, xp.zeros_like(rest)))
-
-
-def _constant(x: Array) -> Array:
-    """x, cut off from differentiation where the library differentiates."""
-    if is_jax_array(x):
-        from jax.lax import stop_gradient
-
-        return stop_gradient(x)
-    return x.detach() if is_torch_array(x) else x
+    return rest - constant(xp.where(noise, rest, xp.zeros_like(rest)))
