@@ -1,12 +1,13 @@
 """The functions that certificates are made of, in ball arithmetic (Arb, through python-flint)."""
 
 from functools import lru_cache
+from typing import Any
 
 from flint import acb, acb_poly, arb, ctx
 
 from curvedp.entropy.precision import precision
 
-__all__ = ["ct", "gdp_ball", "lifted_tail", "mu_lower", "phi", "sine_integral", "sn"]
+__all__ = ["ct", "gdp_ball", "integral", "lifted_tail", "mu_lower", "phi", "sine_integral", "sn"]
 
 
 def phi(x: arb) -> arb:
@@ -40,6 +41,12 @@ def mu_lower(delta: arb, eps: float) -> float:
             else:
                 high = mid
     return low
+
+
+def integral(f: Any, a: arb, b: arb, tolerance: arb) -> arb:
+    """∫f from a to b, f(r, analytic)."""
+    goal = arb(2) ** (-(3 * ctx.prec) // 5)
+    return acb.integral(f, acb(a), acb(b), abs_tol=tolerance, rel_tol=goal, eval_limit=200000, depth_limit=400).real
 
 
 def sn(k: int, r: acb) -> acb:

@@ -17,12 +17,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from flint import acb, arb, ctx
+from flint import acb, arb
 
 from curvedp import _validate
 from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
-from curvedp.privacy._ball_functions import ct, gdp_ball, lifted_tail, mu_lower, phi, sine_integral, sn
+from curvedp.privacy._ball_functions import ct, gdp_ball, integral, lifted_tail, mu_lower, phi, sine_integral, sn
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_log_delta
@@ -212,7 +212,7 @@ class _Certifier:
         top = arb.pi() if k == 1 and end >= math.pi else arb(end)
         peak = float(law.width)
         tolerance = arb(log_guess).exp() * peak * relative
-        mass = self._integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
+        mass = integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
         mass = mass + arb(0).union(outside)
 
         sn_D = sn(k, acb(D))
@@ -274,18 +274,7 @@ class _Certifier:
         low, high = (a if a > window[0] else window[0]), (b if b < window[1] else window[1])
         open_ends = [pair for pair in ((a, window[0]), (b, window[1]), (low, high)) if pair[0].overlaps(pair[1])]
         slack = sum((((x - y).abs_upper() * f(acb(x.union(y)), False).abs_upper()) for x, y in open_ends), arb(0))
-        return (self._integral(f, low, high, tolerance) if low < high else arb(0)) + arb(0, slack.abs_upper())
-
-    def _integral(self, f: Any, a: arb, b: arb, tolerance: arb) -> arb:
-        return acb.integral(
-            f,
-            acb(a),
-            acb(b),
-            abs_tol=tolerance,
-            rel_tol=arb(2) ** (-(3 * ctx.prec) // 5),
-            eval_limit=200000,
-            depth_limit=400,
-        ).real
+        return (integral(f, low, high, tolerance) if low < high else arb(0)) + arb(0, slack.abs_upper())
 
     # ---- μ ----
 
@@ -391,7 +380,7 @@ class _Certifier:
         start, end = self._window(law, 60.0)
         start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
         tolerance = arb(law.width * 1e-12)
-        return self._integral(lambda r, _: self._log_weight(r).exp(), arb(start), arb(end), tolerance).lower()
+        return integral(lambda r, _: self._log_weight(r).exp(), arb(start), arb(end), tolerance).lower()
 
     def _below(self, a: float, b: float, mu: arb) -> bool:
         """Whether the chord of δ over [e^a, e^b], or δ(a) itself, stays below δ_μ: tangents of the convex δ_μ decide."""

@@ -13,11 +13,12 @@ e^ε·P₁(L <= −ε), since an isometry swaps the centres. The float path only
 from collections.abc import Callable
 from typing import Any
 
-from flint import acb, arb, ctx
+from flint import acb, arb
 
 from curvedp import _validate
 from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
+from curvedp.privacy._ball_functions import integral
 from curvedp.privacy._space_form import Kind
 from curvedp.privacy.certify import _outward
 from curvedp.privacy.projective import ProjectiveProfile
@@ -127,7 +128,4 @@ class _Law:
             return arb(0)
         if not a < b:
             return (b - a) * f(acb(a.union(b))).real.union(arb(0))
-        goal = arb(2) ** (-(3 * ctx.prec) // 5)
-        return acb.integral(
-            lambda r, _: f(r), acb(a), acb(b), abs_tol=tolerance, rel_tol=goal, eval_limit=200000, depth_limit=400
-        ).real
+        return integral(lambda r, _: f(r), a, b, tolerance)

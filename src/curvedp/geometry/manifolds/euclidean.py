@@ -12,11 +12,70 @@ from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
 
-__all__ = ["Euclidean"]
+__all__ = ["Euclidean", "FlatVectors", "Vectors"]
+
+
+class Vectors(Manifold):
+    """Symmetric spaces of one size d, with the length of tangent vectors that they have as vectors of R^n."""
+
+    d: int
+    is_homogeneous = True
+    is_symmetric = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", integer("d", self.d, 1))
+
+    @cached_property
+    def dim(self) -> int:
+        return self.d
+
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
+
+    def norm(self, p: Array, v: Array) -> Array:
+        xp = namespace(p, v)
+        return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
+
+
+class FlatVectors(Vectors):
+    """Vectors of d numbers with the flat metric, any of which are a point."""
+
+    curvature_bounds = (0.0, 0.0)
+
+    @cached_property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d,)
+
+    @property
+    def origin(self) -> Array:
+        return np.zeros(self.d)
+
+    def dist(self, p: Array, q: Array) -> Array:
+        return euclidean_norm(namespace(p, q), self.log(p, q))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
+
+    def nearest(self, x: Array) -> Array:
+        return self.project(x)
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return namespace(p, x).broadcast_arrays(p, x)[1]
+
+    def residual(self, p: Array) -> Array:
+        xp = namespace(p)
+        return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
+
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        return namespace(p, z).broadcast_arrays(p, z)[1]
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        return namespace(p, v).broadcast_arrays(p, v)[1]
 
 
 @dataclass(frozen=True)
-class Euclidean(Manifold):
+class Euclidean(FlatVectors):
     """R^d with its usual metric; points are vectors of length d.
 
     Parameters
@@ -36,25 +95,7 @@ class Euclidean(Manifold):
     d: int
     carries: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d, 1))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.d
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d,)
-
-    @property
-    def origin(self) -> Array:
-        return np.zeros(self.d)
-
-    curvature_bounds = (0.0, 0.0)
     injectivity_radius = math.inf
-    is_homogeneous = True
-    is_symmetric = True
     is_linear = True
 
     def float_spread(self, radius: float) -> float:
@@ -66,35 +107,5 @@ class Euclidean(Manifold):
     def log(self, p: Array, q: Array) -> Array:
         return q - p
 
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
-
-    def norm(self, p: Array, v: Array) -> Array:
-        xp = namespace(p, v)
-        return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
-
-    def dist(self, p: Array, q: Array) -> Array:
-        return euclidean_norm(namespace(p, q), q - p)
-
-    def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
-
     def project(self, x: Array) -> Array:
         return x
-
-    def nearest(self, x: Array) -> Array:
-        return x
-
-    def to_tangent(self, p: Array, x: Array) -> Array:
-        return namespace(p, x).broadcast_arrays(p, x)[1]
-
-    def residual(self, p: Array) -> Array:
-        xp = namespace(p)
-        return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
-
-    def from_coordinates(self, p: Array, z: Array) -> Array:
-        return namespace(p, z).broadcast_arrays(p, z)[1]
-
-    def to_coordinates(self, p: Array, v: Array) -> Array:
-        return namespace(p, v).broadcast_arrays(p, v)[1]

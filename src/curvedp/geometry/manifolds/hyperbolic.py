@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics import stable
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import in_public_time
@@ -29,25 +29,16 @@ _BLOCK = 1 << 13  # numbers in an array
 _REACH = 15.0  # e^15 units of round-off are 4e-10
 
 
-class Hyperbolic(Manifold):
+class Hyperbolic(Vectors):
     """What both models share: the constants of the space."""
 
-    d: int
     carries = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d, 1))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.d
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
 
     injectivity_radius = math.inf
-    is_homogeneous = True
     held_reach = _REACH
 
     def held_share(self, z: Array) -> Array:
@@ -66,7 +57,12 @@ class Hyperbolic(Manifold):
         r = self.held_radius(radius)
         return (1 + 2 * r) * math.exp(r)
 
-    is_symmetric = True
+    def inner(self, p: Array, u: Array, v: Array) -> Array:
+        xp = namespace(p, u, v)
+        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
+
+    def norm(self, p: Array, v: Array) -> Array:
+        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
 
     def nearest(self, x: Array) -> Array:
         """As `project`: both models have a scale of their own, and every record has a nearest point."""

@@ -120,13 +120,6 @@ class Lorentz(Hyperbolic):
         chord = _chord(xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None])
         return 2 * xp.asinh(chord[..., 0] / 2)
 
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
-
-    def norm(self, p: Array, v: Array) -> Array:
-        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
-
     @blocked
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         xp = namespace(p, q, v)

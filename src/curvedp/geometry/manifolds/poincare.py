@@ -94,13 +94,6 @@ class PoincareBall(Hyperbolic):
         gaps = xp.sqrt(one_minus_square(xp, p)) * xp.sqrt(one_minus_square(xp, q))
         return 2 * xp.asinh(euclidean_norm(xp, q - p) / gaps)
 
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
-
-    def norm(self, p: Array, v: Array) -> Array:
-        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
-
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         xp = namespace(p, q, v)
         difference = q - p

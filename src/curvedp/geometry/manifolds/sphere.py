@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.short_vectors import mended, short, sphere_log
 from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
@@ -19,7 +19,7 @@ _SQUARES = 1e-140  # lengths above it have squares that do not underflow
 
 
 @dataclass(frozen=True)
-class Sphere(Manifold):
+class Sphere(Vectors):
     """Unit vectors of R^{d+1} with the angle as distance. Curvature 1.
 
     A float vector is never exactly a unit vector: `dist` and `log` take the angle between the RAYS through p and q, so
@@ -43,13 +43,6 @@ class Sphere(Manifold):
     kind: ClassVar[str] = "sphere"
     d: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d, 1))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.d
-
     @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.d + 1,)
@@ -63,8 +56,6 @@ class Sphere(Manifold):
         return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
     injectivity_radius = math.pi
-    is_homogeneous = True
-    is_symmetric = True
 
     @property
     def quadric(self) -> np.ndarray:
@@ -117,14 +108,6 @@ class Sphere(Manifold):
             rest = rest - (xp.vecdot(p, rest) / square)[..., None] * p
         length = euclidean_norm(xp, rest)
         return xp.atan2(length * xp.sqrt(square), cosine), rest, length, cosine
-
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.vecdot(*xp.broadcast_arrays(p, u, v)[1:])
-
-    def norm(self, p: Array, v: Array) -> Array:
-        xp = namespace(p, v)
-        return euclidean_norm(xp, xp.broadcast_arrays(p, v)[1])
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         xp = namespace(p, q, v)

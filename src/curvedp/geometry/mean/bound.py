@@ -108,8 +108,7 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
 
     *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction (proof at the head of this
     module), the float64 round-off of kernels with relative error 1e-12, and that of the points' own coordinates
-    (`M.float_spread`), for NumPy records carried to `M.home(center)` (`M.to_origin`); of other arrays in balls up to
-    `M.held_reach`.
+    (`M.float_spread`), for records carried to `M.home(center)` (`M.to_origin`).
 
     >>> from curvedp.geometry import Sphere
     >>> mean_error_bound(Sphere(2), 0.3) < 1e-9

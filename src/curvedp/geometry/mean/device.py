@@ -52,11 +52,12 @@ def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
         n, shape = X.shape[0], domain.manifold.point_shape
         tensors = _short(domain)
         rows = _TENSORS if tensors else _EIGH_BLOCK if len(shape) > 1 and max(shape) > 3 else _BLOCK
-        prepare, start = (_tensors, _tensor_start) if tensors else (_points, _plain_start)
+        prepare = _tensors if tensors else _points
+        start = _tensor_start(domain, X) if tensors else Start(domain.center, 1.0)
         parts = [X] if n <= rows else [X[i : min(i + rows, n), ...] for i in range(0, n, rows)]
         passes = [one for part in parts for one in prepare(domain, xp.astype(part, xp.float64, copy=False))]
         # the device is asked for all of a pass before the host waits for any of it
-        return streamed_mean(domain, n, lambda x: to_host(reduce(add, [one(x) for one in passes])), start(domain, X))
+        return streamed_mean(domain, n, lambda x: to_host(reduce(add, [one(x) for one in passes])), start)
 
 
 def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
@@ -115,10 +116,6 @@ def _tensors(domain: Domain, X: Array) -> list[Pass]:
         block = xp.asarray(moved, device=device(X))
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
-
-
-def _plain_start(domain: Domain, X: Array) -> Start:
-    return Start(domain.center, 1.0)
 
 
 def _tensor_start(domain: Domain, X: Array) -> Start:

@@ -1,7 +1,6 @@
 """Fréchet means, arg min of Σ w_i d(x, x_i)², on every space: to ‖mean log‖ ≤ 1e-9, or in a fixed number of public steps."""
 
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -17,14 +16,13 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
-from curvedp.geometry.mean.bound import contraction, mean_error_bound, mean_iterations, tolerance
+from curvedp.geometry.mean.bound import mean_error_bound, mean_iterations, tolerance
 from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
 from curvedp.geometry.mean.spd import TINY, Sweep
 from curvedp.geometry.mean.spd_newton import few_of
-from curvedp.geometry.mean.streamed import Domain, into_ball, kept, mean_in_ball
+from curvedp.geometry.mean.streamed import Domain, contracted, into_ball, mean_in_ball
 from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
-from curvedp.geometry.numerics.triangular import cholesky
 
 __all__ = ["frechet_mean", "mean_error_bound", "mean_iterations", "memory_moments"]
 
@@ -76,9 +74,9 @@ def frechet_mean(
     if X.ndim != len(shape) + 1 or tuple(X.shape[1:]) != shape or X.shape[0] == 0:
         raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, shape))}) with n >= 1")
     w = _weights(weights, X.shape[0])
-    if ball is not None:
-        return _ball_mean(xp, M, X, w, ball)
     data = np.asarray(to_host(X), dtype=np.float64)
+    if ball is not None:
+        return _like(xp, X, _ball_mean(M, data, w, ball))
     if not np.all(w > 0):
         data, w = data[w > 0], w[w > 0]
     return _like(xp, X, _mean(M, data, w))
@@ -146,7 +144,7 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     with np.errstate(all="ignore"), _calm(X):  # a data-dependent warning is a release
         inside = into_ball(domain, X)
         passes = _passes(M, inside, np.full(len(X), 1 / len(X)), tolerance(M, domain.radius))
-        x, square = run(mean_in_ball(domain, passes, passes.at(domain.center), _PASSES), passes.moments)
+        x, square = run(mean_in_ball(domain, passes, _PASSES), passes.moments)
         return domain.clip(passes.point(x)), square
 
 
@@ -225,51 +223,13 @@ def _chunks(M: Manifold, n: int) -> list[slice]:
 # ---- a fixed number of steps on a public ball ------------------------------------------------------------------------------
 
 
-def _ball_mean(xp: Any, M: Manifold, X: Array, w: np.ndarray, ball: tuple[Array, float]) -> Array:
+def _ball_mean(M: Manifold, X: np.ndarray, w: np.ndarray, ball: tuple[Array, float]) -> np.ndarray:
     if not isinstance(ball, tuple | list) or len(ball) != 2:
         raise ParameterError(f"ball={_validate.shown(ball)} must be a pair (center, radius)")
-    center, radius = ball[0], _validate.length("radius", ball[1])
-    if np.shape(center) != M.point_shape:
-        raise ParameterError(f"ball center has shape {np.shape(center)}; it must be {M.point_shape}")
-    steps = mean_iterations(M, radius)
-    X = xp.astype(X, xp.asarray(0.0, dtype=xp.float64).dtype)
-    X = project_to_ball(M, center, radius, X)
-    x = xp.asarray(center, dtype=X.dtype, device=device(X))
-    w = xp.asarray(w, dtype=X.dtype, device=device(X))
-    return _descend(xp, M, X, w, x, radius, steps)
-
-
-def _descend(xp: Any, M: Manifold, X: Array, w: Array, x: Array, radius: float, steps: int) -> Array:
-    if isinstance(M, Product):
-        means = [
-            _descend(xp, factor, part, w, start, radius, steps)
-            for factor, part, start in zip(M.factors, M.split(X), M.split(x), strict=True)
-        ]
-        return M.join(means)
-    step, domain = contraction(M, radius).step, Domain(M, x, radius)
-    mean_log = _mean_log(xp, M, X, w)
-    for _ in range(steps):
-        x = M.exp(x, step * mean_log(x))
-        x = kept(domain, x) if is_numpy_array(x) else x  # to where floats hold it, as the bound needs
-    return x
-
-
-def _mean_log(xp: Any, M: Manifold, X: Array, w: Array) -> Callable[[Array], Array]:
-    if isinstance(M, SPDAffineInvariant) and is_numpy_array(X):
-        sweep = Sweep(X, w)
-
-        def whitened(x: Array) -> Array:
-            L = cholesky(x)
-            return L @ sweep.exact(L).velocity @ L.mT
-
-        return whitened
-    axes = tuple(range(1, 1 + len(M.point_shape)))
-
-    def plain(x: Array) -> Array:
-        total = xp.zeros_like(x)
-        for part in _chunks(M, X.shape[0]):
-            share = xp.reshape(w[part], (-1, *(1 for _ in axes)))
-            total = total + xp.sum(share * M.log(x, X[part, ...]), axis=0)
-        return total
-
-    return plain
+    center, radius = np.asarray(to_host(ball[0])), _validate.length("radius", ball[1])
+    if center.shape != M.point_shape:
+        raise ParameterError(f"ball center has shape {center.shape}; it must be {M.point_shape}")
+    domain = Domain(M, center, radius)
+    with _calm(X):
+        passes = _passes(M, np.asarray(project_to_ball(*domain, X)), w, tolerance(M, radius))
+        return np.asarray(passes.point(run(contracted(domain, passes), passes.moments)[0]))

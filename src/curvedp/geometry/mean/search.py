@@ -96,7 +96,7 @@ def search(course: Course, enough: float, passes: int) -> Search[Found]:
     """Until the residual is `enough`, no step helps any more, or all passes are made; the best place that was seen."""
     left = iter(range(passes))  # one cap for this loop and the one inside
     x, best = course.start, (yield Asked(course.start, True))
-    solve, secants = course.newton(x, inf) or _as_it_is, Secants()
+    solve, secants = course.newton(x, inf) or (lambda velocity: velocity), Secants()
     for _ in left:
         if not best.residual > enough:  # NaN ends it too
             break
@@ -113,10 +113,6 @@ def search(course: Course, enough: float, passes: int) -> Search[Found]:
             solve, secants = fresh or solve, Secants()
         x, best = y, new
     return Found(x, best, best.residual <= enough)
-
-
-def _as_it_is(velocity: np.ndarray) -> np.ndarray:
-    return velocity
 
 
 def _shorter(

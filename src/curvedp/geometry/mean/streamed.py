@@ -30,6 +30,7 @@ __all__ = [
     "Domain",
     "Start",
     "block_sums",
+    "contracted",
     "first_guess",
     "inside_sums",
     "into_ball",
@@ -86,12 +87,8 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
             total += sum(part for part, _ in parts)
             X = np.concatenate([X[:0], *(rest for _, rest in parts)])
         for i in range(0, len(X), _BLOCK):
-            total += _any_sums(domain, x, X[i : i + _BLOCK])
+            total += inside_sums(M, domain.grid, x, project_to_ball(*domain, X[i : i + _BLOCK]))
     return total
-
-
-def _any_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
-    return np.asarray(inside_sums(domain.manifold, domain.grid, x, project_to_ball(*domain, X)))
 
 
 def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
@@ -163,7 +160,7 @@ _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a
 # ---- the mean in a public ball -------------------------------------------------------------------------------------------
 
 
-def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Search[tuple[Any, float]]:
+def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[Any, float]]:
     """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`.
 
     The search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its mean
@@ -174,13 +171,8 @@ def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Se
     """
     M, radius = domain.manifold, domain.radius
 
-    def held(place: Any) -> Any:
-        point = course.point(place)
-        near = kept(domain, point)
-        return place if near is point else course.at(near)
-
     x, found, good = yield from search(course, tolerance(M, radius), passes)
-    if good and (near := held(x)) is not x:
+    if good and (near := _held(domain, course, x)) is not x:
         x, found = near, (yield Asked(near, True))
         good = found.residual <= tolerance(M, radius)
     found = (yield Asked(x, True)) if good and isnan(found.square) else found
@@ -188,10 +180,22 @@ def mean_in_ball(domain: Domain, course: Course, center: Any, passes: int) -> Se
         M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
     ):
         return x, found.square
-    x = center
+    return (yield from contracted(domain, course))
+
+
+def contracted(domain: Domain, course: Course) -> Search[tuple[Any, float]]:
+    """The same by the contraction's public number of passes from the center."""
+    M, _, radius = domain
+    x, step = course.at(domain.center), _safe_step(M, radius)
     for _ in range(mean_iterations(M, radius)):
-        x = held(course.move(x, _safe_step(M, radius) * (yield Asked(x, True)).velocity))
+        x = _held(domain, course, course.move(x, step * (yield Asked(x, True)).velocity))
     return x, (yield Asked(x, True)).square
+
+
+def _held(domain: Domain, course: Course, place: Any) -> Any:
+    point = course.point(place)
+    near = kept(domain, point)
+    return place if near is point else course.at(near)
 
 
 def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
@@ -267,8 +271,7 @@ class _Sums(NamedTuple):
 def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
     """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, from exact sums over them."""
     course = _Sums(domain, start)
-    passes = mean_in_ball(domain, course, domain.center, _PASSES)
-    return run(passes, lambda asked: course.moments(n, sums(asked.x)))
+    return run(mean_in_ball(domain, course, _PASSES), lambda asked: course.moments(n, sums(asked.x)))
 
 
 def streamed_means(
@@ -276,7 +279,7 @@ def streamed_means(
 ) -> list[tuple[np.ndarray, float]]:
     """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
     courses = [_Sums(domain, start) for start in starts]
-    searches = [mean_in_ball(domain, course, domain.center, _PASSES) for course in courses]
+    searches = [mean_in_ball(domain, course, _PASSES) for course in courses]
     points = {group: next(search).x for group, search in enumerate(searches)}
     means: dict[int, tuple[np.ndarray, float]] = {}
     while points:
