@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.manifolds.spd_affine import (
-    SPDAffineInvariant,
-    SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-)
+from curvedp.geometry import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
 
 jax.config.update("jax_enable_x64", True)
 SPACES = [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein]

@@ -28,8 +28,8 @@ from curvedp.privacy import (
     product_profile,
     subsampled_gaussian,
 )
+from curvedp.privacy.base import additive_kinds
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.guarantees import additive_kinds
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net

@@ -12,17 +12,15 @@ from curvedp.geometry.manifolds.poincare import PoincareBall
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.rotations import Rotations
 from curvedp.geometry.manifolds.simplex import Simplex
-from curvedp.geometry.manifolds.spd_affine import (
-    SPDAffineInvariant,
-    SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-)
+from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
+from curvedp.geometry.manifolds.spd_flat import SPDLogCholesky, SPDLogEuclidean
 from curvedp.geometry.manifolds.special_euclidean import SpecialEuclidean
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.manifolds.stiefel import Stiefel
 from curvedp.geometry.manifolds.torus import Torus
-from curvedp.geometry.mean.frechet import frechet_mean, mean_error_bound
+from curvedp.geometry.mean.bound import mean_error_bound
+from curvedp.geometry.mean.frechet import frechet_mean
 from curvedp.geometry.names import manifold_name, parse_manifold
 
 __all__ = [

@@ -14,8 +14,6 @@ from curvedp.geometry.numerics.public_time import public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = ["ball_coordinates", "carry_records", "project_to_ball"]
-
 _BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 
 

@@ -17,8 +17,6 @@ from array_api_compat import array_namespace, device
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["OFF_MANIFOLD_TOLERANCE", "Array", "Manifold", "across", "bracket_operator", "check_manifold"]
-
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
 

@@ -8,8 +8,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 
-__all__ = ["manifold_name", "parse_manifold"]
-
 
 def parse_manifold(text: str) -> Manifold:
     """The manifold that a name describes; `manifold_name` is its inverse.

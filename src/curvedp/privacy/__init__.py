@@ -1,5 +1,6 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
+from curvedp.privacy.base import Guarantee, guarantee_from_dict
 from curvedp.privacy.calibrate import calibrate, meets, smallest_scale
 from curvedp.privacy.certify import certified_delta, certified_mu
 from curvedp.privacy.compose import Composition, compose, compose_profiles
@@ -11,7 +12,7 @@ from curvedp.privacy.constant_curvature import (
     laplace_profile,
 )
 from curvedp.privacy.convert import convert
-from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, guarantee_from_dict
+from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns, PoissonRuns

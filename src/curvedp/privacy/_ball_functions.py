@@ -7,8 +7,6 @@ from flint import acb, acb_poly, arb, ctx
 
 from curvedp.entropy.precision import precision
 
-__all__ = ["ct", "gdp_ball", "integral", "lifted_tail", "mu_lower", "phi", "sine_integral", "sn"]
-
 
 def phi(x: arb) -> arb:
     return (-x / arb(2).sqrt()).erfc() / 2

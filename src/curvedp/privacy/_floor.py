@@ -10,8 +10,6 @@ from scipy.special import betaln
 from curvedp.privacy._loss_table import SmoothTails
 from curvedp.privacy._space_form import log_beta
 
-__all__ = ["FloorTails"]
-
 Array = NDArray[np.float64]
 
 _TINY = -600.0  # log y from which the next term, of relative size a·y, is nothing beside a rounding

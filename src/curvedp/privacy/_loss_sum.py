@@ -16,8 +16,6 @@ from scipy.special import log_ndtr
 from curvedp.privacy._loss_table import log_sum
 from curvedp.privacy._space_form import end_rule
 
-__all__ = ["MARGIN", "LossSum", "NormalLoss"]
-
 Array = NDArray[np.float64]
 
 MARGIN = (

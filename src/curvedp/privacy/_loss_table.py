@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
 
-__all__ = ["LossTable", "LossTails", "SmoothTails", "log_sum"]
-
 Array = NDArray[np.float64]
 
 _N = 24  # Chebyshev nodes a panel

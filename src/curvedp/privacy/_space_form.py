@@ -27,8 +27,6 @@ from scipy.special import betainc, betaln
 from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
-__all__ = ["Kind", "SpaceFormLaw", "end_rule", "log_beta"]
-
 Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace"]
 

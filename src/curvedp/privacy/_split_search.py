@@ -18,8 +18,6 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["largest_over_splits"]
-
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]  # a vector of lengths -> a row of positive numbers, increasing in each length
 

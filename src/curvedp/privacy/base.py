@@ -19,8 +19,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.rounding import float_of, root_of, smallest_float
 
-__all__ = ["Guarantee", "additive_kinds", "common_adjacency", "guarantee_from_dict", "impossible", "vouched"]
-
 Array = NDArray[np.float64]
 
 _FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything

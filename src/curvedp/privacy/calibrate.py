@@ -13,12 +13,11 @@ from typing import Any
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
+from curvedp.privacy.guarantees import ZCDP, ApproxDP, PureDP
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
-
-__all__ = ["calibrate", "meets", "smallest_scale"]
 
 _BITS = 40
 _BITS_OF: dict[type, int] = {ZCDP: 30}  # ρ is a supremum over orders, found to 1e-10

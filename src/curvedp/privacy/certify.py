@@ -27,8 +27,6 @@ from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_log_delta
 
-__all__ = ["certified_delta", "certified_mu"]
-
 _WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
 _LEAST_LOG = math.log(1e-300)  # smaller δ are bounded from above only,

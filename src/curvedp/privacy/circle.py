@@ -14,8 +14,6 @@ from scipy.special import log_ndtr
 
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
-__all__ = ["CircleGaussian", "CircleLaplace", "LineLaplace"]
-
 Array = NDArray[np.float64]
 
 _Z, _W = np.polynomial.legendre.leggauss(32)

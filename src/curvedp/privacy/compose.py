@@ -49,8 +49,6 @@ from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
 from curvedp.privacy.rounding import float_of, root_of, smallest_float
 
-__all__ = ["Composition", "compose", "compose_profiles"]
-
 Array = NDArray[np.float64]
 
 _TAIL = 1e-44  # δ below this goes to infinity: no claim smaller than about 1e-43 comes out of a Composition

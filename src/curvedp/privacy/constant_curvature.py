@@ -24,17 +24,6 @@ from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 from curvedp.privacy.rounding import float_of
 
-__all__ = [
-    "ConstantCurvatureProfile",
-    "FloorProfile",
-    "GaussianProfile",
-    "LineLaplaceProfile",
-    "constant_curvature_profile",
-    "gaussian_floor",
-    "gaussian_profile",
-    "laplace_profile",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -30,8 +30,6 @@ from typing import TypeVar
 from curvedp.errors import ParameterError
 from curvedp.privacy.base import Guarantee, impossible, vouched
 
-__all__ = ["convert"]
-
 G = TypeVar("G", bound=Guarantee)
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.calibrate import smallest_scale
 from curvedp.privacy.compose import compose
 from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
 from curvedp.privacy.rounding import bracket, private_side, up
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 

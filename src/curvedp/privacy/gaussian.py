@@ -16,8 +16,6 @@ from scipy.special import erfcx, ndtr, ndtri
 
 from curvedp.privacy.rounding import down, smallest_float, up
 
-__all__ = ["gdp_delta", "gdp_log_delta", "gdp_mu", "gdp_tradeoff"]
-
 Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 2.0**-46  # 1.4e-14; the largest seen against 60-digit arithmetic is 4e-15 (tests/privacy)

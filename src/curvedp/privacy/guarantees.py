@@ -20,27 +20,11 @@ from scipy.special import erfinv, expit, ndtri_exp
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.base import Guarantee, additive_kinds, common_adjacency, guarantee_from_dict, impossible
+from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_tradeoff
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.rounding import float_of, up
-
-__all__ = [
-    "GDP",
-    "ZCDP",
-    "ApproxDP",
-    "Guarantee",
-    "PureDP",
-    "RaoDP",
-    "RenyiDP",
-    "additive_kinds",
-    "common_adjacency",
-    "guarantee_from_dict",
-    "half_square",
-    "log_cosh",
-    "pure_to_gdp_mu",
-]
 
 Array = NDArray[np.float64]
 

@@ -34,8 +34,6 @@ from scipy.fft import irfft, rfft
 
 from curvedp.privacy.rounding import up
 
-__all__ = ["Composed", "Loss", "discretize"]
-
 Array = NDArray[np.float64]
 Masses = NDArray[np.float64]
 Profile = Callable[[Array], Array]

@@ -26,8 +26,6 @@ from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorPr
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
-__all__ = ["ProductProfile", "product_profile"]
-
 Array = NDArray[np.float64]
 
 

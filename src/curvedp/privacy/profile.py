@@ -22,8 +22,6 @@ from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta
 from curvedp.privacy.rounding import up as _up
 
-__all__ = ["PrivacyProfile"]
-
 Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11

@@ -31,8 +31,6 @@ from curvedp.privacy._loss_table import log_sum
 from curvedp.privacy._space_form import Kind, SpaceFormLaw, log_beta
 from curvedp.privacy.constant_curvature import RadialProfile
 
-__all__ = ["ProjectiveLaw", "ProjectiveProfile", "projective_profile"]
-
 Array = NDArray[np.float64]
 
 _HALF = math.pi / 2

@@ -18,14 +18,6 @@ import numpy as np
 
 from curvedp.privacy.rounding import down, up
 
-__all__ = [
-    "hellinger_compose",
-    "hellinger_from_affinity",
-    "rao_delta",
-    "rao_epsilon",
-    "rao_tradeoff",
-]
-
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     """θ = 2·arccos e^{−x} from x = −log∫√(pq) ≥ 0, accurate for tiny x and for huge x; rounded up.

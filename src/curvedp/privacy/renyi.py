@@ -17,8 +17,6 @@ from scipy.special import expit
 
 from curvedp.privacy.rounding import smallest_float, up
 
-__all__ = ["pure_renyi", "renyi_delta", "renyi_epsilon", "zcdp_delta", "zcdp_epsilon"]
-
 Array = NDArray[np.float64]
 
 # each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge

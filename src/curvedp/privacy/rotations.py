@@ -23,8 +23,6 @@ from curvedp.privacy._space_form import Kind
 from curvedp.privacy.certify import _outward
 from curvedp.privacy.projective import ProjectiveProfile
 
-__all__ = ["certified_rotation_delta"]
-
 _GOOD = 2e-8  # relative radius of an acceptable ball
 _MOST_BITS = 6144
 _LEAST = 1e-300  # a smaller δ is bounded from above only

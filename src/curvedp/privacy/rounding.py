@@ -11,16 +11,6 @@ from scipy.optimize import brentq
 
 from curvedp.errors import NotResolved, ParameterError
 
-__all__ = [
-    "bracket",
-    "down",
-    "float_of",
-    "private_side",
-    "root_of",
-    "smallest_float",
-    "up",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -22,8 +22,6 @@ from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.profile import PrivacyProfile, up
 
-__all__ = ["ConfidenceProfile", "spd_confidence_profile", "weyl_net"]
-
 Array = NDArray[np.float64]
 
 _GRID = 400

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.compose import Composition
 from curvedp.privacy.gaussian import gdp_delta
-from curvedp.privacy.guarantees import GDP, ApproxDP, Guarantee
+from curvedp.privacy.guarantees import GDP, ApproxDP
 from curvedp.privacy.rounding import bracket, float_of, private_side, root_of, up
 
 __all__ = ["FixedSizeGaussianStep", "PoissonGaussianStep", "subsampled_gaussian", "subsampled_noise_multiplier"]

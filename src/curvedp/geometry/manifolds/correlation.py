@@ -23,8 +23,6 @@ from curvedp.geometry.numerics.spectral import apply, divided_exp, log1p_sym, sy
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, whiten
 
-__all__ = ["Correlation", "CorrelationOffLog"]
-
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
 _FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in doubles has eleven digits
 _FIXED_POINT_STEPS, _NEWTON_STEPS = 2, 6  # to 1e-13 within `float_reach`, m to 30 (tests/geometry/test_correlation.py)

@@ -12,8 +12,6 @@ from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
 
-__all__ = ["Euclidean", "FlatVectors", "Vectors"]
-
 
 class Vectors(Manifold):
     """Symmetric spaces of one size d, with the length of tangent vectors that they have as vectors of R^n."""

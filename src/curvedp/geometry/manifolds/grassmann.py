@@ -26,8 +26,6 @@ from curvedp.geometry.numerics.matrix import (
 )
 from curvedp.geometry.numerics.namespace import constant, namespace
 
-__all__ = ["Grassmann"]
-
 
 def _stretch(xp: Any, c: Array) -> Array:
     """θ/sin θ as a function of c = cos θ ∈ [0, 1]: condition number below 1, so round-off in c costs nothing."""

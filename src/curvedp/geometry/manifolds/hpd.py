@@ -16,8 +16,6 @@ from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["HPDAffineInvariant"]
-
 
 @dataclass(frozen=True)
 class HPDAffineInvariant(Pulled):

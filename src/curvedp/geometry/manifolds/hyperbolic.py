@@ -23,8 +23,6 @@ from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.threads import blocks
 
-__all__ = ["Hyperbolic", "blocked", "dot", "either", "far_exp", "hypot1", "lift", "turn"]
-
 _BLOCK = 1 << 13  # numbers in an array
 _REACH = 15.0  # e^15 units of round-off are 4e-10
 

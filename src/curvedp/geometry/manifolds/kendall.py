@@ -14,8 +14,6 @@ from curvedp.geometry.numerics.matrix import embedded_inner, embedded_norm
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
-__all__ = ["KendallShapes"]
-
 
 def _turn(x: Array) -> Array:
     """i·x: each landmark turned by a quarter."""

@@ -12,8 +12,6 @@ from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.short_vectors import LARGEST_TIME, hyperboloid_log, mended, short
 from curvedp.geometry.numerics.stable import columns, cosh_sinhc, euclidean_norm, reject
 
-__all__ = ["Lorentz"]
-
 _SQUARES = 1e-250  # squares above it have not lost digits to underflow
 _NEAR = 1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
 

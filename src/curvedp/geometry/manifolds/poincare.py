@@ -11,8 +11,6 @@ from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, dot, far_exp, lift
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import direction, euclidean_norm, one_minus_square, reject, tanhc
 
-__all__ = ["PoincareBall"]
-
 _NEAR = 0.5  # Inside this Euclidean length the plain forms lose at most a digit.
 
 

@@ -13,8 +13,6 @@ from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
 
-__all__ = ["Product"]
-
 
 @dataclass(frozen=True, init=False)
 class Product(Manifold):

@@ -9,8 +9,6 @@ import numpy as np
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["Pulled"]
-
 
 class Pulled(Manifold):
     """What φ: M → model gives, where the metric of M is that of the model times `scale`² (on a totally geodesic part of it).

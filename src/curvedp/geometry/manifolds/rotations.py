@@ -28,8 +28,6 @@ from curvedp.geometry.numerics.matrix import (
 from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
-__all__ = ["Rotations", "rotation_log"]
-
 
 @dataclass(frozen=True)
 class Rotations(Manifold):

@@ -12,8 +12,6 @@ from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["Simplex"]
-
 
 @dataclass(frozen=True)
 class Simplex(Pulled):

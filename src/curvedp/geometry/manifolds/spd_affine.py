@@ -1,4 +1,4 @@
-"""Symmetric positive definite matrices under the affine-invariant metric; the other three metrics re-exported."""
+"""Symmetric positive definite matrices under the affine-invariant metric."""
 
 import math
 from dataclasses import dataclass
@@ -9,17 +9,13 @@ import numpy as np
 from array_api_compat import device
 
 from curvedp.geometry.base import Array, bracket_operator
-from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
-from curvedp.geometry.manifolds.spd_flat import SPDLogCholesky, SPDLogEuclidean
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
 from curvedp.geometry.numerics.spectral import differentiate_as, exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
-
-__all__ = ["SPDAffineInvariant", "SPDBuresWasserstein", "SPDLogCholesky", "SPDLogEuclidean"]
 
 
 @dataclass(frozen=True)

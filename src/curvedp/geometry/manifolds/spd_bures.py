@@ -16,8 +16,6 @@ from curvedp.geometry.numerics.spectral import differentiate_as, sandwich, sqrt_
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, upper_solve
 
-__all__ = ["SPDBuresWasserstein"]
-
 
 @dataclass(frozen=True)
 class SPDBuresWasserstein(SPD):

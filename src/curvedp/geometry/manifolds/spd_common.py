@@ -17,8 +17,6 @@ from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import sym
 
-__all__ = ["SPD", "Held", "pack", "unpack"]
-
 
 def _layout(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Where each coordinate lives in the matrix (row-major lower triangle) and back, with its factor."""

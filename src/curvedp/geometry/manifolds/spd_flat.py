@@ -24,8 +24,6 @@ from curvedp.geometry.numerics.spectral import (
 from curvedp.geometry.numerics.stable import safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, cholesky_minus_identity, whiten
 
-__all__ = ["SPDLogCholesky", "SPDLogEuclidean"]
-
 
 @dataclass(frozen=True)
 class SPDLogEuclidean(Held, SPD):

@@ -14,8 +14,6 @@ from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.rotations import Rotations
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["SpecialEuclidean"]
-
 
 @dataclass(frozen=True)
 class SpecialEuclidean(Pulled):

@@ -13,8 +13,6 @@ from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.short_vectors import mended, short, sphere_log
 from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
 
-__all__ = ["Sphere"]
-
 _SQUARES = 1e-140  # lengths above it have squares that do not underflow
 
 

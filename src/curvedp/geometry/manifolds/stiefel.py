@@ -31,8 +31,6 @@ from curvedp.geometry.numerics.matrix import (
 from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
-__all__ = ["Stiefel"]
-
 
 @dataclass(frozen=True)
 class Stiefel(Manifold):

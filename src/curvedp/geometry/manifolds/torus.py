@@ -10,8 +10,6 @@ from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import FlatVectors
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["Torus"]
-
 
 @dataclass(frozen=True)
 class Torus(FlatVectors):

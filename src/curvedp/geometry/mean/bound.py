@@ -39,8 +39,6 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 
-__all__ = ["mean_error_bound", "mean_iterations", "solver_error", "tolerance"]
-
 _SHARE = 1e-10  # of the radius: what an iterate may leave of ‖mean log‖ and be taken for the mean
 _KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 

@@ -32,8 +32,6 @@ from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
 
-__all__ = ["accurate", "carry_on_device", "device_mean", "device_moments"]
-
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
 
 _TENSORS, _FEW = 1 << 24, 1 << 9  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from

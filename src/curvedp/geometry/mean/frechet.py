@@ -16,15 +16,13 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import SPD
-from curvedp.geometry.mean.bound import mean_error_bound, mean_iterations, tolerance
+from curvedp.geometry.mean.bound import tolerance
 from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
 from curvedp.geometry.mean.spd import TINY, Sweep
 from curvedp.geometry.mean.spd_newton import few_of
 from curvedp.geometry.mean.streamed import Domain, contracted, into_ball, mean_in_ball
 from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
-
-__all__ = ["frechet_mean", "mean_error_bound", "mean_iterations", "memory_moments"]
 
 _CHUNK_BYTES = 1 << 22
 _DENSE = 256  # dimension up to which Newton's equations are formed

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-__all__ = ["SLOW", "Asked", "Course", "Found", "Moments", "Search", "Secants", "Solve", "run", "search"]
-
 _MEMORY = 5  # steps that secants look back
 _NEW = 1e-3  # share of a change that must be new: less is round-off, and would be blown up
 SLOW = 0.1  # share of the residual left by a step that was slow: its Hessian is out of date

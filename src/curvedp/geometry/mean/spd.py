@@ -30,8 +30,6 @@ from curvedp.geometry.numerics.spd_pencil import log_spectrum
 from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = ["TINY", "Sweep"]
-
 _CHUNK_BYTES = 1 << 17
 _SMALL_ROWS = 1 << 13  # of 2×2 and 3×3 matrices, whose entries are vectors
 TINY = 1 << 12  # numbers in the data up to which fixed costs rule

@@ -14,8 +14,6 @@ from curvedp.geometry.base import Array as Matrix
 from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.threads import in_threads
 
-__all__ = ["Eigen", "Newton"]
-
 _DENSE = 3  # m up to which the Hessian is inverted
 _ROUNDS = 1000  # of conjugate gradients, which need a few; the search checks what it is given
 _REFINED = 2  # rounds with all matrices, each worth two digits

@@ -5,8 +5,6 @@ import numpy as np
 from curvedp.geometry.base import Array as Matrix
 from curvedp.geometry.numerics.spectral import sym
 
-__all__ = ["cheapest", "degree", "log_sum", "whitened"]
-
 
 def cheapest(m: int) -> int:
     """The degree beyond which `eigh` is cheaper than the series (measured: 160 at m = 11, 100 at 50, 50 at 100)."""

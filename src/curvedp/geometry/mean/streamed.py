@@ -25,23 +25,6 @@ from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whi
 from curvedp.geometry.numerics.spd_pencil import log_spectrum
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-__all__ = [
-    "KERNEL_ERROR",
-    "Domain",
-    "Start",
-    "block_sums",
-    "contracted",
-    "first_guess",
-    "inside_sums",
-    "into_ball",
-    "kept",
-    "mean_in_ball",
-    "streamed_mean",
-    "streamed_means",
-    "surely_inside",
-    "tensor_sums",
-]
-
 _PASSES = 20  # of the search, before the contraction takes over
 _BLOCK = 1 << 13  # records whose logarithms are held at once
 _SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess

@@ -14,8 +14,6 @@ import numpy as np
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["MOST_TERMS", "FixedPoint", "gram_mean", "gram_radius", "gram_sums"]
-
 _BITS, _HALF = 52, 2.0**26
 MOST_TERMS = 1 << 36
 

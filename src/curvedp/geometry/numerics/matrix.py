@@ -14,28 +14,6 @@ from array_api_compat import device, is_jax_array, is_torch_array
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import constant, namespace
 
-__all__ = [
-    "bmm",
-    "det",
-    "differentiable",
-    "embedded_inner",
-    "embedded_norm",
-    "frobenius",
-    "nearest_frame",
-    "polar",
-    "reflect",
-    "sinc",
-    "skew",
-    "skew_eigen",
-    "skew_exp",
-    "skew_exp_eigen",
-    "skew_from_vector",
-    "skew_to_vector",
-    "svd",
-    "sym_function",
-    "well_scaled",
-]
-
 
 def differentiable(x: Array) -> bool:
     """Whether the library of x differentiates, so that terms of value zero are worth their cost."""

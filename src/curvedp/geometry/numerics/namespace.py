@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
 
-__all__ = ["compiled", "constant", "namespace", "to_host"]
-
 
 def namespace(*arrays: Any) -> Any:
     """The common array namespace; NumPy constants (such as `M.origin`) may stand beside arrays of another library."""

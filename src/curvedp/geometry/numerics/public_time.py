@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["in_public_time", "public_time"]
-
 _on = ContextVar("public_time", default=False)
 
 

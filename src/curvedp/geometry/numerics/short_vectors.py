@@ -12,8 +12,6 @@ from array_api_compat import is_numpy_array
 
 from curvedp.geometry.numerics.public_time import in_public_time
 
-__all__ = ["LARGEST_TIME", "hyperboloid_log", "mended", "short", "sphere_log"]
-
 _SHORT = 8  # coordinates
 LARGEST_TIME = 8.0
 """Time coordinate up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it loses a factor of 2·64."""

@@ -16,8 +16,6 @@ from array_api_compat import is_jax_namespace
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import compiled, namespace
 
-__all__ = ["eigh", "eigh2", "eigh3", "separated_root"]
-
 Entries = tuple[Array, ...]
 
 

@@ -17,8 +17,6 @@ from curvedp.geometry.numerics.small_eigh import separated_root
 from curvedp.geometry.numerics.spd3_pencil import congruence
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve
 
-__all__ = ["DOUBTFUL", "Factor", "Logs", "log_polynomial", "lower_entries", "squared", "whitened_logs"]
-
 Entries = tuple[Array, ...]  # of the lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)
 
 DOUBTFUL = 1e3  # cond(p)·cond(A) up to which the logarithms are good to 1e-12

@@ -13,8 +13,6 @@ import numpy as np
 
 from curvedp.geometry.numerics.small_eigh import eigh3
 
-__all__ = ["congruence", "log_spectrum3"]
-
 _BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
 _CONDITION = 1e4  # where `tests/geometry/test_spd.py` finds errors below 3e-13
 _SWEEPS = 10  # at most; four or five are taken

@@ -29,8 +29,6 @@ from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.stable import two_product, two_sum
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
-__all__ = ["log_spectrum", "whitened"]
-
 _SWEEPS = 15  # of Jacobi's method, at most
 _DOUBTFUL = 100.0
 _LARGEST_COMPILED = 3  # under JAX; beyond it compiling the unrolled pair arithmetic takes longer than it is worth

@@ -15,20 +15,6 @@ from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 
-__all__ = [
-    "apply",
-    "differentiate_as",
-    "divided_exp",
-    "divided_log",
-    "divided_sqrt",
-    "exp_sym",
-    "log1p_sym",
-    "log_sym",
-    "sandwich",
-    "sqrt_sym",
-    "sym",
-]
-
 Scalar = Callable[[Array], Array]
 Divided = Callable[[Array, Array], Array]
 

@@ -16,22 +16,6 @@ from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import constant
 from curvedp.geometry.numerics.public_time import in_public_time
 
-__all__ = [
-    "columns",
-    "cos_sinc",
-    "cosh_sinhc",
-    "direction",
-    "dot",
-    "euclidean_norm",
-    "one_minus_square",
-    "reject",
-    "safe_sqrt",
-    "tanhc",
-    "two_product",
-    "two_sum",
-    "versine_quotient",
-]
-
 # Below this square, three terms of a Taylor series are exact to 1e-19, far under the round-off of float64.
 _SMALL_SQUARE = 1e-6
 _SHORT = 32  # coordinates

@@ -32,8 +32,6 @@ from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.threads import blocks
 
-__all__ = ["endpoint", "generator", "log_change", "reduced_log"]
-
 _NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
 _DIRECT = 200  # unknowns: linear systems up to here are solved exactly, larger ones by GMRES with so many
 _KRYLOV_STEPS = 40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["blocks", "in_threads", "one_blas_thread"]
-
 T = TypeVar("T")
 Part = TypeVar("Part")
 

@@ -11,8 +11,6 @@ from array_api_compat import device, is_jax_namespace
 from curvedp.geometry.base import Array
 from curvedp.geometry.numerics.namespace import namespace
 
-__all__ = ["cholesky", "cholesky_minus_identity", "lower_solve", "upper_solve", "whiten"]
-
 
 def cholesky(A: Array) -> Array:
     """Lower L with LLᵀ = A; NaN (never an exception) where A is not positive definite."""
