@@ -22,10 +22,10 @@ from scipy import stats
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.audit import audit_scores
 from curvedp.federated import MeanKernel, Plan, Site, coordinate, in_process, key_of, new_identity
-from curvedp.federated.masking import Party, chain, recovered
+from curvedp.federated.masking import Party, recovered
 from curvedp.federated.noise import layers, site_noise, surplus, variance
 from curvedp.federated.plan import Round
-from curvedp.federated.session import Session
+from curvedp.federated.session import Session, chain
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.geometry.base import Manifold
 
@@ -150,7 +150,7 @@ def set_up(parties: list[Party]) -> tuple[dict[int, dict[str, Any]], list[int]]:
     announcements = {p.index: p.announce() for p in parties}
     boxes = {p.index: p.share(announcements) for p in parties}
     for p in parties:
-        p.open({j: box[p.index] for j, box in boxes.items() if j != p.index})
+        p.open({j: box[str(p.index)] for j, box in boxes.items() if j != p.index})
     return announcements, sorted(boxes)
 
 

@@ -172,7 +172,7 @@ def wait_for(condition, seconds, what):
     while not condition():
         if time.monotonic() > end_of_wait:
             raise SystemExit(f"{what} did not come within {seconds} s")
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def run_processes(folder, sites, dropouts, n):

@@ -32,7 +32,7 @@ def set_up(sites, lost=lambda stage, i: False):
             boxes[p.index] = p.share(announcements)
     for p in sites:
         if p.index in boxes and not lost("open", p.index):
-            p.open({j: box[p.index] for j, box in boxes.items() if j != p.index})
+            p.open({j: box[str(p.index)] for j, box in boxes.items() if j != p.index})
     return announcements, sorted(boxes)
 
 

@@ -69,13 +69,13 @@ def test_settings_of_a_site(tmp_path):
     Ledger(tmp_path / "l.ledger", GDP(1.0))
     settings = {"plan": "plan.json", "key": "key.pem", "records": "x.npy", "ledger": "l.ledger"}
     (tmp_path / "site.json").write_text(json.dumps(settings))
-    assert flower.site_from_settings(str(tmp_path / "site.json")).plan.id == plan.id
+    assert flower.party_from_settings(str(tmp_path / "site.json")).plan.id == plan.id
     for name, value in {"plan": "none", "key": "plan.json", "records": "none.npy", "ledger": "none"}.items():
         (tmp_path / "wrong.json").write_text(json.dumps({**settings, name: value}))
         with pytest.raises(ParameterError) as caught:
-            flower.site_from_settings(str(tmp_path / "wrong.json"))
+            flower.party_from_settings(str(tmp_path / "wrong.json"))
         assert "\n" not in str(caught.value)
     with pytest.raises(ParameterError):
-        flower.site_from_settings(str(tmp_path / "nothing.json"))
+        flower.party_from_settings(str(tmp_path / "nothing.json"))
     with pytest.raises(AttributeError):
         _ = flower.nothing

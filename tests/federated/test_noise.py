@@ -135,7 +135,7 @@ def test_the_variance_meets_the_guarantee_exactly():
 
 def test_surplus_comes_off_to_the_last_unit():
     variances, seed = layers(10**8, 7, 3, 0), b"s" * 32
-    from curvedp.federated.masking import chain
+    from curvedp.federated.session import chain
 
     source = GeneratorSource(np.random.default_rng(3))
     whole = site_noise(variances, seed, 20, source)

@@ -10,17 +10,18 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
-from curvedp.federated.coordinator import Answers, coordinate
-from curvedp.federated.plan import Plan
-from curvedp.federated.site import Site
-from curvedp.ledger import Ledger
-from curvedp.records import load_records
+from curvedp.federated.masking import Party
+from curvedp.federated.session import Session
 from curvedp.signing import read_key
 
-__all__ = ["answer", "main", "site_from_settings"]
+if TYPE_CHECKING:
+    from curvedp.federated.plan import Plan
+    from curvedp.federated.release import Answers
+
+__all__ = ["answer", "main", "party_from_settings"]
 
 _POLL = 0.3  # seconds between looks for answers
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
@@ -56,16 +57,23 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
     kept = context.state.config_records.get("curvedp")
     state = None if kept is None else json.loads(str(kept["state"]))
     try:
-        site = site_from_settings(str(context.node_config["site"]), state)
-        reply = site.answer(json.loads(str(message.content.config_records["curvedp"]["json"])))
-        context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(site.state)})
+        request = json.loads(str(message.content.config_records["curvedp"]["json"]))
+        party = party_from_settings(str(context.node_config["site"]), state, with_records=not _is_light(request, state))
+        reply = party.answer(request)
+        context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(party.state)})
     except CurvedpError as error:
         reply = {"refused": str(error)}
     return Reply(_packed(reply), reply_to=message)
 
 
-def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
-    """The site of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`.
+def _is_light(request: Any, state: Any) -> bool:
+    """Whether keys alone answer it: each message starts a process, and importing what reads records takes a second."""
+    return state is not None and isinstance(request, dict) and request.get("stage") in ("share", "unmask")
+
+
+def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_records: bool = True) -> Party:
+    """The `Site` of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`,
+    and columns of the records' file, `labels` and `groups`; without records, the part that answers by its keys.
 
     Raises
     ------
@@ -75,15 +83,32 @@ def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
     home = Path(path).parent
     try:
         settings = json.loads(Path(path).read_text(encoding="utf-8"))
-        plan = Plan.from_dict(json.loads((home / settings["plan"]).read_text(encoding="utf-8")))
-        identity = read_key(home / settings["key"])
-        records = home / settings["records"]
+        identity, journal = read_key(home / settings["key"]), home / "answered"
+        journal.mkdir(exist_ok=True)
+        if state is not None and not with_records:
+            return Party(Session(**state["session"]), identity, state, journal)
+        plan, records = json.loads((home / settings["plan"]).read_text(encoding="utf-8")), home / settings["records"]
+        return _site(plan, records, settings, identity=identity, state=state, journal=journal)
     except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ParameterError):
+            raise
         raise ParameterError(f"the site's settings are not usable: {type(error).__name__}") from None
-    ledger = Ledger(home / settings["ledger"]) if "ledger" in settings else None
-    (home / "answered").mkdir(exist_ok=True)
-    held = load_records(records, plan.kernel.manifold)
-    return Site(plan, identity, held, ledger=ledger, state=state, journal=home / "answered")
+
+
+def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) -> Party:
+    from curvedp.federated.plan import Plan
+    from curvedp.federated.site import Site
+    from curvedp.ledger import Ledger
+    from curvedp.records import load_records, read_column
+
+    agreed = Plan.from_dict(plan)
+    columns: dict[str, Any] = {
+        name: read_column(records, settings[name]) for name in ("labels", "groups") if name in settings
+    }
+    if "labels" in columns:
+        columns["labels"] = columns["labels"].astype(int)
+    ledger = Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
+    return Site(agreed, records=load_records(records, agreed.kernel.manifold), ledger=ledger, **columns, **rest)
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------------
@@ -91,6 +116,9 @@ def site_from_settings(path: str, state: dict[str, Any] | None = None) -> Site:
 
 def main(grid: Foreign, context: Foreign) -> None:
     """Run the plan and write the release as JSON; a run that stops writes why, and nothing else."""
+    from curvedp.federated.plan import Plan
+    from curvedp.federated.release import coordinate
+
     settings = context.run_config
     plan = Plan.from_dict(json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8")))
     carrier = _Carrier(grid, plan, float(settings["timeout"]))
@@ -113,14 +141,14 @@ def main(grid: Foreign, context: Foreign) -> None:
 class _Carrier:
     """Requests by site number over Flower's grid, by short polls; `send_and_receive` sleeps three seconds at a time."""
 
-    def __init__(self, grid: Foreign, plan: Plan, timeout: float) -> None:
+    def __init__(self, grid: Foreign, plan: "Plan", timeout: float) -> None:
         self._grid, self._plan, self._timeout = grid, plan, timeout
         self._nodes: dict[int, int] = {}  # by site
         self.seconds: list[dict[str, Any]] = []
         self.bytes = 0
         self.refused: list[str] = []
 
-    def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+    def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
         """Answers of the sites that gave one in time."""
         begin, stage = time.monotonic(), next(iter(requests.values()))["stage"]
         if not self._nodes:
@@ -132,7 +160,7 @@ class _Carrier:
         self.seconds.append({"stage": stage, "seconds": round(time.monotonic() - begin, 3)})
         return answers
 
-    def _first(self, request: Mapping[str, Any]) -> Answers:
+    def _first(self, request: Mapping[str, Any]) -> "Answers":
         """Wait for the sites, ask all nodes, and learn which site each is from its signed announcement."""
         end = time.monotonic() + self._timeout
         while len(nodes := list(self._grid.get_node_ids())) < len(self._plan.sites) and time.monotonic() < end:
@@ -143,7 +171,7 @@ class _Carrier:
                 answers[int(reply["site"])], self._nodes[int(reply["site"])] = reply, node
         return answers
 
-    def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+    def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
         from flwr.app import Message as Request
 
         messages = [Request(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]

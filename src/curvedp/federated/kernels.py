@@ -18,9 +18,12 @@ from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.shrink import james_stein
-from curvedp.mechanisms.statistic import check_point
+from curvedp.mechanisms.statistic import clipped_rows, public_ball, unpack
+from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 
 __all__ = ["ClassMeansKernel", "DispersionKernel", "Kernel", "MeanKernel", "MomentKernel", "kernel_from_dict"]
+
+Array = np.ndarray
 
 # Each round of a mean has so many times the budget of the one before: early ones only bring the point near, and averaging
 # keeps what they paid for. Chosen by simulation (benchmarks/federated.py).
@@ -42,27 +45,30 @@ class Kernel(ABC):
     """
 
     manifold: Manifold
-    radius: float
+    radius: Any
     center: Any = None
 
     name: ClassVar[str]
+    afterwards: ClassVar[Sequence[str]]  # what is done to the noisy sums, in words
     least_rounds: ClassVar[int] = 1
-    _registry: ClassVar[dict[str, type["Kernel"]]] = {}
+    rows_of_a_person: ClassVar[int] = 1  # at most, in `by_person`
+    registry: ClassVar[dict[str, type["Kernel"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            Kernel._registry[cls.name] = cls
+        Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
-        origin = self.manifold.origin if self.center is None else self.center
-        object.__setattr__(self, "center", check_point("center", self.manifold, origin))
-        object.__setattr__(self, "radius", _validate.length("radius", self.radius))
+        if isinstance(self.radius, str):
+            raise ParameterError("sites find no ball privately: agree on a radius, or have it released by one of them")
+        ball = public_ball(self.manifold, self.center, self.radius)
+        object.__setattr__(self, "center", ball.center)
+        object.__setattr__(self, "radius", ball.radius)
 
     @property
     def rounds(self) -> int:
         """How many rounds there are by default."""
-        return self.least_rounds
+        return 1
 
     @property
     def classes(self) -> int:
@@ -74,52 +80,46 @@ class Kernel(ABC):
         """Where the value, or each part of it, lives."""
         return self.manifold
 
-    @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums, in words."""
-        return ["steps in the tangent space", "projection onto the ball", "shrinkage towards the center"]
+    @abstractmethod
+    def length(self, last: bool) -> int:
+        """Numbers in a term; of the last round it may be another."""
 
     @abstractmethod
-    def length(self, round: int, rounds: int) -> int:
-        """Numbers in a term."""
-
-    @abstractmethod
-    def diameter(self, round: int, rounds: int) -> float:
+    def diameter(self, last: bool) -> float:
         """Largest distance between the terms of two records."""
 
     @abstractmethod
-    def terms(self, round: int, rounds: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
-        """One row a record of class `label`; rows lie in a ball of that diameter about 0."""
+    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
+        """One row a record of class `label`; rows lie in a ball of that diameter."""
 
     @abstractmethod
-    def moved(
-        self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
-    ) -> np.ndarray:
-        """The public point after a round, from the noisy sum of the terms and the classes' public counts."""
+    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
+        """The public point after a round, from the noisy sum of the terms and the classes' public counts; `weight` is the
+        round's share of the budget that was spent so far."""
 
     @abstractmethod
-    def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
+    def finished(self, at: Array, noise: float) -> Array:
         """The value, from the last point and the scale of the noise left in it."""
 
-    def start(self) -> np.ndarray:
-        """The first public point."""
-        return np.asarray(self.center)[None]
+    def start(self) -> Array:
+        """The first public points, one a class."""
+        return np.repeat(np.asarray(self.center)[None], self.classes, axis=0)
 
     def shares(self, rounds: int) -> list[float]:
         """Shares of μ² of the rounds."""
         weights = [_RATIO**step for step in range(rounds)]
         return [weight / sum(weights) for weight in weights]
 
+    def by_person(self, records: Array, codes: Array) -> Array:
+        """What stands for each person, of whom code 0, 1, … says which records are theirs: their own mean."""
+        return person_means(self.manifold, (self.center, self.radius), records, codes)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values from which `kernel_from_dict` makes it again."""
-        return {
-            "name": self.name,
-            "manifold": manifold_name(self.manifold),
-            "center": self.center.tolist(),
-            "radius": self.radius,
-        }
+        ball = {"center": self.center.tolist(), "radius": self.radius}
+        return {"name": self.name, "manifold": manifold_name(self.manifold), **ball}
 
-    def inside(self, records: np.ndarray) -> np.ndarray:
+    def inside(self, records: Array) -> Array:
         """Records in the ball; none raises, none is dropped."""
         return np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
 
@@ -132,38 +132,34 @@ class MeanKernel(Kernel):
     """
 
     name = "mean"
+    afterwards = ("steps in the tangent space", "projection onto the ball", "shrinkage towards the center")
 
     @property
     def rounds(self) -> int:
         """Enough to come near by simulation: where the ball is wide for its curvature, steps shorten the way less."""
         return 3 if -self.manifold.curvature_bounds[0] * self.radius**2 <= 1.5 else 5
 
-    def length(self, round: int, rounds: int) -> int:
+    def length(self, last: bool) -> int:
         return self.manifold.dim * self.classes
 
-    def diameter(self, round: int, rounds: int) -> float:
-        return 2 * self.radius
+    def diameter(self, last: bool) -> float:
+        return 2 * float(self.radius)
 
-    def terms(self, round: int, rounds: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
+    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
         rows = np.zeros((len(records), self.classes, self.manifold.dim))
-        rows[:, label] = clipped(
-            self._logs(at[label], self.inside(records)) - self._logs(at[label], self.center), self.radius
-        )
+        steps = self._logs(at[label], self.inside(records)) - self._logs(at[label], self.center)
+        rows[:, label] = clipped_rows(steps, self.radius)
         return np.asarray(rows.reshape(len(records), -1))
 
-    def moved(
-        self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
-    ) -> np.ndarray:
+    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
         # Earlier rounds are averaged in by their budgets: in flat space the noise left is that of one release.
-        weight = self._step * shares[round] / sum(shares[: round + 1])
         points = []
         for w, sums, count in zip(at, total.reshape(self.classes, -1), counts, strict=True):
-            mean = sums / max(count, 1) + self._logs(w, self.center)
-            move = self.manifold.from_coordinates(w, weight * clipped(mean, 2 * self.radius))
-            points.append(project_to_ball(self.manifold, self.center, self.radius, self.manifold.exp(w, move)))
-        return np.asarray(points)
+            mean = clipped_rows((sums / max(count, 1) + self._logs(w, self.center))[None], 2 * self.radius)[0]
+            points.append(self.manifold.exp(w, self.manifold.from_coordinates(w, self._step * weight * mean)))
+        return self.inside(np.asarray(points))
 
-    def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
+    def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(james_stein(self.manifold, self.center, at, noise)[0])
 
     @property
@@ -172,7 +168,7 @@ class MeanKernel(Kernel):
         s = sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.radius / 2
         return min(1.0, 1.5 * tanh(s) / s) if s > 0 else 1.0
 
-    def _logs(self, w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _logs(self, w: Array, x: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.manifold.to_coordinates(w, self.manifold.log(w, x)))
 
@@ -185,15 +181,16 @@ class ClassMeansKernel(MeanKernel):
 
     name = "class-means"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "count", _validate.integer("count", self.count, 1))
+
     @property
     def classes(self) -> int:
         """As many as there are means."""
         return self.count
 
-    def start(self) -> np.ndarray:
-        return np.repeat(np.asarray(self.center)[None], self.count, axis=0)
-
-    def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
+    def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(james_stein(self.manifold, self.center, at, noise))
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,6 +202,7 @@ class DispersionKernel(MeanKernel):
     """The mean square distance to a private mean: rounds of a mean, then one of d² clipped to [0, r²]."""
 
     name = "dispersion"
+    afterwards = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
     least_rounds = 2
 
     @property
@@ -213,75 +211,64 @@ class DispersionKernel(MeanKernel):
         return Euclidean(1)
 
     @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums, in words."""
-        return ["steps in the tangent space", "projection onto the ball", "clipping to [0, r²]"]
-
-    @property
     def rounds(self) -> int:
         """Those of the mean, and one."""
         return super().rounds + 1
 
-    def length(self, round: int, rounds: int) -> int:
-        return 1 if round == rounds - 1 else super().length(round, rounds)
+    def length(self, last: bool) -> int:
+        return 1 if last else super().length(last)
 
-    def diameter(self, round: int, rounds: int) -> float:
-        return self.radius**2 if round == rounds - 1 else super().diameter(round, rounds)
+    def diameter(self, last: bool) -> float:
+        return self.radius**2 if last else super().diameter(last)
 
-    def terms(self, round: int, rounds: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
-        if round < rounds - 1:
-            return super().terms(round, rounds, at, records, label)
-        square = np.sum(clipped(self._logs(at[0], self.inside(records)), self.radius) ** 2, axis=1, keepdims=True)
+    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
+        if not last:
+            return super().terms(last, at, records, label)
+        steps = clipped_rows(self._logs(at[0], self.inside(records)), self.radius)
+        square = np.sum(steps**2, axis=1, keepdims=True)
         return np.asarray(np.clip(square, 0.0, self.radius**2) - self.radius**2 / 2)
 
-    def moved(
-        self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
-    ) -> np.ndarray:
-        if round < len(shares) - 1:
-            return super().moved(round, shares, at, total, counts)
+    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
+        if not last:
+            return super().moved(last, weight, at, total, counts)
         return np.asarray(total / max(sum(counts), 1) + self.radius**2 / 2)
 
-    def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
+    def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(np.clip(at, 0.0, self.radius**2))
 
 
 @dataclass(frozen=True, eq=False)
 class MomentKernel(Kernel):
-    """The second moment xxᵀ of vectors of length at most the radius, for principal components."""
+    """The second moment xxᵀ of vectors of length at most the radius, for principal components; its value are all of them, the
+    leading one first, as rows."""
 
     name = "second-moment"
-
-    @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums, in words."""
-        return ["eigenvectors"]
+    afterwards = ("eigenvectors",)
+    rows_of_a_person = MOST_ROWS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if manifold_name(self.manifold) != manifold_name(Euclidean(self.manifold.dim)) or np.any(self.center):
             raise ParameterError("the second moment is of vectors: Euclidean(d), about the origin")
 
-    def length(self, round: int, rounds: int) -> int:
+    def length(self, last: bool) -> int:
         return self.manifold.dim * (self.manifold.dim + 1) // 2
 
-    def diameter(self, round: int, rounds: int) -> float:
-        return sqrt(2) * self.radius**2  # ‖xxᵀ − yyᵀ‖² = |x|⁴ + |y|⁴ − 2⟨x,y⟩²
+    def diameter(self, last: bool) -> float:
+        return sqrt(2) * float(self.radius) ** 2  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
 
-    def terms(self, round: int, rounds: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
-        x = clipped(self.inside(records), self.radius)
+    def by_person(self, records: Array, codes: Array) -> Array:
+        return person_rows(clipped_rows(self.inside(records), self.radius), codes)
+
+    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
+        x = clipped_rows(self.inside(records), self.radius)
         upper = np.triu_indices(self.manifold.dim, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
 
-    def moved(
-        self, round: int, shares: Sequence[float], at: np.ndarray, total: np.ndarray, counts: Sequence[int]
-    ) -> np.ndarray:
-        d = self.manifold.dim
-        matrix = np.zeros((d, d))
-        matrix[np.triu_indices(d, 1)] = total[d:] / sqrt(2)
-        return np.asarray((matrix + matrix.T + np.diag(total[:d])) / max(sum(counts), 1))
+    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
+        return unpack(total / max(sum(counts), 1), self.manifold.dim)
 
-    def finished(self, at: np.ndarray, noise: float) -> np.ndarray:
-        """All principal components, the leading one first, as rows."""
+    def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(np.linalg.eigh(at)[1][:, ::-1].T)
 
 
@@ -295,14 +282,6 @@ def kernel_from_dict(fields: Mapping[str, Any]) -> Kernel:
     """
     try:
         rest = {key: value for key, value in fields.items() if key not in ("name", "manifold")}
-        return Kernel._registry[fields["name"]](manifold=parse_manifold(fields["manifold"]), **rest)
-    except (KeyError, TypeError):
+        return Kernel.registry[fields["name"]](manifold=parse_manifold(fields["manifold"]), **rest)
+    except (AttributeError, KeyError, TypeError):
         raise ParameterError("this is not a kernel of a federated sum") from None
-
-
-def clipped(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Rows shortened to the radius; one that is not finite is 0."""
-    with np.errstate(all="ignore"):
-        length = np.linalg.norm(rows, axis=-1, keepdims=True)
-        short = rows * np.where(length > radius, radius / length, 1.0)
-        return np.where(np.isfinite(length), short, 0.0)

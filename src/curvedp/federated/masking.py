@@ -13,23 +13,29 @@ with the rest (`noise.py` uses it to take surplus noise off: Jiang et al. 2024).
 
 import hashlib
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curvedp.errors import FederationRefused, ParameterError
-from curvedp.federated import shamir
-from curvedp.federated.session import PROTOCOL, Session, agreed, derived, keystream, mask
-from curvedp.signing import digest, is_signed, signature
+from curvedp.federated import session as p
+from curvedp.federated.session import PROTOCOL, Session, agreed, derived, mask, public_half
+from curvedp.signing import digest, is_signed, key_of, signature
 
-__all__ = ["Party", "chain", "is_announcement", "is_answer", "recovered"]
+__all__ = ["Party", "is_announcement", "recovered"]
+
+_ONCE = ("announce", "share")  # stages of a session; the others come every round
 
 Announcements = Mapping[int, Mapping[str, Any]]
+Request = Mapping[str, Any]
 
 
 class Party:
@@ -45,6 +51,9 @@ class Party:
         The site's long-lived key, whose public half is one of the session's.
     state : dict, optional
         What an earlier `Party` of the same session left in its `state`; a new one by default.
+    journal : path, optional
+        A folder in which each stage that `answer` answers leaves a file, made before the answer. Where requests start
+        processes, this keeps two of them from answering the same stage: two vectors of a round would be two releases.
 
     Raises
     ------
@@ -52,56 +61,97 @@ class Party:
         By every method, where an answer would not be safe.
     """
 
-    def __init__(self, session: Session, identity: Ed25519PrivateKey, state: dict[str, Any] | None = None) -> None:
-        key = identity.public_key().public_bytes_raw().hex()
-        if key not in session.sites:
+    def __init__(
+        self,
+        session: Session,
+        identity: Ed25519PrivateKey,
+        state: dict[str, Any] | None = None,
+        journal: Path | None = None,
+    ) -> None:
+        if key_of(identity) not in session.sites:
             raise ParameterError("this site's key is not among the session's")
-        self.session, self.identity, self.index = session, identity, session.sites.index(key)
-        fresh = {"session": session.id.hex(), "master": secrets.token_hex(32), "masked": {}, "answered": []}
+        self.session, self.identity, self._journal = session, identity, journal
+        self.index = session.sites.index(key_of(identity))
+        fresh = {"session": asdict(session), "master": secrets.token_hex(32), "masked": {}, "answered": []}
         self.state: dict[str, Any] = fresh if state is None else state
-        if self.state["session"] != session.id.hex():
+        if self.state["session"] != asdict(session):
             raise ParameterError("this state is of another session")
+
+    # ---- requests ----
+
+    def answer(self, request: Request) -> dict[str, Any]:
+        """The answer to one request of the server, JSON to JSON.
+
+        Raises
+        ------
+        FederationRefused, BudgetExceeded, ParameterError
+            Where the site will not answer; to the server it is then a lost one.
+        """
+        with _understood():
+            stage, round = request["stage"], int(request.get("round", 0))
+            answers = self._stages[stage]
+            if self._journal is not None and stage != "sign":
+                self._enter(stage if stage in _ONCE else f"{stage}-{round}")
+            return answers(request)
+
+    @property
+    def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
+        """What can be answered without records."""
+        return {
+            "share": lambda asked: {"boxes": self.share({int(j): a for j, a in asked["announcements"].items()})},
+            "unmask": lambda asked: self.unmask(int(asked["round"]), [int(i) for i in asked["survivors"]]),
+        }
+
+    def _enter(self, stage: str) -> None:
+        """Refuse a stage that another process of this site has answered, or is answering."""
+        assert self._journal is not None  # `answer` has looked
+        try:
+            (self._journal / f"{self.session.id.hex()[:32]}-{stage}").touch(exist_ok=False)
+        except FileExistsError:
+            raise FederationRefused("this site has answered this stage of this plan") from None
+        except OSError:
+            raise FederationRefused("this site cannot write its journal") from None
 
     # ---- once per session ----
 
     def announce(self) -> dict[str, Any]:
-        """Public keys of the channel and of every round, and commitments to the seeds; signed."""
-        rounds = range(self.session.rounds)
-        body = {
-            "session": self.session.id.hex(),
-            "site": self.index,
-            "channel": _public(self._secret(b"channel")),
-            "keys": [_public(self._secret(b"pair", r)) for r in rounds],
-            "commitments": [[_commitment(seed) for seed in self._seeds(r)] for r in rounds],
-        }
+        """The channel's public key, and commitments to the secrets of every round, one after the other; signed."""
+        said = [public_half(self._secret(b"channel"))]
+        for r in range(self.session.rounds):
+            said += [_committed(k, secret) for k, secret in enumerate(self._secrets(r))]
+        body = {"session": self.session.id.hex(), "site": self.index, "keys": "".join(said)}
         return {**body, "signature": signature(self.identity, body, PROTOCOL)}
 
-    def share(self, announcements: Announcements) -> dict[int, str]:
+    def share(self, announcements: Announcements) -> dict[str, str]:
         """For every other site that announced its keys, shares of this one's secrets, sealed."""
         self._once("announcements")
-        self._check_announcements(announcements)
+        if not set(announcements) <= set(range(len(self.session.sites))) or len(announcements) < self.session.threshold:
+            raise FederationRefused(f"{len(announcements)} sites announced; {self.session.threshold} are needed")
+        for j, said in announcements.items():
+            if not is_announcement(self.session, j, said):
+                raise FederationRefused(f"the announcement of site {j} is not signed by its key for this session")
+        if announcements.get(self.index) != self.announce():
+            raise FederationRefused("the announcements hold another one under this site's name")
         self.state["announcements"] = {str(j): dict(said) for j, said in announcements.items()}
-        self.state["bundles"] = {}
         bundles = self._bundles(sorted(announcements))
-        self.state["bundles"][str(self.index)] = bundles.pop(self.index).hex()
-        return {j: self._seal(j, bundle) for j, bundle in bundles.items()}
+        self.state["bundles"] = {str(self.index): bundles.pop(self.index).hex()}
+        return {str(j): self._sealed(j, bundle) for j, bundle in bundles.items()}
 
     def open(self, sealed: Mapping[int, str]) -> None:
         """Take the others' shares. Who sent them, and this site, are the roster of every round."""
         self._once("roster")
         roster = sorted({*sealed, self.index})
-        if not set(roster) <= set(self._announced) or len(roster) < self.session.threshold:
+        if not {str(j) for j in roster} <= set(self.state["announcements"]) or len(roster) < self.session.threshold:
             raise FederationRefused(f"{len(roster)} sites shared their secrets; {self.session.threshold} are needed")
-        for j, box in sealed.items():
-            if j != self.index:
-                self.state["bundles"][str(j)] = self._unseal(j, box)
+        opened = {str(j): self._unsealed(j, box) for j, box in sealed.items() if j != self.index}
+        self.state["bundles"].update(opened)
         self.state["roster"] = roster
 
     # ---- every round ----
 
     def seed(self, round: int) -> bytes:
         """The first seed of this round's chain; `chain` gives the others."""
-        return self._seeds(round)[1] if self.session.dropouts else b""
+        return self._secrets(round)[2] if self.session.dropouts else b""
 
     def mask(self, round: int, asked: bytes, vector: np.ndarray) -> np.ndarray:
         """The masked vector, once a round; `asked` is a hash of what all sites were asked for."""
@@ -109,14 +159,13 @@ class Party:
         if str(round) in self.state["masked"]:
             raise FederationRefused("this round has been answered")
         self.state["masked"][str(round)] = asked.hex()
-        own = self._seeds(round)[0]
+        pair, own, *_ = self._secrets(round)
         masked = np.asarray(vector).astype(np.int64).view(np.uint64) + mask(own, len(vector))
+        context = _context(self.session, round, self.state["roster"], asked)
         for j in self.state["roster"]:
             if j != self.index:
-                shared = agreed(self._secret(b"pair", round), self._announced[j]["keys"][round])
-                masked = masked + _pair_mask(
-                    self.session, shared, self._context(round, asked), self.index, j, len(vector)
-                )
+                public = _said(self.session, self.state["announcements"][str(j)], round, 0)
+                masked = masked + _pair_mask(pair, public, context, self.index, j, len(vector))
         return np.asarray(masked)
 
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
@@ -133,15 +182,10 @@ class Party:
         lost, given = len(self.session.sites) - len(alive), {}
         for j in self.state["roster"]:
             shares = self._shares_of(j, round)
-            if shares:
-                given[str(j)] = [shares[1], *shares[2 + lost : 3 + lost]] if j in alive else [shares[0]]
+            given[str(j)] = [*shares[1:2], *shares[2 + lost : 3 + lost]] if j in alive else shares[:1]
         return {"asked": self.state["masked"][str(round)], "survivors": sorted(alive), "shares": given}
 
     # ---- inside ----
-
-    @property
-    def _announced(self) -> dict[int, dict[str, Any]]:
-        return {int(j): said for j, said in self.state["announcements"].items()}
 
     def _once(self, name: str) -> None:
         if name in self.state:
@@ -151,66 +195,48 @@ class Party:
         if "roster" not in self.state or round not in range(self.session.rounds):
             raise FederationRefused("this round is not one of the session's, or its keys were never shared")
 
-    def _check_announcements(self, announcements: Announcements) -> None:
-        check_announcements(self.session, announcements)
-        if announcements.get(self.index) != self.announce():
-            raise FederationRefused("the announcements hold another one under this site's name")
-
-    def _context(self, round: int, asked: bytes) -> bytes:
-        return _context(self.session, round, self.state["roster"], asked)
-
     def _secret(self, *name: bytes | int) -> bytes:
-        return derived(bytes.fromhex(self.state["master"]), self.session.id, *_names(name))
+        return derived(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
-    def _seeds(self, round: int) -> list[bytes]:
-        """The seed of the own mask, and the chain."""
-        return [self._secret(b"self", round), *chain(self._secret(b"noise", round), self.session.dropouts)]
+    def _secrets(self, round: int) -> list[bytes]:
+        """Pair key, seed of the own mask, chain."""
+        rest = p.chain(self._secret(b"noise", round), self.session.dropouts)
+        return [self._secret(b"pair", round), self._secret(b"self", round), *rest]
 
     def _bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
-        """For each peer, its shares of the pair key and of the seeds of every round, one after the other."""
-        rest = self.session.threshold - 1
-        bundles = {j: bytearray() for j in peers}
+        """For each peer, its shares of the secrets of every round, one after the other."""
+        points, threshold, bundles = [j + 1 for j in peers], self.session.threshold, dict.fromkeys(peers, b"")
         for r in range(self.session.rounds):
-            for k, secret in enumerate([self._secret(b"pair", r), *self._seeds(r)]):
-                stream = keystream(self._secret(b"polynomial", r, k), 130 * max(rest, 1))
-                parts = iter([stream[i : i + 130] for i in range(0, len(stream), 130)])
-                value = int.from_bytes(secret, "little")
-                shares = shamir.split(value, [j + 1 for j in peers], rest + 1, lambda _, parts=parts: next(parts))  # type: ignore[misc]
+            for k, secret in enumerate(self._secrets(r)):
+                chance = BytesIO(p.keystream(self._secret(b"polynomial", r, k), p.CHANCE * threshold))
+                shares = p.split(int.from_bytes(secret, "little"), points, threshold, chance.read)
                 for j in peers:
-                    bundles[j] += shares[j + 1].to_bytes(shamir.SHARE_BYTES, "little")
-        return {j: bytes(bundle) for j, bundle in bundles.items()}
+                    bundles[j] += shares[j + 1].to_bytes(p.SHARE_BYTES, "little")
+        return bundles
 
     def _shares_of(self, j: int, round: int) -> list[str]:
-        """This site's shares of site j's secrets in a round: pair key, own seed, chain. None where j sent nonsense."""
-        bundle, each = bytes.fromhex(self.state["bundles"].get(str(j), "")), shamir.SHARE_BYTES
-        secrets_ = 2 + self.session.dropouts
-        if len(bundle) != each * secrets_ * self.session.rounds:
+        """This site's shares of site j's secrets in a round; none where j sent nonsense."""
+        bundle, each, count = self.state["bundles"].get(str(j), ""), 2 * p.SHARE_BYTES, self.session.secrets
+        if len(bundle) != each * count * self.session.rounds:
             return []
-        start = each * secrets_ * round
-        return [bundle[start + each * k : start + each * (k + 1)].hex() for k in range(secrets_)]
+        return [bundle[each * k : each * (k + 1)] for k in range(count * round, count * (round + 1))]
 
     def _box(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        other = receiver if sender == self.index else sender
-        shared = agreed(self._secret(b"channel"), self._announced[other]["channel"])
-        return ChaCha20Poly1305(derived(shared, self.session.id, b"seal", *_names((sender, receiver))))
+        other = self.state["announcements"][str(receiver if sender == self.index else sender)]
+        shared = agreed(self._secret(b"channel"), other["keys"][:64])
+        return ChaCha20Poly1305(derived(shared, self.session.id, b"seal", sender, receiver))
 
-    def _seal(self, j: int, bundle: bytes) -> str:
+    def _sealed(self, j: int, bundle: bytes) -> str:
         return self._box(self.index, j).encrypt(bytes(12), bundle, self.session.id).hex()  # a key for one message
 
-    def _unseal(self, j: int, box: str) -> str:
+    def _unsealed(self, j: int, box: str) -> str:
         try:
             return self._box(j, self.index).decrypt(bytes(12), bytes.fromhex(box), self.session.id).hex()
         except (InvalidTag, TypeError, ValueError):
             return ""  # as if j had shared nothing with this site; the others' shares may do
 
 
-def check_announcements(session: Session, announcements: Announcements) -> None:
-    """Refuse unless enough sites announced, each under its own key and for this session."""
-    if not set(announcements) <= set(range(len(session.sites))) or len(announcements) < session.threshold:
-        raise FederationRefused(f"{len(announcements)} sites announced their keys; {session.threshold} are needed")
-    for j, said in announcements.items():
-        if not is_announcement(session, j, said):
-            raise FederationRefused(f"the announcement of site {j} is not signed by its key for this session")
+# ---- the server ----
 
 
 def is_announcement(session: Session, j: int, said: Any) -> bool:
@@ -218,16 +244,9 @@ def is_announcement(session: Session, j: int, said: Any) -> bool:
     if not isinstance(said, Mapping):
         return False
     body = {name: value for name, value in said.items() if name != "signature"}
-    mine = body.get("site") == j and body.get("session") == session.id.hex() and _complete(session, body)
+    complete = _is_hex(body.get("keys"), 32 * (1 + session.rounds * session.secrets))
+    mine = complete and body.get("site") == j and body.get("session") == session.id.hex()
     return mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)
-
-
-def is_answer(session: Session, said: Any) -> bool:
-    """Whether this has the form of what `Party.unmask` gives; what the shares are worth, `recovered` finds out."""
-    if not isinstance(said, Mapping) or not isinstance(said.get("shares"), Mapping):
-        return False
-    given = [share for shares in said["shares"].values() for share in (shares if isinstance(shares, list) else [None])]
-    return "asked" in said and "survivors" in said and all(_is_hex(share, shamir.SHARE_BYTES) for share in given)
 
 
 def recovered(
@@ -237,7 +256,7 @@ def recovered(
     announcements: Announcements,
     roster: Sequence[int],
     masked: Mapping[int, np.ndarray],
-    answers: Mapping[int, Mapping[str, Any]],
+    answers: Mapping[int, Any],
 ) -> tuple[np.ndarray, dict[int, bytes]]:
     """What the server learns: the sum over the sites in `masked` modulo 2^64, and of each the seed for this number of losses.
 
@@ -246,104 +265,83 @@ def recovered(
     FederationRefused
         Where too few shares came or a secret they give is not the one committed to: the sum is exact or there is none.
     """
-    alive = sorted(masked)
-    agreeing = {i: a["shares"] for i, a in answers.items() if a["survivors"] == alive and a["asked"] == asked.hex()}
+    alive, told = sorted(masked), asked.hex()
+    agreeing = {i: a["shares"] for i, a in answers.items() if _agrees(a, alive, told)}
     if len(agreeing) < session.threshold:
         raise FederationRefused(f"{len(agreeing)} sites answered to the end; {session.threshold} are needed")
-    lost = len(session.sites) - len(alive)
-    context = _context(session, round, sorted(roster), asked)
-    length = {len(vector) for vector in masked.values()}
-    if len(length) != 1:
+    if len({len(vector) for vector in masked.values()}) != 1:
         raise FederationRefused("the masked vectors differ in length")
-    (size,) = length
-    total, seeds = np.zeros(size, dtype=np.uint64), {}
-    for j in alive:
-        commitments = announcements[j]["commitments"][round]
-        total = total + masked[j] - mask(_joined(session, agreeing, j, 0, commitments[0]), size)
-        if lost < session.dropouts:
-            seeds[j] = _joined(session, agreeing, j, 1, commitments[1 + lost])
+    lost, size = len(session.sites) - len(alive), len(masked[alive[0]])
+    context = _context(session, round, roster, asked)
+
+    def joined(j: int, k: int, place: int) -> bytes:
+        """Site j's k-th secret, from the shares that stand at `place`, if it is the one committed to."""
+        given = [(i + 1, _share(agreeing[i].get(str(j)), place)) for i in sorted(agreeing)]
+        shares = dict([(x, share) for x, share in given if share is not None][: session.threshold])
+        value = p.join(shares) if len(shares) == session.threshold else -1
+        secret = value.to_bytes(32, "little") if 0 <= value < 2**256 else b""
+        if not secret or _committed(k, secret) != _said(session, announcements[j], round, k):
+            raise FederationRefused("the shares of a site's secret do not give what it committed to")
+        return secret
+
+    total = np.sum([masked[j] - mask(joined(j, 1, 0), size) for j in alive], axis=0, dtype=np.uint64)
     for j in set(roster) - set(alive):
-        secret = _joined(session, agreeing, j, 0, announcements[j]["keys"][round], _public)
+        secret = joined(j, 0, 0)
         for i in alive:
-            shared = agreed(secret, announcements[i]["keys"][round])
-            total = total - _pair_mask(session, shared, context, i, j, size)
-    return total.view(np.int64), seeds
+            total = total - _pair_mask(secret, _said(session, announcements[i], round, 0), context, i, j, size)
+    seeds = {j: joined(j, 2 + lost, 1) for j in alive} if lost < session.dropouts else {}
+    return np.asarray(total).view(np.int64), seeds
 
 
-def chain(first: bytes, length: int) -> list[bytes]:
-    """Seeds of which each gives all later ones and none before: s, H(s), H(H(s)), …"""
-    seeds = [first]
-    while len(seeds) < length:
-        seeds.append(hashlib.sha256(b"curvedp-chain/1" + seeds[-1]).digest())
-    return seeds[:length]
+def _agrees(answer: Any, alive: list[int], asked: str) -> bool:
+    same = isinstance(answer, Mapping) and answer.get("survivors") == alive and answer.get("asked") == asked
+    return same and isinstance(answer.get("shares"), Mapping)
 
 
-def _joined(
-    session: Session,
-    answers: Mapping[int, Mapping[str, Any]],
-    j: int,
-    k: int,
-    commitment: str,
-    committed: Any = None,
-) -> bytes:
-    """Site j's secret from shares, if it is the one committed to."""
-    shares: dict[int, int] = {}
-    for i in sorted(answers):
-        given = answers[i].get(str(j), [])
-        if len(given) > k and len(shares) < session.threshold:
-            shares[i + 1] = int.from_bytes(bytes.fromhex(given[k]), "little") % shamir.PRIME
-    value = shamir.join(shares) if len(shares) == session.threshold else -1
-    secret = value.to_bytes(32, "little") if 0 <= value < 2**256 else b""
-    if len(secret) != 32 or (committed or _commitment)(secret) != commitment:
-        raise FederationRefused("the shares of a site's secret do not give what it committed to")
-    return secret
+def _share(given: Any, place: int) -> int | None:
+    """A share of a site's answer; None where there is none."""
+    if not isinstance(given, list) or len(given) <= place or not _is_hex(given[place], p.SHARE_BYTES):
+        return None
+    return int.from_bytes(bytes.fromhex(given[place]), "little") % p.PRIME
 
 
-def _pair_mask(session: Session, shared: bytes, context: bytes, i: int, j: int, length: int) -> np.ndarray:
+# ---- what both sides compute ----
+
+
+def _pair_mask(secret: bytes, public: str, context: bytes, i: int, j: int, length: int) -> np.ndarray:
     """What site i adds for site j: the same words with either sign."""
-    words = mask(derived(shared, session.id, context, *_names((min(i, j), max(i, j)))), length)
+    words = mask(derived(agreed(secret, public), context, min(i, j), max(i, j)), length)
     return words if i < j else np.zeros_like(words) - words
 
 
 def _context(session: Session, round: int, roster: Sequence[int], asked: bytes) -> bytes:
-    return digest({"session": session.id.hex(), "round": round, "roster": list(roster), "asked": asked.hex()})
+    return digest({"session": session.id.hex(), "round": round, "roster": sorted(roster), "asked": asked.hex()})
 
 
-def _complete(session: Session, body: Mapping[str, Any]) -> bool:
-    """Whether an announcement has a key and the commitments of every round."""
-    keys, commitments = body.get("keys"), body.get("commitments")
-    seeds = 1 + session.dropouts
-    rows = isinstance(keys, list) and isinstance(commitments, list) and len(keys) == len(commitments) == session.rounds
-    texts = (
-        [
-            body.get("channel"),
-            *(keys or []),
-            *(text for row in (commitments or []) if isinstance(row, list) for text in row),
-        ]
-        if rows
-        else []
-    )
-    return (
-        rows
-        and all(isinstance(row, list) and len(row) == seeds for row in commitments or [])
-        and all(_is_hex(text, 32) for text in texts)
-    )
+def _committed(k: int, secret: bytes) -> str:
+    """The public half of a pair key, the hash of a seed."""
+    return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest() if k else public_half(secret)
+
+
+def _said(session: Session, announcement: Mapping[str, Any], round: int, k: int) -> str:
+    """A site's commitment to the k-th secret of a round."""
+    place = 64 * (1 + round * session.secrets + k)
+    return str(announcement["keys"][place : place + 64])
 
 
 def _is_hex(text: Any, size: int) -> bool:
     try:
-        return isinstance(text, str) and len(bytes.fromhex(text)) == size
+        return isinstance(text, str) and len(text) == 2 * size and len(bytes.fromhex(text)) == size
     except ValueError:
         return False
 
 
-def _public(secret: bytes) -> str:
-    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
-
-
-def _commitment(seed: bytes) -> str:
-    return hashlib.sha256(b"curvedp-commitment/1" + seed).hexdigest()
-
-
-def _names(parts: Sequence[bytes | int]) -> list[bytes]:
-    return [part if isinstance(part, bytes) else part.to_bytes(4, "little") for part in parts]
+@contextmanager
+def _understood() -> Iterator[None]:
+    """One line for whatever a request that is none of this protocol's runs into."""
+    try:
+        yield
+    except ParameterError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None

@@ -1,20 +1,14 @@
 """Discrete Gaussian noise in shares: exact to draw, and what its sum is worth to the honest sites.
 
-N_Z(v) has mass ∝ e^{−k²/2v} on the integers (Canonne, Kamath & Steinke 2020). With θ_c = 2Σ_{m≥1} e^{−2π²cm²}, Poisson
-summation gives Σ_k e^{−(k−x)²/2c} = √(2πc)(1 ± θ_c) for every real x, and two facts follow from completing the square:
+N_Z(v) has mass ∝ e^{−k²/2v} on the integers. A sum of shares of total variance V, each of variance ≥ 16, about a whole
+statistic that moves by at most Δ is Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate:
+sums of shares are nearly discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1), and those nearly a post-processing of
+real Gaussian noise (Peikert 2010, Theorem 3.1), both within θ_8, where θ_c = 2Σ_{m≥1} e^{−2π²cm²}. docs/federation.md has
+the proof.
 
-1. Sums. The sum of N_Z(a) and N_Z(b) has, relative to N_Z(a+b), masses within (1+θ_c)/(1−θ_c), c = ab/(a+b)
-   (Kairouz, Liu & Steinke 2021, Theorem 1), so total variation at most θ_c/(1−θ_c).
-2. It is Gaussian. Draw g ~ N(s, a) with s whole, then a whole k with mass ∝ e^{−(k−g)²/2b}: a post-processing of g. Its law
-   has, relative to s + N_Z(a+b), masses within (1+θ_{a+b})/(1−θ_b) and its like below (Peikert 2010, Theorem 3.1).
-
-So a sum of shares of total variance V, each of variance ≥ 16, about a whole statistic that moves by at most Δ is exactly
-Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate: b = 8 is what discreteness costs.
-
-Shares. With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c)
-once d are lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are
-known to be lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is
-paid for.
+With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c) once d are
+lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are known to be
+lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is paid for.
 """
 
 from collections.abc import Sequence
@@ -26,8 +20,7 @@ import numpy as np
 
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
-from curvedp.federated.masking import chain
-from curvedp.federated.session import derived, keystream
+from curvedp.federated.session import chain, derived, keystream
 from curvedp.privacy.rounding import up
 
 __all__ = [
@@ -42,8 +35,8 @@ __all__ = [
     "variance",
 ]
 
-SMOOTHING = 8  # b above: θ_8 < 2^-226
-LEAST_VARIANCE = 16  # of a share, so that c ≥ 8 above
+SMOOTHING = 8  # what discreteness costs of the variance: θ_8 < 2^-226
+LEAST_VARIANCE = 16  # of a share, so that two of them give ab/(a + b) ≥ 8
 
 
 def variance(sensitivity: float, mu: float) -> int:
@@ -69,10 +62,8 @@ def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fracti
 
 
 def noise_slack(shares: int, coordinates: int) -> float:
-    """Total variation between the noise and a post-processing of the real Gaussian, over all coordinates; rounded up.
-
-    Fact 1 is used shares − 1 times, fact 2 once, each at most 2θ_8/(1 − θ_8); θ_8 < 2.1·e^{−16π²}.
-    """
+    """Total variation between the noise and a post-processing of the real Gaussian, over all coordinates; rounded up: at most
+    2θ_8/(1 − θ_8) for each share, θ_8 < 2.1·e^{−16π²}."""
     theta = 2.1 * exp(-16 * pi**2)
     return float(up(2 * theta * (1 + theta) ** 2 * shares * coordinates, 1e-12))
 
@@ -95,28 +86,22 @@ class KeyedSource(Source):
 
 
 def site_noise(variances: Sequence[Fraction], seed: bytes, length: int, source: Source | None = None) -> np.ndarray:
-    """All layers: the first from bits nobody is told, the others from the chain that starts with `seed`."""
-    secret = SecureSource() if source is None else source
-    total = np.array(discrete_gaussian(variances[0], length, secret), dtype=object)
-    return _wrapped(total + _layers_from(variances[1:], chain(seed, len(variances) - 1), length))
+    """All layers modulo 2^64: the first from bits nobody is told, the others from the chain that starts with `seed`."""
+    secret = discrete_gaussian(variances[0], length, SecureSource() if source is None else source)
+    return np.asarray(_wrapped(secret) + surplus(variances, 0, seed, length))
 
 
 def surplus(variances: Sequence[Fraction], lost: int, seed: bytes, length: int) -> np.ndarray:
-    """The layers above `lost`, from the chain's seed for that number."""
+    """The layers above `lost` modulo 2^64, from the chain's seed for that number."""
     above = variances[1 + lost :]
-    return _wrapped(_layers_from(above, chain(seed, len(above)), length))
-
-
-def _layers_from(variances: Sequence[Fraction], seeds: Sequence[bytes], length: int) -> np.ndarray:
-    total = np.zeros(length, dtype=object)
-    for v, seed in zip(variances, seeds, strict=True):
-        total = total + np.array(discrete_gaussian(v, length, KeyedSource(derived(seed, b"layer"))), dtype=object)
+    total = np.zeros(length, dtype=np.int64)
+    for v, key in zip(above, chain(seed, len(above)), strict=True):
+        total = total + _wrapped(discrete_gaussian(v, length, KeyedSource(derived(key, b"layer"))))
     return total
 
 
-def _wrapped(values: np.ndarray) -> np.ndarray:
-    """Modulo 2^64, as int64."""
-    return np.array([(int(v) + 2**63) % 2**64 - 2**63 for v in values], dtype=np.int64)
+def _wrapped(values: Sequence[int]) -> np.ndarray:
+    return np.array([(v + 2**63) % 2**64 - 2**63 for v in values], dtype=np.int64)
 
 
 # ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in whole numbers ----

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
 from math import frexp, inf, nextafter, sqrt
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,17 @@ from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
 from curvedp.federated.session import Session
+from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks
-from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.base import assign, check_guarantee
+from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
 from curvedp.signing import digest
 
 __all__ = ["MOST_ROUNDS", "Plan", "Round"]
 
 MOST_ROUNDS = 6
-_SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times
+_SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times, or the server's
 _LARGEST = 1024  # dimensions
 _FLOAT = 2.0**-40  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
 _PRECISE = 44  # bits of a term
@@ -40,7 +42,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Statistic):
     """Who adds up what, under which guarantee. Sites agree on it beforehand; one that has another refuses.
 
     Parameters
@@ -50,7 +52,7 @@ class Plan:
     sites : sequence of str
         The sites' Ed25519 public keys, in hexadecimal.
     counts : sequence
-        How many records each site has: a whole number a site, or one for each class.
+        How many records (or persons) each site has: a whole number a site, or one for each class.
     guarantee : Guarantee
         Of the whole release, for replace-one adjacency, against the public and the server with `collusion` of the sites.
     dropouts : int
@@ -59,6 +61,8 @@ class Plan:
         How many sites may tell the server all they know.
     rounds : int, optional
         Sums formed, at most 6; the kernel's own number by default.
+    protects : {"record", "person"}
+        Whose data may change: one record, or one person with all their records at one site.
     created : str, optional
         When the plan was made (ISO 8601); now by default.
     hours : float
@@ -87,75 +91,92 @@ class Plan:
     dropouts: int = 0
     collusion: int = 0
     rounds: int | None = None
+    protects: str = "record"
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     hours: float = 24.0
     software: str = field(default_factory=lambda: version("curvedp"))
+    exponents: Sequence[int] | None = None  # by round, k: terms are whole multiples of 2^-k
+
+    name: ClassVar[str] = "federated sum"
+    units: ClassVar[tuple[str, ...]] = ()
+    valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        try:
+            self._settle()
+        except (AttributeError, KeyError, TypeError):
+            raise ParameterError("this is no federated plan") from None
+
+    def _settle(self) -> None:
+        """Terms from JSON or from objects, made alike; refused here, not in a round."""
+        if isinstance(self.kernel, Mapping):
+            assign(self, kernel=kernel_from_dict(self.kernel))
+        if isinstance(self.guarantee, Mapping):
+            assign(self, guarantee=guarantee_from_dict(self.guarantee))
+        _validate.choice("protects", self.protects, ("record", "person"))
         if not isinstance(self.kernel, Kernel):
-            raise ParameterError(
-                f"kernel={_validate.shown(self.kernel)} must be a kernel, such as MeanKernel(manifold, radius)"
-            )
+            raise ParameterError("kernel must be a kernel, such as MeanKernel(manifold, radius)")
         if self.kernel.manifold.dim > _LARGEST:
             raise ParameterError(
                 f"a space of {self.kernel.manifold.dim} dimensions is too large; {_LARGEST} is the most"
             )
-        check_guarantee(self.guarantee)
-        if self.guarantee.adjacency != "replace-one":
+        if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
-        rounds = (
-            self.kernel.rounds
-            if self.rounds is None
-            else _validate.integer("rounds", self.rounds, self.kernel.least_rounds)
-        )
-        if rounds > MOST_ROUNDS:
+        rounds = self.kernel.rounds if self.rounds is None else self.rounds
+        if _validate.integer("rounds", rounds, self.kernel.least_rounds) > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
-        for name, value in {
-            "sites": tuple(self.sites),
-            "counts": tuple(self._counts_of(count) for count in self.counts),
-            "rounds": rounds,
-            "hours": _validate.positive("hours", self.hours),
-        }.items():
-            object.__setattr__(self, name, value)
+        counts = [self._counts_of(count) for count in self.counts]
+        assign(
+            self, sites=list(self.sites), counts=counts, rounds=rounds, hours=_validate.positive("hours", self.hours)
+        )
         if len(self.counts) != len(self.sites):
             raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
-        _ = self.session, self._created, [self.layers(r) for r in range(rounds)]  # refuse here, not in a round
+        if self.exponents not in (None, exponents := [self._exponent(r) for r in range(rounds)]):
+            raise ParameterError("the plan was made for another grid")
+        assign(self, exponents=exponents)
+        _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
 
-    def _counts_of(self, count: Any) -> tuple[int, ...]:
-        each = tuple(count) if isinstance(count, Sequence) else (count,)
+    def _counts_of(self, count: Any) -> list[int]:
+        each = list(count) if isinstance(count, Sequence) else [count]
         if len(each) != self.kernel.classes or isinstance(count, str):
             raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
-        return tuple(_validate.integer("counts", n, 0) for n in each)
+        return [_validate.integer("counts", n, 0) for n in each]
 
-    # ---- agreement ----
+    # ---- as a statistic of the house ----
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]  # a plan says which
+        """Whose data may change between two neighbors, in words."""
+        return PERSON_UNIT if self.protects == "person" else Statistic.unit
+
+    @property
+    def space(self) -> Manifold:
+        """Where the released value lives."""
+        return self.kernel.space
+
+    @property
+    def sensitivity(self) -> float:
+        """Of the first round's sum, in whole units."""
+        return self.sensitivity_of(0)
+
+    @property
+    def afterwards(self) -> list[str]:
+        """What is done to the noisy sums."""
+        return list(self.kernel.afterwards)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "kernel": self.kernel.to_dict(),
-            "sites": list(self.sites),
-            "counts": [list(count) for count in self.counts],
-            "guarantee": self.guarantee.to_dict(),
-            "dropouts": self.dropouts,
-            "collusion": self.collusion,
-            "rounds": self.rounds,
-            "created": self.created,
-            "hours": self.hours,
-            "software": self.software,
-            "exponents": [self.exponent(r) for r in range(self._rounds)],
-        }
+        return {**super().to_dict(), "kernel": self.kernel.to_dict(), "guarantee": self.guarantee.to_dict()}
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def from_dict(record: Any) -> "Plan":
         """The inverse of `to_dict`; raises `ParameterError` where the fields are no plan."""
-        try:
-            rest = {key: value for key, value in fields.items() if key not in ("kernel", "guarantee", "exponents")}
-            plan = cls(kernel_from_dict(fields["kernel"]), guarantee=guarantee_from_dict(fields["guarantee"]), **rest)
-        except (AttributeError, KeyError, TypeError):
-            raise ParameterError("this is no federated plan") from None
-        if fields.get("exponents") != plan.to_dict()["exponents"]:
-            raise ParameterError("the plan was made for another grid")
+        plan = Statistic.from_dict(record)
+        if not isinstance(plan, Plan):
+            raise ParameterError("this is no federated plan")
         return plan
+
+    # ---- agreement ----
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Names of the terms in which another plan's dictionary differs."""
@@ -170,7 +191,7 @@ class Plan:
     @cached_property
     def session(self) -> Session:
         """The terms of the masked sums."""
-        return Session(tuple(self.sites), self.dropouts, self.collusion, self._rounds, self.id)
+        return Session(self.sites, self.dropouts, self.collusion, self.rounds or 0, self.id)
 
     @cached_property
     def _created(self) -> datetime:
@@ -182,21 +203,12 @@ class Plan:
             raise ParameterError("created needs its time zone, such as +00:00")
         return created
 
-    def is_open(self, now: datetime) -> bool:
-        """Whether a clock that shows `now` is between the plan's making and its end."""
-        return self._created - _SKEW <= now <= self._created + timedelta(hours=self.hours) + _SKEW
-
-    @staticmethod
-    def is_close(one: datetime, other: datetime) -> bool:
-        """Whether two clocks agree to five minutes."""
-        return abs(one - other) <= _SKEW
+    def is_open(self, now: datetime, server: datetime) -> bool:
+        """Whether a site's clock is between the plan's making and its end, and close to the server's."""
+        end = self._created + timedelta(hours=self.hours)
+        return self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
 
     # ---- numbers ----
-
-    @property
-    def _rounds(self) -> int:
-        assert self.rounds is not None  # set in __post_init__
-        return self.rounds
 
     @cached_property
     def scale(self) -> float:
@@ -211,27 +223,41 @@ class Plan:
     @cached_property
     def shares(self) -> list[float]:
         """Shares of μ² of the rounds."""
-        return self.kernel.shares(self._rounds)
+        return self.kernel.shares(self.rounds or 0)
+
+    def is_last(self, round: int) -> bool:
+        """Whether no round comes after it."""
+        return round + 1 == self.rounds
 
     def mu(self, round: int) -> float:
         """What a round may cost, rounded down so that the squares do not add up to more than the whole."""
         return sqrt(self.shares[round]) / (self.scale * (1 + 1e-12))
 
-    def exponent(self, round: int) -> int:
-        """k: terms are whole multiples of 2^-k, and sums with 64 standard deviations of noise stay below 2^61."""
-        diameter = self.kernel.diameter(round, self._rounds)
+    def _exponent(self, round: int) -> int:
+        """k, such that sums with 64 standard deviations of noise stay below 2^61."""
+        diameter = self.kernel.diameter(self.is_last(round))
         records = max(1, sum(map(sum, self.counts)))
         most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(round)
         return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
 
-    def sensitivity(self, round: int) -> float:
-        """Of the sum of whole terms when one record is replaced: diameter, floats, and rounding (√dim/2 twice)."""
-        size = self.kernel.diameter(round, self._rounds) * (1 + _FLOAT) * 2.0 ** self.exponent(round)
-        return nextafter((size + sqrt(self.kernel.length(round, self._rounds))) * (1 + 1e-15), inf)
+    def length(self, round: int) -> int:
+        """Numbers in a round's sum."""
+        return self.kernel.length(self.is_last(round))
+
+    def unit_of(self, round: int) -> float:
+        """2^-k: what the whole numbers of a round count."""
+        assert self.exponents is not None  # set in `_settle`
+        return 2.0 ** -self.exponents[round]
+
+    def sensitivity_of(self, round: int) -> float:
+        """Of a round's sum when one record or person is replaced: diameter, floats, and rounding (√dim/2 a row, twice)."""
+        size = self.kernel.diameter(self.is_last(round)) * (1 + _FLOAT) / self.unit_of(round)
+        rows = self.kernel.rows_of_a_person if self.protects == "person" else 1
+        return nextafter((size + rows * sqrt(self.length(round))) * (1 + 1e-15), inf)
 
     def variance(self, round: int) -> int:
         """Of the noise that the honest sites keep, in whole units."""
-        return variance(self.sensitivity(round), self.mu(round))
+        return variance(self.sensitivity_of(round), self.mu(round))
 
     def layers(self, round: int) -> list[Fraction]:
         """The variances of one site's layers of noise."""
@@ -241,36 +267,35 @@ class Plan:
     def tau(self) -> float:
         """Total variation between the release and the ideal Gaussian one."""
         shares = len(self.sites) * (1 + self.dropouts)
-        return sum(noise_slack(shares, self.kernel.length(r, self._rounds)) for r in range(self._rounds))
+        return sum(noise_slack(shares, self.length(r)) for r in range(self.session.rounds))
 
-    def noise(self, round: int, lost: int, count: int) -> float:
-        """Standard deviation of the noise in a coordinate of the mean of `count` records, as the public sees it."""
-        kept = float(self.variance(round)) * (len(self.sites) - lost) / (len(self.sites) - lost - self.collusion)
-        return sqrt(kept) * 2.0 ** -self.exponent(round) / max(count, 1)
+    def noise(self, round: int, alive: Sequence[int]) -> float:
+        """Standard deviation of the noise in a coordinate of the mean over these sites, as the public sees it."""
+        kept = float(self.variance(round)) * len(alive) / (len(alive) - self.collusion)
+        return sqrt(kept) * self.unit_of(round) / max(min(self.present(alive)), 1)
 
     def integers(self, round: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
         """Σ round(2^k·term): what a site holds before noise and masks, and nobody is shown."""
-        total = np.zeros(self.kernel.length(round, self._rounds), dtype=np.int64)
+        total = np.zeros(self.length(round), dtype=np.int64)
         for part in blocks(len(records), _BLOCK):
-            rows = self.kernel.terms(round, self._rounds, at, records[part], label)
-            total += np.round(rows * 2.0 ** self.exponent(round)).astype(np.int64).sum(axis=0)
+            rows = self.kernel.terms(self.is_last(round), at, records[part], label)
+            total += np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
         return total
 
     def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
         """The public points before the first round and after each, from the sums that were released."""
         seen = [self.kernel.start()]
         for r, (total, alive) in enumerate(rounds):
-            sums = np.array([int(x) for x in total], dtype=object) * Fraction(2) ** -self.exponent(r)
-            seen.append(self.kernel.moved(r, self.shares, seen[-1], sums.astype(np.float64), self.present(alive)))
+            sums = np.array([float(int(x)) for x in total]) * self.unit_of(r)
+            weight = self.shares[r] / sum(self.shares[: r + 1])
+            seen.append(self.kernel.moved(self.is_last(r), weight, seen[-1], sums, self.present(alive)))
         return seen
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
         """What is released, from the sums of all rounds."""
-        scales = [
-            self.noise(r, len(self.sites) - len(alive), min(self.present(alive))) for r, (_, alive) in enumerate(rounds)
-        ]
-        return self.kernel.finished(self.points(rounds)[-1], float(np.sum(np.array(scales) ** -2.0) ** -0.5))
+        scales = np.array([self.noise(r, alive) for r, (_, alive) in enumerate(rounds)])
+        return self.kernel.finished(self.points(rounds)[-1], float(np.sum(scales**-2.0) ** -0.5))
 
     def present(self, alive: Sequence[int]) -> list[int]:
-        """How many records of each class the sites have together."""
+        """How many records, or persons, of each class the sites have together."""
         return [sum(self.counts[i][label] for i in alive) for label in range(self.kernel.classes)]

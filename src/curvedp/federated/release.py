@@ -1,74 +1,37 @@
-"""The federated release as a statistic and a mechanism of the house, so that its certificate is built and verified like any
-other."""
+"""The federated release as a mechanism of the house, and the server that runs it.
 
-from collections.abc import Mapping, Sequence
+The certificate is built and verified like any other. The server carries messages, adds up what is masked and learns the noisy
+totals; no record is trusted to it.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.federated.masking import Party, is_announcement, recovered
+from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
-from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import DISCRETE, Check, Draw, Mechanism, at_least
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
+from curvedp.signing import digest
 
-__all__ = ["FederatedMechanism", "FederatedSum", "Walk", "stage_of", "trust_model"]
+__all__ = ["Answers", "Ask", "FederatedMechanism", "FederatedRelease", "asked", "coordinate", "in_process", "stage_of"]
 
-
-class Walk(Protocol):
-    """A run of a plan: who carries messages to the sites."""
-
-    def rounds_of(self, plan: Plan) -> Sequence[Round]:
-        """Form the noisy sums."""
-
-
-@dataclass(frozen=True, eq=False)
-class FederatedSum(Statistic):
-    """What the sites of a plan add up.
-
-    Parameters
-    ----------
-    plan : mapping
-        `Plan.to_dict()`: all its terms, the guarantee among them.
-    """
-
-    plan: Any
-
-    name: ClassVar[str] = "federated sum"
-    valued: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "plan", self.agreed.to_dict())
-
-    @cached_property
-    def agreed(self) -> Plan:
-        """The plan, validated anew."""
-        return Plan.from_dict(self.plan)
-
-    @property
-    def space(self) -> Manifold:
-        """Where the released value lives."""
-        return self.agreed.kernel.space
-
-    @property
-    def sensitivity(self) -> float:
-        """Of the first round's sum, in whole units."""
-        return self.agreed.sensitivity(0)
-
-    @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums."""
-        return self.agreed.kernel.afterwards
+Answers = dict[int, dict[str, Any]]
+Ask = Callable[[Mapping[int, Mapping[str, Any]]], Answers]  # requests by site -> answers of those that gave one
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedMechanism(Mechanism):
-    """Sums of whole numbers over sites, masked, with discrete noise in shares. Its data are a `Walk`: the sites themselves.
+    """Sums of whole numbers over sites, masked, with discrete noise in shares. Its statistic is a `Plan`, whose terms are all
+    it has; its data are a run of it: the sites themselves.
 
     Guarantees
     - μ-GDP for replace-one adjacency against the public, the server, and the server with `collusion` of the sites, in the
@@ -91,19 +54,19 @@ class FederatedMechanism(Mechanism):
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """All its terms are the statistic's."""
+        """From the plan alone."""
         return cls(statistic=statistic)
 
     @classmethod
     def serves(cls, statistic: Statistic) -> bool:
         """Sums over sites only."""
-        return isinstance(statistic, FederatedSum)
+        return isinstance(statistic, Plan)
 
     @property
     def plan(self) -> Plan:
         """The agreed terms."""
-        assert isinstance(self.statistic, FederatedSum)  # `serves` nothing else
-        return self.statistic.agreed
+        assert isinstance(self.statistic, Plan)  # `serves` nothing else
+        return self.statistic
 
     @property
     def profile(self) -> Guarantee:
@@ -117,8 +80,8 @@ class FederatedMechanism(Mechanism):
 
     @property
     def sensitivity(self) -> float:
-        """The statistic's."""
-        return self.statistic.sensitivity
+        """The first round's."""
+        return self.plan.sensitivity
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -128,30 +91,34 @@ class FederatedMechanism(Mechanism):
     @property
     def grid(self) -> int:
         """The exponent of the first round's unit."""
-        return self.plan.exponent(0)
+        return (self.plan.exponents or [0])[0]
 
     @property
     def trust(self) -> str:
         """Who must be trusted with what, in words."""
-        return trust_model(self.plan)
+        with_them = f" together with any {self.plan.collusion} of the sites" if self.plan.collusion else ""
+        return (
+            f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
+            "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say "
+            "they compute: one that does not can spoil the value, not the others' privacy"
+        )
 
-    def accepted(self, data: Any) -> Walk:
+    def accepted(self, data: Any) -> "_Run":
         """A run that has not begun."""
-        if not hasattr(data, "rounds_of"):
+        if not isinstance(data, _Run):
             raise ParameterError("a federated release is drawn by the sites; see curvedp.federated.coordinate")
-        walk: Walk = data
-        return walk
+        return data
 
-    def draw(self, data: Walk, source: Source) -> Draw:
+    def draw(self, data: "_Run", source: Source) -> Draw:
         """The rounds; the sites draw the noise, each from its own cryptographic bits."""
-        rounds = data.rounds_of(self.plan)
+        rounds = data.finished()
         stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
         return Draw(self.plan.value(rounds), [np.array(r.total) for r in rounds], self.plan.tau, stages)
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """From the noisy sums, and who was in them."""
         integers, stages = certificate.release["integers"], certificate.release["stages"]
-        lengths = [self.plan.kernel.length(r, self.plan.rounds or 0) for r in range(self.plan.rounds or 0)]
+        lengths = [self.plan.length(r) for r in range(self.plan.session.rounds)]
         if not isinstance(integers, list) or [len(part) for part in integers] != lengths or len(stages) != len(lengths):
             raise ParameterError("the released integers are not those of this plan")
         if not all(type(k) is int and abs(k) < 2**63 for part in integers for k in part):
@@ -160,21 +127,21 @@ class FederatedMechanism(Mechanism):
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Each round's noise and sensitivity, the sites lost, and that the sites' number allows it."""
-        stages = certificate.release["stages"]
-        same = [
-            isinstance(stage, dict) and stage == stage_of(self.plan, r, Round((), self._alive(stage)))
-            for r, stage in enumerate(stages)
-        ]
-        lost = [len(stage.get("lost", [])) for stage in stages if isinstance(stage, dict)]
-        few = bool(lost) and max(lost) <= self.plan.dropouts
+        stages = [stage if isinstance(stage, dict) else {} for stage in certificate.release["stages"]]
+        same = [stage == stage_of(self.plan, r, Round((), self._alive(stage))) for r, stage in enumerate(stages)]
+        lost = max((len(stage["lost"]) for stage in stages if "lost" in stage), default=0)
         return [
-            Check("rounds", len(stages) == self.plan.rounds and all(same), "noise, sensitivity and grid recomputed"),
-            Check(f"{max(lost, default=0)} of {len(self.plan.sites)} sites lost", few, "no more than the plan allows"),
+            Check("rounds", len(same) == self.plan.rounds and all(same), "noise, sensitivity and grid recomputed"),
+            Check(
+                f"{lost} of {len(self.plan.sites)} sites lost",
+                lost <= self.plan.dropouts,
+                "no more than the plan allows",
+            ),
             at_least("slack of the discrete noise", certificate.numerics["tau"], self.plan.tau),
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        return [i for i, key in enumerate(self.plan.sites) if key not in stage["lost"]]
+        return [i for i, key in enumerate(self.plan.sites) if key not in stage.get("lost", ())]
 
 
 def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
@@ -182,16 +149,153 @@ def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
     return {
         "lost": [key for i, key in enumerate(plan.sites) if i not in round.alive],
         "variance": str(plan.variance(r)),
-        "sensitivity": plan.sensitivity(r),
-        "exponent": plan.exponent(r),
+        "sensitivity": plan.sensitivity_of(r),
+        "exponent": (plan.exponents or [])[r],
     }
 
 
-def trust_model(plan: Plan) -> str:
-    """Who must be trusted with what, in words."""
-    with_them = f" together with any {plan.collusion} of the sites" if plan.collusion else ""
-    return (
-        f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
-        "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say they "
-        "compute: one that does not can spoil the value, not the others' privacy"
-    )
+# ---- the server ----
+
+
+@dataclass(frozen=True)
+class FederatedRelease:
+    """What leaves a federated run.
+
+    Attributes
+    ----------
+    value : array
+        The released statistic.
+    certificate : Certificate
+        What it may claim, by everything that is public.
+    signatures : dict
+        By site key, of the certificate's canonical JSON: every site that was there to the end.
+    rounds : list of Round
+        The noisy sums and who was in them: all the server learned.
+    """
+
+    value: np.ndarray
+    certificate: Certificate
+    signatures: Mapping[str, str]
+    rounds: list[Round]
+
+
+def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
+    """Run a plan over any transport.
+
+    Parameters
+    ----------
+    plan : Plan
+        The server's copy of the agreed terms.
+    ask : callable
+        Sends requests (JSON values) to sites by number and returns the answers of those that gave one in time.
+
+    Raises
+    ------
+    FederationRefused
+        Where too few sites are left: nothing has been released beyond the rounds before.
+    """
+    run = _Run(plan, ask)
+    release = FederatedMechanism(statistic=plan).release(run, guarantee=plan.guarantee, reason="the sites' plan")
+    return FederatedRelease(release.value, release.certificate, run.signatures(release.certificate), run.rounds)
+
+
+def asked(round: int, at: np.ndarray) -> bytes:
+    """A hash of what a round asks of the sites."""
+    return digest({"round": round, "at": np.asarray(at).tolist()})
+
+
+class _Run:
+    def __init__(self, plan: Plan, ask: Ask) -> None:
+        self.plan, self.session, self._ask = plan, plan.session, ask
+        self.announcements: Answers = {}
+        self.boxes: dict[int, dict[str, str]] = {}
+        self.rounds: list[Round] = []
+        self.points: list[np.ndarray] = []
+
+    def finished(self) -> list[Round]:
+        """Keys, then every round of the plan."""
+        self._set_up()
+        alive: Collection[int] = sorted(self.boxes)
+        for r in range(self.session.rounds):
+            self.points.append(self.plan.points(self.rounds)[-1])
+            alive = self._round(r, alive)
+        return self.rounds
+
+    def _set_up(self) -> None:
+        request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}
+        heard = self._ask(dict.fromkeys(range(len(self.session.sites)), request))
+        self.announcements = self._enough({i: a for i, a in heard.items() if is_announcement(self.session, i, a)})
+        said = {"stage": "share", "announcements": {str(j): a for j, a in self.announcements.items()}}
+        answers = self._ask(dict.fromkeys(self.announcements, said))
+        self.boxes = self._enough({i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)})
+
+    def _are_boxes(self, i: int, answer: Any) -> bool:
+        boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
+        others = {str(j) for j in self.announcements if j != i}
+        return isinstance(boxes, Mapping) and others == set(boxes) and all(isinstance(b, str) for b in boxes.values())
+
+    def _round(self, r: int, asking: Collection[int]) -> Collection[int]:
+        """Form a round's sum; the sites that answered to its end."""
+        masked, question = self._masked(r, asking), asked(r, self.points[-1])
+        alive = sorted(masked)
+        heard = self._ask({i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive})
+        answers = self._enough({i: a for i, a in heard.items() if isinstance(a, Mapping) and "shares" in a})
+        total, seeds = recovered(self.session, r, question, self.announcements, sorted(self.boxes), masked, answers)
+        for seed in seeds.values():
+            total = total - surplus(self.plan.layers(r), len(self.session.sites) - len(alive), seed, len(total))
+        self.rounds.append(Round(total.tolist(), alive))
+        return sorted(answers)
+
+    def _masked(self, r: int, asking: Collection[int]) -> dict[int, np.ndarray]:
+        common = {"stage": "mask", "round": r, "at": self.points[-1].tolist()}
+        requests = {i: {**common, "boxes": self._boxes_for(i)} if r == 0 else common for i in asking}
+        words = {i: _words(answer) for i, answer in self._ask(requests).items()}
+        size = 8 * self.plan.length(r)
+        return self._enough({i: np.frombuffer(w, dtype="<u8") for i, w in words.items() if len(w) == size})
+
+    def _boxes_for(self, i: int) -> dict[str, str]:
+        return {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
+
+    def signatures(self, certificate: Certificate) -> dict[str, str]:
+        """Of the sites that replay the run to the same value."""
+        request = {
+            "stage": "sign",
+            "certificate": certificate.to_dict(),
+            "points": [at.tolist() for at in self.points],
+            "rounds": [list(round) for round in self.rounds],
+        }
+        answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))
+        signs = {self.session.sites[i]: a.get("signature") for i, a in answers.items() if isinstance(a, Mapping)}
+        return {key: sign for key, sign in signs.items() if isinstance(sign, str) and certificate.is_signed(key, sign)}
+
+    def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:
+        if len(answers) < self.session.threshold:
+            raise FederationRefused(
+                f"{len(answers)} of {len(self.session.sites)} sites answered; {self.session.threshold} are needed. "
+                "The run has stopped"
+            )
+        return answers
+
+
+def _words(answer: Any) -> bytes:
+    """A masked vector's bytes; none where the answer is none."""
+    try:
+        return bytes.fromhex(answer["masked"])
+    except (KeyError, TypeError, ValueError):
+        return b""
+
+
+def in_process(sites: Mapping[int, Party], lost: Callable[[str, int], bool] = lambda stage, i: False) -> Ask:
+    """An `Ask` for sites in this process, for tests and studies; a site that refuses, or that `lost` names, is lost."""
+
+    def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+        answers: Answers = {}
+        for i, request in requests.items():
+            if i in sites and not lost(request["stage"], i):
+                try:
+                    answers[i] = sites[i].answer(request)
+                except CurvedpError:
+                    continue
+        return answers
+
+    return ask

@@ -1,8 +1,9 @@
-"""What the parties of a masked sum agree on beforehand, and the cryptographic primitives they use."""
+"""What the parties of a masked sum agree on beforehand, and its cryptographic pieces: keys, streams, chains, shares."""
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
@@ -14,9 +15,27 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.signing import digest, public_key
 
-__all__ = ["PROTOCOL", "Session", "agreed", "derived", "keystream", "mask"]
+__all__ = [
+    "CHANCE",
+    "PRIME",
+    "PROTOCOL",
+    "SHARE_BYTES",
+    "Session",
+    "agreed",
+    "chain",
+    "derived",
+    "join",
+    "keystream",
+    "mask",
+    "public_half",
+    "split",
+    "weights",
+]
 
-PROTOCOL = "curvedp-masked-sum/1"  # what the sites' signatures of messages are for
+PROTOCOL = "curvedp-masked-sum/2"  # what the sites' signatures of messages are for
+PRIME = 2**521 - 1  # a Mersenne prime; secrets of 256 bits fit with room
+SHARE_BYTES = 66
+CHANCE = 130  # bytes for a coefficient: 1040 bits modulo 521 are within 2^-518 of uniform
 
 
 @dataclass(frozen=True)
@@ -27,7 +46,7 @@ class Session:
 
     Parameters
     ----------
-    sites : tuple of str
+    sites : sequence of str
         The sites' Ed25519 public keys in hexadecimal, in an agreed order.
     dropouts : int
         How many sites may be lost, in any stage, before the run stops.
@@ -45,13 +64,14 @@ class Session:
         answers meet, so that no server can have two sums unmasked in one round, and at least two honest sites must stay.
     """
 
-    sites: tuple[str, ...]
+    sites: Sequence[str]
     dropouts: int
     collusion: int
     rounds: int
     terms: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sites", list(self.sites))
         _validate.integer("dropouts", self.dropouts, 0)
         _validate.integer("collusion", self.collusion, 0)
         _validate.integer("rounds", self.rounds, 1)
@@ -69,28 +89,33 @@ class Session:
         """The sites that must answer to the end, and the shares that give a secret back."""
         return len(self.sites) - self.dropouts
 
+    @property
+    def secrets(self) -> int:
+        """Of a site in a round: its pair key, the seed of its own mask, and the chain."""
+        return 2 + self.dropouts
+
     @cached_property
     def id(self) -> bytes:
         """SHA-256 of all terms: signed with every key, and part of every derived key."""
-        return digest(vars_of(self))
-
-
-def vars_of(session: Session) -> dict[str, Any]:
-    """The terms as JSON values."""
-    return {name: getattr(session, name) for name in ("sites", "dropouts", "collusion", "rounds", "terms")}
-
-
-def derived(secret: bytes, *info: bytes, size: int = 32) -> bytes:
-    """HKDF-SHA256 (RFC 5869), each part of `info` with its length, so that no two calls share a key."""
-    parts = b"".join(len(part).to_bytes(4, "little") + part for part in (PROTOCOL.encode(), *info))
-    return HKDF(hashes.SHA256(), size, salt=None, info=parts).derive(secret)
+        return digest(asdict(self))
 
 
 def agreed(secret: bytes, public: str) -> bytes:
     """X25519 (RFC 7748); a public key of small order is refused by the primitive."""
-    return X25519PrivateKey.from_private_bytes(secret).exchange(
-        X25519PublicKey.from_public_bytes(bytes.fromhex(public))
-    )
+    other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+    return X25519PrivateKey.from_private_bytes(secret).exchange(other)
+
+
+def public_half(secret: bytes) -> str:
+    """The X25519 public key, in hexadecimal."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
+
+
+def derived(secret: bytes, *info: bytes | int) -> bytes:
+    """32 bytes by HKDF-SHA256 (RFC 5869), each part of `info` with its length, so that no two calls share a key."""
+    parts = [PROTOCOL.encode(), *(part if isinstance(part, bytes) else part.to_bytes(8, "little") for part in info)]
+    named = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return HKDF(hashes.SHA256(), 32, salt=None, info=named).derive(secret)
 
 
 def keystream(key: bytes, size: int) -> bytes:
@@ -101,3 +126,44 @@ def keystream(key: bytes, size: int) -> bytes:
 def mask(key: bytes, length: int) -> np.ndarray:
     """`length` words of Z_{2^64}."""
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
+
+
+def chain(first: bytes, length: int) -> list[bytes]:
+    """Seeds of which each gives all later ones and none before: s, H(s), H(H(s)), …"""
+    seeds = [first]
+    while len(seeds) < length:
+        seeds.append(hashlib.sha256(b"curvedp-chain/1" + seeds[-1]).digest())
+    return seeds[:length]
+
+
+def split(secret: int, points: Sequence[int], threshold: int, random_bytes: Callable[[int], bytes]) -> dict[int, int]:
+    """Shares of `secret` at distinct non-zero points of the field: any `threshold` determine it, fewer say nothing about it
+    (Shamir 1979).
+
+    >>> import os
+    >>> shares = split(7, (1, 2, 3), 2, os.urandom)
+    >>> join({x: shares[x] for x in (1, 3)})
+    7
+    """
+    if not 0 <= secret < PRIME or not 1 <= threshold <= len(set(points)) or 0 in (x % PRIME for x in points):
+        raise ParameterError("a secret lies in the field; its points are distinct, not 0, and at least a threshold")
+    higher = [int.from_bytes(random_bytes(CHANCE), "little") % PRIME for _ in range(threshold - 1)]
+    return {x: sum(c * pow(x, k, PRIME) for k, c in enumerate([secret, *higher])) % PRIME for x in points}
+
+
+def join(shares: Mapping[int, int]) -> int:
+    """The secret that shares at their points determine: Lagrange's interpolation at 0."""
+    at = weights(tuple(shares))
+    return sum(at[x] * share for x, share in shares.items()) % PRIME
+
+
+def weights(points: Sequence[int]) -> dict[int, int]:
+    """Lagrange's weights at 0: ∏_{y≠x} y/(y − x)."""
+    found = {}
+    for x in points:
+        above = below = 1
+        for y in points:
+            if y != x:
+                above, below = above * y % PRIME, below * (y - x) % PRIME
+        found[x] = above * pow(below, -1, PRIME) % PRIME
+    return found
