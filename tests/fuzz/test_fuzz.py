@@ -280,13 +280,13 @@ def test_broken_files(tmp_path, name, content):
 
 def test_a_mistake_in_a_shell(tmp_path):
     np.save(tmp_path / "x.npy", X)
-    for arguments in (
-        ["release", "x.npy", "-m", "sphere:2", "-r", "nan", "--mu", "1"],
-        ["verify", "x.npy"],
-        ["nonsense"],
-    ):
-        run = subprocess.run(
-            [sys.executable, "-m", "curvedp.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert run.returncode == 2
-        assert "Traceback" not in run.stderr
+    release = ["release", "x.npy", "-m", "sphere:2", "-r", "nan", "--mu", "1"]
+    run = subprocess.run(
+        [sys.executable, "-m", "curvedp.cli", *release], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2
+    assert "Traceback" not in run.stderr
+    for arguments in (["verify", str(tmp_path / "x.npy")], ["nonsense"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert isinstance(result.exception, SystemExit)

@@ -37,10 +37,10 @@ from curvedp.mechanisms.sensitivity import dispersion_sensitivity, mean_chart_se
     ],
 )
 def test_no_attack_exceeds_the_bound(manifold, radius):
-    found = search(manifold, radius, n=4, starts=4, steps=60)
+    found = search(manifold, radius, n=4, starts=2, steps=40)
     bound = frechet_mean_sensitivity(manifold, radius, n=4)
     assert found <= bound
-    assert found > 0.5 * bound  # the search does find something: an attack that moves nothing proves nothing
+    assert found > 0.7 * bound  # the search does find something: an attack that moves nothing proves nothing
 
 
 @pytest.mark.parametrize("r", [0.2, math.pi / 8, 0.6, 0.7, 0.75])

@@ -115,12 +115,14 @@ def leaves(record: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield path
 
 
-def changes(value: Any) -> list[Any]:
-    """Numbers a little or a lot better and worse, and what is no such thing at all."""
+def changes(value: Any, turn: int) -> list[Any]:
+    """Numbers a little or a lot better and worse, and some of what is no such thing at all.
+
+    What is strange is strange in any place: leaves take turns, and every certificate has ten times more leaves than turns."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return STRANGE
+        return STRANGE[turn % 5 :: 5]
     near = [value * factor for factor in (0.5, 0.9, 0.999, 1.001, 1.1, 2.0)]
-    return [*near, value + 1, value - 1, int(value), *STRANGE]
+    return [*near, *[value + 1, value - 1, int(value), *STRANGE][turn % 6 :: 6]]
 
 
 def accepted(record: dict[str, Any]) -> bool:
@@ -182,7 +184,9 @@ def another_release(path: tuple[Any, ...], new: Any) -> bool:
 
     Nothing but a signature can tell which of the two was made."""
     number = isinstance(new, int | float) and not isinstance(new, bool)
-    return path[0] == "statistic" and path[1] in ("center", "radius", "outer_radius", "speed", "x_range") and number
+    if path == ("statistic", "outer_radius"):
+        return number or new is None  # the default ball
+    return path[0] == "statistic" and path[1] in ("center", "radius", "speed", "x_range") and number
 
 
 def test_every_mechanism_is_mutated():
@@ -202,9 +206,9 @@ def test_a_changed_leaf_is_refused(name):
     """Every leaf, whether a claim rests on it or not: the center, the reason, the time."""
     record = genuine(name)
     assert accepted(record)
-    for path in leaves(record):
+    for turn, path in enumerate(leaves(record)):
         old = at(record, path)
-        for new in changes(old):
+        for new in changes(old, turn):
             assert same(old, new) or not accepted(changed(record, path, new)), (path, old, new)
 
 
@@ -221,12 +225,11 @@ def remembered(monkeypatch):
 def test_a_forged_leaf_is_refused_or_claims_less(name):
     """The same with the SHA-256 taken anew, so that the claims themselves must be recomputed."""
     record, wrong = genuine(name), []
-    for path in leaves(record):
+    for turn, path in enumerate(leaves(record)):
         if path[0] in ("schema", "software", "created", "ledger", "sha256"):
             continue
-        old, options = at(record, path), changes(at(record, path))
-        rng = np.random.default_rng(len(path) + len(str(path)))
-        for new in [options[k] for k in rng.permutation(len(options))[:20]]:
+        old = at(record, path)
+        for new in changes(old, turn):
             if accepted(resealed(changed(record, path, new))) and not (
                 weaker(path, old, new) or another_release(path, new)
             ):

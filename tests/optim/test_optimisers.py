@@ -77,15 +77,15 @@ def test_a_users_loss():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_follows_the_start(dtype):
-    M = SPDAffineInvariant(4)
+    M = SPDAffineInvariant(2)
     X = cloud(M, 50, 0.2)
     problem = FrechetMeanProblem(M)
     results = [
-        dp_rgd(problem, X, np.eye(4, dtype=dtype), steps=5, clip=1.0, learning_rate=0.5, guarantee=GDP(1.0),
+        dp_rgd(problem, X, np.eye(2, dtype=dtype), steps=5, clip=1.0, learning_rate=0.5, guarantee=GDP(1.0),
                rng=np.random.default_rng(4)),
-        dp_rsgd(problem, X, np.eye(4, dtype=dtype), steps=5, batch_size=10, clip=1.0, learning_rate=0.5, noise=0.1,
+        dp_rsgd(problem, X, np.eye(2, dtype=dtype), steps=5, batch_size=10, clip=1.0, learning_rate=0.5, noise=0.1,
                 rng=np.random.default_rng(4)),
-        dp_rsvrg(problem, X, np.eye(4, dtype=dtype), epochs=2, inner_steps=3, batch_size=10, clip=(1.0, 1.0),
+        dp_rsvrg(problem, X, np.eye(2, dtype=dtype), epochs=2, inner_steps=3, batch_size=10, clip=(1.0, 1.0),
                  learning_rate=0.5, noise=(0.1, 0.1), rng=np.random.default_rng(4)),
     ]  # fmt: skip
     for result in results:
