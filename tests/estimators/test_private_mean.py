@@ -30,8 +30,10 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
 )
+from curvedp.mechanisms.statistic import SecondMoment, unpack
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP
+from curvedp.records.base import open_records
 
 SPACES = [
     (Euclidean(3), 1.0),
@@ -283,11 +285,20 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
 
 
 def test_pca_second_moment_moves_no_more_than_claimed():
+    """The statistic itself, on neighbors at random and on two orthogonal records, which attain what is claimed."""
     rng, r, n = np.random.default_rng(1), 1.0, 7
-    X = rng.normal(size=(20000, 2, 4))
-    X *= r / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), r)
-    moved = np.linalg.norm(X[:, 0, :, None] * X[:, 0, None] - X[:, 1, :, None] * X[:, 1, None], axis=(1, 2)) / n
-    assert 0.9 * math.sqrt(2) * r * r / n < moved.max() <= math.sqrt(2) * r * r / n
+    statistic = SecondMoment(4, r, n)
+
+    def moment(X):
+        return unpack(statistic.of(open_records(X, (4,))), 4)
+
+    moved = []
+    for trial in range(200):
+        X, other = 2 * rng.normal(size=(n, 4)), 2 * rng.normal(size=4)
+        if trial == 0:
+            X[-1], other = 3.0 * np.eye(4)[:2]
+        moved.append(np.linalg.norm(moment(X) - moment(np.vstack([X[:-1], other]))))
+    assert 0.9999 * statistic.sensitivity < max(moved) <= statistic.sensitivity
 
 
 def test_pca_with_bad_rows():

@@ -41,6 +41,7 @@ def test_inside_stays_and_outside_moves_along_its_geodesic(M, radius):
     rng = np.random.default_rng(0)
     center = draw(M, rng, 1, 0.3)[0]
     X = draw(M, rng, 60, min(1.2, 0.7 * M.injectivity_radius))
+    X[:4] = M.exp(center, M.from_coordinates(center, radius * 1.005 * np.eye(M.dim)[[0, -1, 0, -1]]))  # just outside
     Y = project_to_ball(M, center, radius, X)
     before, after = M.dist(center, X), M.dist(center, Y)
     assert np.all(after <= radius)

@@ -17,7 +17,8 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain
-from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.records import open_records
 from spaces import EDGES, SPACES
 
@@ -40,6 +41,17 @@ from spaces import EDGES, SPACES
 )
 def test_solver_error_is_below_a_percent_of_the_sensitivity(manifold, radius, n):
     assert 2 * solver_error(manifold, radius) < 0.01 * frechet_mean_sensitivity(manifold, radius, n)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), SPDAffineInvariant(3)], ids=repr)
+def test_statistics_charge_the_error_at_both_ends(manifold):
+    """A computed mean is off by η at each of two neighbors, a computed variance of a ball of radius r by 4rη."""
+    r, n = 0.7, 10**12  # so many that the error is seen beside the sensitivity
+    error = solver_error(manifold, r)
+    mean, variance = FrechetMean(manifold, None, r, n), FrechetVariance(manifold, None, r, n)
+    assert mean.sensitivity - frechet_mean_sensitivity(manifold, r, n) >= 1.999 * error > 0
+    assert mean.chart_sensitivity - mean_chart_sensitivity(manifold, r, n) >= 1.999 * error
+    assert variance.sensitivity - dispersion_sensitivity(manifold, r, n) >= 1.999 * 4 * r * error
 
 
 def lifted(manifold, p):

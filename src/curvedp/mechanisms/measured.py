@@ -12,7 +12,7 @@ All hold for the computed numbers on ANY manifold: clipping comes last, and no r
 """
 
 from functools import partial
-from math import inf, nextafter, sqrt
+from math import frexp, inf, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -130,8 +130,9 @@ def _beyond(c: np.ndarray, radii: np.ndarray, manifold: Manifold, points: np.nda
 
 def clip(z: np.ndarray, r: float) -> np.ndarray:
     """Rows of length at most r; one that is not finite counts as 0."""
-    length = np.linalg.norm(z, axis=-1, keepdims=True)
-    clipped = z * np.where(length > r, r / np.where(length > 0, length, 1.0), 1.0)
+    unit = 2.0 ** min(-frexp(r)[1], 1000)  # squares of tiny numbers are 0; a power of two changes no other bit
+    length = np.linalg.norm(z * unit, axis=-1, keepdims=True)
+    clipped = z * np.where(length > r * unit, r * unit / np.where(length > 0, length, 1.0), 1.0)
     return np.where(np.isfinite(clipped).all(axis=-1, keepdims=True), clipped, 0.0)
 
 
