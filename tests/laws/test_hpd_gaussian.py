@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.errors import ParameterError
+from curvedp import ApproxDP, PrivateFrechetMean
 from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import acceptance, sample_hpd, sample_log_eigenvalues
-from curvedp.mechanisms import GaussianMechanism
+from curvedp.mechanisms.verify import verify_certificate
 
 
 def weight(rho, sigma, power=2):
@@ -122,9 +122,17 @@ def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
     assert law.profile(0.2).mu != pytest.approx(real.mu, rel=1e-6)
 
 
-def test_larger_ones_have_a_confidence_bound_and_no_release() -> None:
+def test_larger_ones_have_a_confidence_bound() -> None:
     profile = RiemannianGaussian(HPDAffineInvariant(3), 0.8).profile(0.4)
     assert "confidence" in profile.label
     assert profile.delta(0.0) > 0.1
-    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
-        GaussianMechanism(HPDAffineInvariant(3), 0.4, 0.8)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_gaussian_is_released_and_verified(m: int) -> None:
+    M, rng = HPDAffineInvariant(m), np.random.default_rng(0)
+    X = RiemannianGaussian(M, 0.3).sample(rng, M.origin, 300)
+    fitted = PrivateFrechetMean(M, radius=1.5, mechanism="gaussian", guarantee=ApproxDP(1.0, 1e-5)).fit(X)
+    assert float(M.dist(M.origin, fitted.location_)) < 0.5
+    assert fitted.certificate_.mechanism == "riemannian-gaussian"
+    assert all(check.holds for check in verify_certificate(fitted.certificate_))

@@ -79,11 +79,6 @@ class LazyNormals:
         """One of them."""
         return self._pair(index // 2, bits)[index % 2]
 
-    def first_sign(self) -> int:
-        """The sign of the first normal: the leading bit of its uniform."""
-        batch, accepted = next(batch for batch in self._batches if len(batch[1]))
-        return 1 if int(batch.leading[2 * accepted[0]]) >> 63 else -1
-
     def _pair(self, k: int, bits: int) -> tuple[arb, arb]:
         for batch, accepted in self._batches:
             if k < len(accepted):

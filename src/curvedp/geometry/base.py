@@ -128,13 +128,9 @@ class Manifold(ABC):
         return None
 
     @property
-    def spd_order(self) -> int | None:
-        """m where the points are the SPD matrices of size m, and X ↦ LXLᵀ are isometries that carry any one to any other."""
-        return None
-
-    @property
-    def hpd_order(self) -> int | None:
-        """The same of Hermitian matrices, real and imaginary parts along the last axis."""
+    def positive_matrices(self) -> tuple[int, int] | None:
+        """(m, β): points are positive definite m×m matrices X, real (β = 1) or Hermitian (2: real and imaginary parts along
+        the last axis), and all X ↦ LXL* are isometries."""
         return None
 
     @property

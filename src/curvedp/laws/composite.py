@@ -31,8 +31,8 @@ class SPDGaussian:
     """
 
     m: int
+    beta: int
     scale: float
-    beta: int = 1
 
     @property
     def log_normalizer(self) -> float:

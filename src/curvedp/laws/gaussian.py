@@ -70,12 +70,9 @@ class RiemannianGaussian(IsotropicLaw):
         factors = space_form_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
-        if self.manifold.spd_order is not None:
-            return spd_confidence(self.manifold.spd_order, self.scale, _validate.positive("sensitivity", sensitivity))
-        if self.manifold.hpd_order is not None:
-            return spd_confidence(
-                self.manifold.hpd_order, self.scale, _validate.positive("sensitivity", sensitivity), beta=2
-            )
+        if self.manifold.positive_matrices is not None:
+            moved = _validate.positive("sensitivity", sensitivity)
+            return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
         raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
@@ -91,10 +88,8 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     engine = space_form("gaussian", manifold, scale)
     if engine is not None:
         return engine
-    if manifold.spd_order is not None:
-        return SPDGaussian(manifold.spd_order, scale)
-    if manifold.hpd_order is not None:
-        return SPDGaussian(manifold.hpd_order, scale, beta=2)
+    if manifold.positive_matrices is not None:
+        return SPDGaussian(*manifold.positive_matrices, scale)
     if len(manifold.factors) > 1:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(

@@ -83,8 +83,8 @@ def _volume_growth(manifold: Manifold) -> float:
     rays = rays_of(manifold)
     if rays is not None:
         return sum(count * math.sqrt(-curvature) for curvature, count in rays.roots if curvature < 0)
-    m = manifold.spd_order or 1
-    return math.sqrt(m * (m * m - 1) / 12)
+    m, beta = manifold.positive_matrices or (1, 1)
+    return beta * math.sqrt(m * (m * m - 1) / 12)
 
 
 @lru_cache(maxsize=256)

@@ -21,10 +21,10 @@ _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}
 
 
 @lru_cache(maxsize=32)
-def spd_confidence(m: int, sigma: float, sensitivity: float, beta: int = 1) -> ConfidenceProfile:
+def spd_confidence(m: int, beta: int, sigma: float, sensitivity: float) -> ConfidenceProfile:
     """The bound for `RiemannianGaussian(SPDAffineInvariant(m), sigma)`, or HPDAffineInvariant(m) for β = 2; m >= 3.
 
-    >>> spd_confidence(3, 2.0, 0.5).label
+    >>> spd_confidence(3, 1, 2.0, 0.5).label
     'confidence bound from 19230 samples, wrong with probability at most 1e-06'
     """
     net, covering = weyl_net(m, _SPACINGS.get(m, 1.0))

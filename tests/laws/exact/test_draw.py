@@ -12,6 +12,7 @@ from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     PoincareBall,
@@ -58,6 +59,8 @@ SPACES = [
     (exact_laplace, PoincareBall(3)),
     (exact_gaussian, SPDAffineInvariant(3)),
     (exact_gaussian, SPDAffineInvariant(10)),
+    (exact_gaussian, HPDAffineInvariant(2)),
+    (exact_gaussian, HPDAffineInvariant(7)),
     (exact_gaussian, Rotations(3)),
     (exact_laplace, Grassmann(60, 1)),
     (exact_gaussian, KendallShapes(26)),
@@ -103,10 +106,11 @@ def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monke
     assert draws(sampler, manifold) == expected
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(3, 3.0), (6, 1.5)])
-def test_refinement_of_spectral_envelopes(m: int, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("manifold", "sigma"), [(SPDAffineInvariant(3), 3.0), (SPDAffineInvariant(6), 1.5), (HPDAffineInvariant(3), 2.0)]
+)
+def test_refinement_of_spectral_envelopes(manifold, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Far and chain, whose accept steps start at 64 bits: here from 24."""
-    manifold = SPDAffineInvariant(m)
     center = off_origin(manifold)
 
     def sample() -> list[list[int]]:

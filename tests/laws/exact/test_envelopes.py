@@ -18,8 +18,8 @@ from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, 
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, _sampler, acceptance, cholesky
 from curvedp.laws.exact.spd_chain import ChainEnvelope, _ChainDraw
-from curvedp.laws.exact.spd_far import _FarDraw
 from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
+from curvedp.laws.exact.spd_turn import _FarDraw
 from curvedp.laws.logconcave import mode as mode_of
 from curvedp.laws.spaceform import rays_of
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
@@ -171,7 +171,6 @@ def test_normals_by_the_polar_method(n: int) -> None:
     assert np.all(normals.floats().rad < 1e-11)
     assert [float(z) for z in normals.balls(128)] == pytest.approx(expected[:n], rel=1e-12)
     assert [float(normals.ball(i, 128)) for i in range(n)] == pytest.approx(expected[:n], rel=1e-12)
-    assert normals.first_sign() == np.sign(expected[0])
     with pytest.raises(IndexError):
         normals.ball(2 * sum(len(accepted) for _, accepted in normals._batches), 64)
 
@@ -269,14 +268,13 @@ def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
     truth = sum(math.log(-math.expm1(b - a)) for a, b in itertools.combinations(rho, 2))
     assert float(trial.log_ratio(128)) == pytest.approx(truth, rel=1e-9)
     trial.turn(source(5))
-    assert [len(g.floats().mid) for g, _ in trial._turns] == list(range(2, m + 1))
+    assert [len(g.floats().mid) for g in trial._turns] == list(range(2, m + 1))
     point = np.diag(np.exp(rho))
-    for g, sign in trial._turns:
+    for g in trial._turns:
         u = np.zeros(m)
         u[m - len(g.floats().mid) :] = g.floats().mid
         first = m - len(g.floats().mid)
-        assert sign == np.sign(u[first])
-        u[first] += sign * np.linalg.norm(u)
+        u[first] += np.sign(u[first]) * np.linalg.norm(u)
         mirror = np.eye(m) - 2 * np.outer(u, u) / (u @ u)
         point = mirror @ point @ mirror
     found = trial.exp(128)
@@ -368,18 +366,18 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
         if max(chances.values()) < 0.5:
             chances["_ChainDraw"] = math.exp(FloatChain.tightest(m, sigma).log_acceptance)
     counting = Counting(np.random.default_rng(8))
-    draws = [_sampler(m, sigma)(counting) for _ in range(60)]
+    draws = [_sampler(m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
     assert {type(draw).__name__ for draw in draws} == {best}
-    assert acceptance(m, sigma) <= chances[best] * (1 + 1e-12)
-    assert acceptance(m, sigma) > 0.4 * chances[best]
+    assert acceptance(m, 1, sigma) <= chances[best] * (1 + 1e-12)
+    assert acceptance(m, 1, sigma) > 0.4 * chances[best]
     if best != "_ChainDraw":  # there the cells are picked with single words too
-        assert counting.coins < 60 * 1.6 / acceptance(m, sigma)
+        assert counting.coins < 60 * 1.6 / acceptance(m, 1, sigma)
 
 
 @pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
-    assert type(_sampler(m, sigma)(source())).__name__ == kind
+    assert type(_sampler(m, 1, sigma)(source())).__name__ == kind
 
 
 def test_cholesky_and_congruence() -> None:

@@ -61,12 +61,13 @@ def test_what_floats_cannot_settle_is_left_to_balls(sampler, space, count, monke
     filtered = draws()
     assert not all(settled)  # it was asked, and could not say
     asked = len(settled)
-    for module in (exact, exact_curved, exact_spd):
+    for module in (exact, exact_curved, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 10**9)
     assert draws() == filtered
     assert len(settled) == asked
-    for module in (exact, exact_curved, exact_spd):
+    for module in (exact, exact_curved, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 48)
+    for module in (exact, exact_curved, exact_spd):
         monkeypatch.setattr(module, "FILTER_GRID", balls.FILTER_GRID - 1)
     assert draws()[:2] == filtered[:2]
     assert len(settled) == asked  # on finer grids than this it is not asked

@@ -7,14 +7,14 @@ from scipy import integrate, stats
 
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDAffineInvariant
+from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
 from curvedp.laws.exact.spd import cholesky
 from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
-from curvedp.laws.exact.spd_far import draw_far
 from curvedp.laws.exact.spd_near import draw_near, near_envelope
+from curvedp.laws.exact.spd_turn import draw_far
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
-from curvedp.laws.spd_gaussian import NearEnvelope
+from curvedp.laws.spd_gaussian import NearEnvelope, sample_log_eigenvalues
 from goodness import accepts, ks, off_origin, rejects, uniform_directions
 
 
@@ -34,18 +34,44 @@ def spread_cdf(m: int, sigma: float, factor=np.sinh):
     return lambda x: np.interp(x, r, mass / mass[-1])
 
 
-def logs(m: int, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
-    manifold = SPDAffineInvariant(m)
-    source = GeneratorSource(np.random.default_rng([m, 3]))
+def logs(manifold, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
+    """log of C^{-1/2}XC^{-1/2}, up to a unitary turn; complex for Hermitian matrices."""
+    source = GeneratorSource(np.random.default_rng([manifold.m, 3]))
     points = np.stack([exact_gaussian(manifold, sigma, center, source=source).value for _ in range(n)])
+    if manifold.point_shape[2:]:
+        points, center = manifold.to_complex(points), manifold.to_complex(center)
     white = np.linalg.inv(np.linalg.cholesky(center))
-    values, vectors = np.linalg.eigh(white @ points @ white.T)
-    return (vectors * np.log(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    values, vectors = np.linalg.eigh(white @ points @ white.conj().T)
+    return (vectors * np.log(values)[:, None, :]) @ np.conj(np.swapaxes(vectors, 1, 2))
+
+
+@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 2000), (2, 1.8, 2000), (3, 0.5, 2000), (3, 1.6, 1500)])
+def test_draws_of_hermitian_matrices(m: int, sigma: float, n: int) -> None:
+    """Every sinh is squared, and the eigenvectors are uniform on the complex sphere."""
+    v = logs(HPDAffineInvariant(m), sigma, n, np.asarray(off_origin(HPDAffineInvariant(m))))
+    trace = np.trace(v, axis1=1, axis2=2).real
+    assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
+    v = v - trace[:, None, None] / m * np.eye(m)
+    radius = np.linalg.norm(v, axis=(1, 2))
+    assert accepts(ks(radius, spread_cdf(m, sigma, factor=lambda x: np.sinh(x) ** 2)))
+    assert rejects(ks(radius, spread_cdf(m, sigma)))  # the real matrices' law
+    gap = np.diff(np.linalg.eigvalsh(v)[:, ::-1])[:, 0]
+    real = logs(SPDAffineInvariant(m), sigma, n, np.eye(m))
+    assert rejects(stats.ks_2samp(gap, np.diff(np.linalg.eigvalsh(real)[:, ::-1])[:, 0]).pvalue)
+    top = np.linalg.eigh(v)[1][:, :, -1] * np.exp(2j * np.pi * np.random.default_rng(0).random(n))[:, None]
+    directions = np.concatenate([top.real, top.imag], axis=1)
+    assert accepts(uniform_directions(directions))
+    bent = directions * np.array([1.0] + [0.7] * (2 * m - 1))
+    assert rejects(uniform_directions(bent / np.linalg.norm(bent, axis=1)[:, None]))
+    # against the float sampler, which shares no envelope code in balls: all eigenvalues
+    floats = sample_log_eigenvalues(np.random.default_rng(5), m, sigma, 4000, beta=2)
+    mine = np.linalg.eigvalsh(v)[:, ::-1] + trace[:, None] / m
+    assert all(accepts(stats.ks_2samp(mine[:, i], floats[:, i]).pvalue) for i in range(m))
 
 
 @pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 2500), (2, 3.0, 2500), (3, 0.6, 2500), (3, 2.5, 2000)])
 def test_draws(m: int, sigma: float, n: int) -> None:
-    v = logs(m, sigma, n, np.asarray(off_origin(SPDAffineInvariant(m))))
+    v = logs(SPDAffineInvariant(m), sigma, n, np.asarray(off_origin(SPDAffineInvariant(m))))
     trace = np.trace(v, axis1=1, axis2=2)
     assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
     assert rejects(ks(1.4 * trace / (sigma * np.sqrt(m)), stats.norm.cdf))
@@ -164,6 +190,20 @@ def test_cholesky_encloses_the_factor() -> None:
 def test_indefinite_footpoint_is_refused(center: np.ndarray) -> None:
     with pytest.raises(ParameterError, match="positive definite"):
         exact_gaussian(SPDAffineInvariant(2), 1.0, center)
+
+
+def test_hermitian_footpoints_count_by_their_hermitian_part() -> None:
+    M = HPDAffineInvariant(2)
+    center = M.from_complex(np.array([[2.0, 1.0 + 1.0j], [1.0 - 1.0j, 2.0]]))
+    skew = center.copy()
+    skew[0, 1, 1] += 0.5  # together with the entry below, the Hermitian part is as before
+    skew[1, 0, 1] += 0.5
+    a, b = (exact_gaussian(M, 0.2, c, source=GeneratorSource(np.random.default_rng(3))) for c in (center, skew))
+    assert np.array_equal(a.integers, b.integers)
+    assert np.array_equal(a.integers[..., 1], -a.integers[..., 1].T)
+    for bad in (-center, M.from_complex(np.array([[1.0, 1.0j], [-1.0j, 1.0]]))):  # indefinite, singular
+        with pytest.raises(ParameterError, match="positive definite"):
+            exact_gaussian(M, 0.2, bad)
 
 
 def test_nearly_singular_footpoint_is_served() -> None:

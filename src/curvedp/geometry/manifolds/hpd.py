@@ -87,8 +87,8 @@ class HPDAffineInvariant(Pulled):
         return () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
 
     @property
-    def hpd_order(self) -> int:
-        return self.m
+    def positive_matrices(self) -> tuple[int, int]:
+        return self.m, 2
 
     def flat_directions(self, p: Array) -> np.ndarray:
         """The multiples of p."""

@@ -62,8 +62,8 @@ class SPDAffineInvariant(Held, SPD):
     is_symmetric = True
 
     @property
-    def spd_order(self) -> int:
-        return self.m
+    def positive_matrices(self) -> tuple[int, int]:
+        return self.m, 1
 
     @cached_property
     def float_reach(self) -> float:

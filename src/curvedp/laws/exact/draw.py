@@ -120,7 +120,7 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
     """Whether `exact_gaussian` draws on this manifold; to be asked before anything is paid."""
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    ambient = manifold.is_linear or manifold.spd_order is not None or in_chart(manifold)
+    ambient = manifold.is_linear or manifold.positive_matrices is not None or in_chart(manifold)
     return ambient or (rays_of(manifold) is not None and place_of(manifold) is not None)
 
 
@@ -129,7 +129,7 @@ def in_chart(manifold: Manifold) -> bool:
     if len(manifold.factors) > 1:
         return False
     rays, ambient = rays_of(manifold), manifold.is_linear or place_of(manifold) is not None
-    return rays is not None and rays.curvature == 0 and not ambient and manifold.spd_order is None
+    return rays is not None and rays.curvature == 0 and not ambient and manifold.positive_matrices is None
 
 
 def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
@@ -150,14 +150,14 @@ def exact_gaussian(
 ) -> ExactDraw:
     """The Riemannian Gaussian, density ∝ exp(−d(y, center)²/2σ²), rounded to the grid 2^-grid.
 
-    On Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes, Grassmann(m, 1), SPDAffineInvariant and
-    products the ambient coordinates are rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The
-    flat SPD metrics are released in their flat coordinates at the identity; `point` maps them back.
+    On two-point homogeneous spaces, SPDAffineInvariant, HPDAffineInvariant and products the ambient coordinates are
+    rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The flat SPD metrics are released in
+    their flat coordinates at the identity; `point` maps them back.
 
     *Guarantees*
     - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
-      sphere, the lift of the spatial part on Lorentz, the symmetric part on SPD. `tau` is 2^-100 for up to 4096
-      numbers, and grows with their number and with the trials that an SPD draw is expected to take.
+      sphere, the lift of the spatial part on Lorentz, the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for
+      up to 4096 numbers, and grows with their number and with the trials that a draw of matrices is expected to take.
 
     >>> from curvedp.geometry import Sphere
     >>> draw = exact_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0])
@@ -219,16 +219,16 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
-    order = manifold.spd_order
-    allowance = Allowance(math.prod(manifold.point_shape), acceptance(order, scale) if order else 1.0)
+    matrices = manifold.positive_matrices
+    allowance = Allowance(math.prod(manifold.point_shape), acceptance(*matrices, scale) if matrices else 1.0)
     metered = allowance.meter(source)
     base: Any = None
     if kind == "gaussian" and manifold.is_linear:
         integers = _flat_gaussian(center, scale, metered, grid)
     elif rays is not None and place_of(manifold) is not None:
         integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
-    elif kind == "gaussian" and order:
-        integers = draw_spd(order, scale, center, metered, grid)
+    elif kind == "gaussian" and matrices:
+        integers = draw_spd(*matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))

@@ -1,8 +1,11 @@
 """The Riemannian Gaussian on SPD(m), affine-invariant, exactly: X = L Y Lᵀ with L Lᵀ the footpoint, Y centred at I.
 
-Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2) on symmetric matrices, ρ the eigenvalues of V
-(Helgason 1978: the Jacobian of exp). Of three envelopes the best is used: `spd_gaussian` has their acceptance in closed
-form, by public numbers alone. Their proofs are there too; here the same envelopes are drawn from without rounding.
+Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2)^β on symmetric (β = 1) or Hermitian (β = 2) matrices,
+ρ the eigenvalues of V (Helgason 1978: the Jacobian of exp). A complex entry a + ib is the real block [[a, −b], [b, a]]:
+sums, products, Cholesky factors and exponentials of such matrices are those of the complex ones, so one code serves both.
+
+Of three envelopes the best is used: `spd_gaussian` has their acceptance in closed form, by public
+numbers alone. Their proofs are there too; here the same envelopes are drawn from without rounding.
 """
 
 import math
@@ -14,7 +17,6 @@ from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from curvedp.entropy.balls import (
     FILTER_GRID,
-    FILTER_SIZE,
     FloatBall,
     arb_array,
     decide,
@@ -25,25 +27,26 @@ from curvedp.entropy.balls import (
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
-from curvedp.laws.exact.spd_far import draw_far
 from curvedp.laws.exact.spd_near import NearDraw, draw_near, near_envelope
-from curvedp.laws.exact.spd_turn import TurnedDraw
+from curvedp.laws.exact.spd_turn import TurnedDraw, draw_far
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 
 __all__ = ["acceptance", "draw_spd"]
 
 
-def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
-    """Integers of the exact draw rounded to the grid: a symmetric matrix of Python ints."""
-    draw = _sampler(m, sigma)(source)
+def draw_spd(m: int, beta: int, sigma: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
+    """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""
+    draw = _sampler(m, beta, sigma)(source)
+    center = center if beta == 1 else np.kron(center[..., 0], np.eye(2)) + np.kron(center[..., 1], [[0, -1], [1, 0]])
+    places = _free_entries(m, beta)
 
-    if isinstance(draw, NearDraw) and m * (m + 1) // 2 >= FILTER_SIZE and grid <= FILTER_GRID:
+    if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             factor = float_ball(decide(lambda p: cholesky(center), 128))
             integers, certain = _congruence(factor, *draw.float_exp()).round(grid)
-        if np.all(certain[np.tril_indices(m)]):
-            return _mirrored(m, [int(k) for k in integers[np.tril_indices(m)]])
+        if np.all(certain[places]):
+            return _mirrored(m, beta, [int(k) for k in integers[places]])
 
     def balls(precision: int) -> np.ndarray | None:
         factor = cholesky(center)
@@ -52,33 +55,31 @@ def draw_spd(m: int, sigma: float, center: np.ndarray, source: Source, grid: int
             return None
         lower = arb_mat(factor.tolist())
         point = lower * inner * lower.transpose()
-        cells = [round_arb(point[i, j], grid) for i, j in zip(*np.tril_indices(m), strict=True)]
-        return None if None in cells else _mirrored(m, [k for k in cells if k is not None])
+        cells = [round_arb(point[i, j], grid) for i, j in zip(*(p.tolist() for p in places), strict=True)]
+        return None if None in cells else _mirrored(m, beta, [k for k in cells if k is not None])
 
     return decide(balls, first_precision(grid))
 
 
 @lru_cache(maxsize=256)
-def acceptance(m: int, sigma: float) -> float:
+def acceptance(m: int, beta: int, sigma: float) -> float:
     """About the share of trials that is accepted. Raises where a draw would take more than 10^5 of them."""
     if m == 1:
         return 1.0
-    best = best_envelope(m, sigma)
+    best = best_envelope(m, sigma, beta)
     least = best.log_least if isinstance(best, NearEnvelope) else -math.inf
     return math.exp(least if least > math.log(0.5) else best.log_acceptance)  # the latter may need many digits
 
 
 @lru_cache(maxsize=64)
-def _sampler(m: int, sigma: float) -> Callable[[Source], NearDraw | TurnedDraw]:
-    if m == 1:
-        return lambda source: draw_near(near_envelope(1, sigma, 1.0), source)
-    best = best_envelope(m, sigma)
+def _sampler(m: int, beta: int, sigma: float) -> Callable[[Source], NearDraw | TurnedDraw]:
+    best = best_envelope(m, sigma, beta) if m > 1 else NearEnvelope(1, sigma, 1.0, beta)
     if isinstance(best, NearEnvelope):
-        return lambda source: draw_near(near_envelope(m, sigma, best.tangent), source)
+        return lambda source: draw_near(near_envelope(m, sigma, best.tangent, beta), source)
     if isinstance(best, FloatChain):
         chain = ChainEnvelope(m, sigma, best.positions)
         return lambda source: draw_chain(chain, source)
-    return lambda source: draw_far(m, sigma, source)
+    return lambda source: draw_far(m, sigma, source, beta)
 
 
 def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:
@@ -88,10 +89,20 @@ def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:
     return FloatBall(point.mid, (point.rad + error * np.outer(rows, rows)) * (1 + 2.0**-40))
 
 
-def _mirrored(m: int, lower: list[int]) -> np.ndarray:
-    out = np.empty((m, m), dtype=object)
+def _free_entries(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the lower triangle stands among the blocks: real parts, then imaginary ones below the diagonal."""
+    (i, j), (k, n) = np.tril_indices(m), np.tril_indices(m, -1 if beta == 2 else -m)
+    return np.concatenate([beta * i, 2 * k + 1]), np.concatenate([beta * j, 2 * n])
+
+
+def _mirrored(m: int, beta: int, free: list[int]) -> np.ndarray:
+    out = np.zeros((m, m, 2), dtype=object)
     i, j = np.tril_indices(m)
-    out[i, j] = out[j, i] = lower
+    out[i, j, 0] = out[j, i, 0] = free[: len(i)]
+    if beta == 1:
+        return np.asarray(out[..., 0])
+    k, n = np.tril_indices(m, -1)
+    out[k, n, 1], out[n, k, 1] = free[len(i) :], [-b for b in free[len(i) :]]
     return out
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from flint import arb
 
 from curvedp.entropy.balls import decide
-from curvedp.entropy.bits import LazyUniforms, accepts
+from curvedp.entropy.bits import LazyUniforms
 from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
-from curvedp.laws.exact.spd_turn import TurnedDraw
+from curvedp.laws.exact.spd_turn import TurnedDraw, accepted
 
 __all__ = ["ChainEnvelope", "draw_chain"]
 
@@ -118,12 +118,8 @@ class ChainEnvelope:
 
 
 def draw_chain(envelope: ChainEnvelope, source: Source) -> TurnedDraw:
-    """An exact draw of the eigenvalues and the rotation: rejection until one is accepted, with no cap."""
-    while True:
-        trial = _ChainDraw(envelope, source)
-        if trial.decreasing() and accepts(LazyUniforms(source, 1), trial.log_ratio):
-            trial.turn(source)
-            return trial
+    """From the chain."""
+    return accepted(lambda: _ChainDraw(envelope, source), source)
 
 
 class _ChainDraw(TurnedDraw):

@@ -2,7 +2,7 @@
 
 φ(y) = log sinhc √y is concave, so φ(x²) ≤ a + b·x² for any tangent, and Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the
 traceless part of V: the envelope is a Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − m·b/2) in place
-of σ².
+of σ². On Hermitian matrices (β = 2) sinhc is squared, and b comes with a factor β.
 """
 
 import math
@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import acb, acb_mat, arb, arb_mat
 
-from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball, float_up
+from curvedp.entropy.balls import FILTER_SIZE, FloatBall, float_ball, float_up
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
+from curvedp.laws.spd_normalizer import dimension
 
 __all__ = ["NearDraw", "draw_near", "near_envelope"]
 
@@ -29,29 +30,35 @@ class TangentBound:
     sigma: float
     spread: float  # s, the standard deviation of the traceless part
     offset: float  # a
+    beta: int = 1
 
     def tilt(self) -> arb:
-        """b = (2/m)·(1/σ² − 1/s²)"""
-        return 2 * (1 / arb(self.sigma) ** 2 - 1 / arb(self.spread) ** 2) / self.m
+        """b = (2/βm)·(1/σ² − 1/s²)"""
+        return 2 * (1 / arb(self.sigma) ** 2 - 1 / arb(self.spread) ** 2) / (self.beta * self.m)
+
+    @property
+    def numbers(self) -> int:
+        """How many normals make the matrix."""
+        return dimension(self.m, self.beta)
 
 
 @lru_cache(maxsize=256)
-def near_envelope(m: int, sigma: float, tangent: float) -> TangentBound:
+def near_envelope(m: int, sigma: float, tangent: float, beta: int = 1) -> TangentBound:
     """The envelope of the tangent that touches at x = `tangent`; any place is valid."""
     if m == 1:  # one dimension, no curvature
-        return TangentBound(1, sigma, sigma, 0.0)
+        return TangentBound(1, sigma, sigma, 0.0, beta)
     with at_precision(256):
         touch = arb(tangent)
         b = (touch.coth() - 1 / touch) / (2 * touch)
         # Rounded up, s makes `tilt` at least this tangent's b, so that a + tilt·x² is above it for every x.
-        spread = float_up(1 / (1 / arb(sigma) ** 2 - m * b / 2).sqrt())
+        spread = float_up(1 / (1 / arb(sigma) ** 2 - beta * m * b / 2).sqrt())
         offset = float_up((touch.sinh() / touch).log() - b * touch * touch)
-    return TangentBound(m, sigma, spread, offset)
+    return TangentBound(m, sigma, spread, offset, beta)
 
 
 def draw_near(envelope: TangentBound, source: Source) -> "NearDraw":
     while True:
-        trial = NearDraw(envelope, LazyNormals(source, envelope.m * (envelope.m + 1) // 2))
+        trial = NearDraw(envelope, LazyNormals(source, envelope.numbers))
         coin = LazyUniforms(source, 1)
         if accepts(coin, trial.log_ratio):
             return trial
@@ -63,19 +70,23 @@ class NearDraw:
     def __init__(self, envelope: TangentBound, normals: LazyNormals) -> None:
         self._envelope, self._normals = envelope, normals
         self._eigen: tuple[np.ndarray, np.ndarray, float, float] | None = None
+        self._index, self._sign = _layout(envelope.m, envelope.beta)
 
-    def _matrix(self, z: Any, off: Any, eye: Any, sigma: Any, spread: Any) -> Any:
-        """s·G + (σ−s)·(tr G/m)·I: the traceless part of the Gaussian matrix G scaled by s, its trace by σ."""
-        m = self._envelope.m
-        trace = z[:m].sum()
-        return z[_layout(m)] * off * spread + eye * (trace * (sigma - spread) / m)
+    @property
+    def is_large(self) -> bool:
+        """Whether floats are worth a try before Arb."""
+        return self._envelope.numbers >= FILTER_SIZE
+
+    def _matrix(self, z: Any, half: Any, sigma: Any, spread: Any) -> Any:
+        """s·G + (σ−s)·(tr G/m)·I: the traceless part of the Gaussian matrix G scaled by s, its trace by σ. half = √½."""
+        m, eye = self._envelope.m, np.eye(len(self._index))
+        trace, size = z[:m].sum(), self._sign * (1 - eye) * half + eye
+        return z[self._index] * size * spread + eye * (trace * (sigma - spread) / m)
 
     def _balls(self, precision: int) -> arb_mat:
-        m, eye = self._envelope.m, np.eye(self._envelope.m)
-        off = np.where(eye == 1, arb(1), arb(0.5).sqrt())
         sigma, spread = arb(self._envelope.sigma), arb(self._envelope.spread)
-        matrix = self._matrix(self._normals.balls(precision), off, arb_array(eye), sigma, spread)
-        return arb_mat(m, m, matrix.ravel().tolist())
+        matrix = self._matrix(self._normals.balls(precision), arb(0.5).sqrt(), sigma, spread)
+        return arb_mat(matrix.tolist())
 
     def _float_eigen(self) -> tuple[np.ndarray, np.ndarray, float, float]:
         """About the eigenvalues and vectors of V, how far off the values can be, and the vectors from orthogonal.
@@ -84,32 +95,36 @@ class NearDraw:
         each eigenvalue of V is within e of its partner in D. Nothing is assumed of `eigh`.
         """
         if self._eigen is None:
-            eye = np.eye(self._envelope.m)
-            off = FloatBall(np.where(eye == 1, 1.0, math.sqrt(0.5)), 2.0**-53)
+            half = FloatBall(math.sqrt(0.5), 2.0**-53)
             sigma, spread = FloatBall(self._envelope.sigma), FloatBall(self._envelope.spread)
-            matrix = self._matrix(self._normals.floats(), off, FloatBall(eye), sigma, spread)
+            matrix = self._matrix(self._normals.floats(), half, sigma, spread)
             values, vectors = np.linalg.eigh(matrix.mid)
             q = FloatBall(vectors)
-            eta = _frobenius(q.T.sharp_dot(q) - eye)
+            eta = _frobenius(q.T.sharp_dot(q) - np.eye(len(values)))
             error = _frobenius(matrix - (q * values).sharp_dot(q.T)) + (2 * eta + eta**2) * float(np.abs(values).max())
             self._eigen = values, vectors, error * (1 + 2.0**-40), eta
         return self._eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
-        m = self._envelope.m
+        m, beta = self._envelope.m, self._envelope.beta
         if m == 1:
             return [self._balls(precision)[0, 0]]
-        if m * (m + 1) // 2 >= FILTER_SIZE and precision == 64:
+        if self.is_large and precision == 64:
             with np.errstate(all="ignore"):
                 values, _, error, _ = self._float_eigen()
-            return [arb(value, error) for value in values.tolist()]
+            return [arb(value, error) for value in values[::beta].tolist()]  # those of blocks come in pairs
+        matrix = self._balls(precision)
+        if beta == 2:  # as a complex matrix it has each eigenvalue once
+            matrix = acb_mat(
+                [[acb(matrix[i, j], matrix[i + 1, j]) for j in range(0, 2 * m, 2)] for i in range(0, 2 * m, 2)]
+            )
         try:
-            return [value.real for value in self._balls(precision).eig()]
+            return [value.real for value in matrix.eig()]
         except ValueError:  # two eigenvalues not yet told apart
             return None
 
     def log_ratio(self, precision: int) -> arb:
-        """Σ_{i<j} φ(x_ij²) − a − b·x_ij², x_ij = (ρᵢ−ρⱼ)/2"""
+        """β·Σ_{i<j} φ(x_ij²) − a − b·x_ij², x_ij = (ρᵢ−ρⱼ)/2"""
         rho = self._eigenvalues(precision)
         if rho is None:
             return arb.nan()
@@ -125,7 +140,7 @@ class NearDraw:
                 squares = squares + x * x
         pairs = len(rho) * (len(rho) - 1) // 2
         bound = self._envelope.tilt() * squares + pairs * arb(self._envelope.offset)
-        return product.log() + arb(0, 1) * blur - bound
+        return self._envelope.beta * (product.log() + arb(0, 1) * blur - bound)
 
     def exp(self, precision: int) -> arb_mat:
         return self._balls(precision).exp()
@@ -144,12 +159,17 @@ class NearDraw:
 
 
 @lru_cache(maxsize=64)
-def _layout(m: int) -> np.ndarray:
-    """Which normal stands where: the first m on the diagonal, the rest above and below."""
-    index = np.diag(np.arange(m))
-    rows, columns = np.triu_indices(m, 1)
-    index[rows, columns] = index[columns, rows] = np.arange(m, m * (m + 1) // 2)
-    return index
+def _layout(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which normal stands where, and its sign: the first m on the diagonal, real parts off it, then imaginary ones."""
+    index, turn = np.diag(np.arange(m)), np.zeros((m, m), dtype=int)
+    i, j = np.triu_indices(m, 1)
+    index[i, j] = index[j, i] = m + np.arange(len(i))
+    turn[i, j] = turn[j, i] = m + len(i) + np.arange(len(i))
+    sign = np.triu(np.ones((m, m)), 1) - np.tril(np.ones((m, m)), -1)
+    if beta == 1:
+        return index, np.ones((m, m))
+    eye, swap, quarter = np.eye(2, dtype=int), 1 - np.eye(2, dtype=int), np.array([[0, -1], [1, 0]])
+    return np.kron(index, eye) + np.kron(turn, swap), np.kron(np.ones((m, m)), eye) + np.kron(sign, quarter)
 
 
 def _frobenius(x: FloatBall) -> float:
