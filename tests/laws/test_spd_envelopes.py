@@ -14,7 +14,7 @@ from curvedp.laws.spd_gaussian import (
     FarEnvelope,
     NearEnvelope,
     _haar,
-    _symmetric_gaussian_eigenvalues,
+    gaussian_eigenvalues,
     acceptance,
     sample_log_eigenvalues,
     sample_spd,
@@ -70,7 +70,7 @@ def test_the_tightest_tangent_is_the_best(m, sigma):
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_gaussian_matrices_and_rotations(m):
     n = 4000
-    found = _symmetric_gaussian_eigenvalues(np.random.default_rng(1), n, m)
+    found = gaussian_eigenvalues(np.random.default_rng(1), n, m)
     g = np.random.default_rng(2).standard_normal((n, m, m)) / math.sqrt(2)
     s = np.where(np.eye(m) == 1, g * math.sqrt(2), np.triu(g, 1) + np.swapaxes(np.triu(g, 1), 1, 2))
     truth = np.linalg.eigvalsh(s)[:, ::-1]

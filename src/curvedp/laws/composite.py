@@ -50,19 +50,13 @@ class SPDGaussian:
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
-        """`sample_spd` refuses scales whose eigenvalues overflow."""
+        """Eigenvalues must be floats."""
+        spd_gaussian.check_eigenvalues(self.m, self.scale, self.beta)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """X = LYLᵀ with W = LLᵀ and Y about the identity: congruence is an isometry."""
-        m = self.m
-        if self.beta == 2:
-            y = spd_gaussian.sample_hpd(rng, m, self.scale, center[..., 0] + 1j * center[..., 1], count)
-            return np.stack([y.real, y.imag], axis=-1)
-        if center.ndim == 2:
-            return spd_gaussian.sample_spd(rng, m, self.scale, center, count)
-        lower = np.linalg.cholesky(center)
-        x = lower @ spd_gaussian.sample_spd(rng, m, self.scale, np.eye(m), count) @ np.swapaxes(lower, -1, -2)
-        return np.asarray((x + np.swapaxes(x, -1, -2)) / 2)
+        """X = LYL* with W = LL* and Y about the identity: congruence is an isometry."""
+        rho = spd_gaussian.sample_log_eigenvalues(rng, self.m, self.scale, count, beta=self.beta)
+        return spd_gaussian.turned(rng, center, rho, self.beta)
 
 
 @dataclass(frozen=True)

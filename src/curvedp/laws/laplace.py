@@ -2,31 +2,37 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
+from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.radial import Rays
 from curvedp.laws.spaceform import rays_of, space_form
+from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
 from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.pure import PureProfile
+from curvedp.privacy.rounding import float_of
 
 __all__ = ["RiemannianLaplace"]
 
 
 @dataclass(frozen=True)
 class RiemannianLaplace(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space and the flat SPD metrics.
+    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space, the SPD metrics but one, and HPD.
 
     Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
 
     On a space of negative curvature the volume grows exponentially and the law exists for small scales only:
-    1/σ > d − 1 on Lorentz(d) and PoincareBall(d), 1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m). Other scales raise.
+    1/σ > d − 1 on Lorentz(d) and PoincareBall(d), 1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m), twice that on
+    HPDAffineInvariant(m). Other scales raise.
 
     Guarantees:
         - Draws are exact and independent: rejection under a checked hat, no Markov chain, no cap on the loop.
-        - `profile` is the exact profile of the law on the reals, never above pure Δ/σ.
+        - `profile` is the exact profile of the law on the reals, never above pure Δ/σ; on matrices it is pure Δ/σ.
 
     Parameters
     ----------
@@ -64,7 +70,14 @@ class RiemannianLaplace(IsotropicLaw):
         return -distance / self.scale
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
-        """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`."""
+        """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`.
+
+        On SPDAffineInvariant and HPDAffineInvariant of size 2 and more: that of pure Δ/σ, by the triangle inequality and a
+        normaliser that is the same everywhere (Reimherr et al. 2021, Thm 1).
+        """
+        if rays_of(self.manifold) is None:
+            moved = Fraction(_validate.length("sensitivity", sensitivity))
+            return PureProfile(float_of(moved / Fraction(self.scale), up=True))
         return isotropic_profile("laplace", self._rays, self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
@@ -74,7 +87,8 @@ class RiemannianLaplace(IsotropicLaw):
     @property
     def _rays(self) -> Rays:
         rays = rays_of(self.manifold)
-        assert rays is not None  # there is an engine
+        if rays is None:
+            raise ParameterError(f"on {self.manifold!r} pure Δ/σ is all that is known; use the profile")
         return rays
 
 
@@ -83,13 +97,14 @@ def _volume_growth(manifold: Manifold) -> float:
     rays = rays_of(manifold)
     if rays is not None:
         return sum(count * math.sqrt(-curvature) for curvature, count in rays.roots if curvature < 0)
-    m, beta = manifold.positive_matrices or (1, 1)
-    return beta * math.sqrt(m * (m * m - 1) / 12)
+    return half_sum(*(manifold.positive_matrices or (1, 1)))
 
 
 @lru_cache(maxsize=256)
 def _engine(manifold: Manifold, scale: float) -> Engine:
-    engine = space_form("laplace", manifold, scale)
+    engine: Engine | None = space_form("laplace", manifold, scale)
+    if engine is None and manifold.positive_matrices is not None:
+        return MatrixLaplace(*manifold.positive_matrices, scale)
     if engine is None:
         raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")
     return engine

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.laws.spd_gaussian import sample_hpd, sample_spd
+from curvedp.laws.spd_gaussian import sample_log_eigenvalues, turned
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 
 __all__ = ["FAILURE_PROBABILITY", "spd_confidence"]
@@ -30,7 +30,9 @@ def spd_confidence(m: int, beta: int, sigma: float, sensitivity: float) -> Confi
     net, covering = weyl_net(m, _SPACINGS.get(m, 1.0))
     count = min(20_000, max(1000, _WORK // (m * len(net))))
     rng = np.random.default_rng([m, *struct.unpack("<2Q", struct.pack("<2d", sigma, sensitivity))])
-    y = (sample_spd if beta == 1 else sample_hpd)(rng, m, sigma, np.eye(m), count)
+    center = np.eye(m) if beta == 1 else np.stack([np.eye(m), np.zeros((m, m))], axis=-1)
+    y = turned(rng, center, sample_log_eigenvalues(rng, m, sigma, count, beta=beta), beta)
+    y = y if beta == 1 else y[..., 0] + 1j * y[..., 1]
     own = _distances(y)
     others = []
     for v in net:  # d(y, e^V) = ‖log e^{−V/2}·y·e^{−V/2}‖

@@ -15,6 +15,7 @@ It depends on (m, σ) alone, so the number of trials tells nothing about the foo
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -29,15 +30,22 @@ from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share, mean_square_radius, radial_cdf
 
 __all__ = [
+    "Envelope",
     "NearEnvelope",
     "acceptance",
+    "accepted",
     "best_envelope",
+    "best_of",
+    "check_eigenvalues",
+    "far_log_ratio",
+    "gaussian_eigenvalues",
     "log_normalizer",
+    "log_sinhc",
     "mean_square_radius",
     "radial_cdf",
-    "sample_hpd",
     "sample_log_eigenvalues",
     "sample_spd",
+    "turned",
 ]
 
 Float = NDArray[np.float64]
@@ -78,31 +86,34 @@ def sample_spd(rng: np.random.Generator, m: int, sigma: float, center: ArrayLike
     if footpoint.shape[-2:] != (m, m) or not np.all(np.isfinite(footpoint)):
         raise ParameterError(f"center of shape {footpoint.shape} must be finite and end with the axes {(m, m)}")
     try:
-        lower = np.linalg.cholesky(footpoint)
+        np.linalg.cholesky(footpoint)
     except np.linalg.LinAlgError:
         raise ParameterError("center must be symmetric positive definite") from None
-    if lower.ndim > 2:
-        lower = np.broadcast_to(lower, (*shape, m, m)).reshape(n, m, m)
-    if sigma * sigma * (m - 1) / 2 + 12 * sigma > _LARGEST_LOG_EIGENVALUE:
+    check_eigenvalues(m, sigma)
+    if footpoint.ndim > 2:
+        footpoint = np.broadcast_to(footpoint, (*shape, m, m)).reshape(n, m, m)
+    return turned(rng, footpoint, sample_log_eigenvalues(rng, m, sigma, n), 1).reshape(*shape, m, m)
+
+
+def check_eigenvalues(m: int, sigma: float, beta: int = 1) -> None:
+    """Raises where e^ρ may be no float."""
+    if beta * sigma * sigma * (m - 1) / 2 + 12 * sigma > _LARGEST_LOG_EIGENVALUE:
         raise ParameterError(f"sigma={sigma!r} with m={m}: eigenvalues overflow float64; use sample_log_eigenvalues")
-    rho = sample_log_eigenvalues(rng, m, sigma, n)
-    out = np.empty((n, m, m))
+
+
+def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Float:
+    """L·Q·diag(e^ρ)·Q*·L* of each row of ρ, Q uniform, W = LL* the center or as many of them; points of the manifold."""
+    (n, m), whole = rho.shape, center if beta == 1 else center[..., 0] + 1j * center[..., 1]
+    lower = np.linalg.cholesky(whole)
+    out = np.empty((n, m, m), dtype=lower.dtype)
     rows = max(1, _CHUNK // (m * m))
     for start in range(0, n, rows):
         stop = min(n, start + rows)
-        # F = L·Q·diag(e^{ρ/2}); X = F·Fᵀ is symmetric and positive semidefinite by construction
+        # F = L·Q·diag(e^{ρ/2}); X = F·F* is positive semidefinite by construction
         part = lower if lower.ndim == 2 else lower[start:stop]
-        factor = part @ (_haar(rng, stop - start, m) * np.exp(rho[start:stop, None, :] / 2))
-        np.matmul(factor, np.swapaxes(factor, -1, -2), out=out[start:stop])
-    return out.reshape(*shape, m, m)
-
-
-def sample_hpd(rng: np.random.Generator, m: int, sigma: float, center: np.ndarray, n: int) -> np.ndarray:
-    """n complex draws about the HPD matrix `center`, or about n of them."""
-    rho = sample_log_eigenvalues(rng, m, sigma, n, beta=2)
-    q, _ = np.linalg.qr(rng.standard_normal((n, m, m)) + 1j * rng.standard_normal((n, m, m)))
-    factor = np.linalg.cholesky(center) @ (q * np.exp(rho[:, None, :] / 2))
-    return np.asarray(factor @ np.conj(np.swapaxes(factor, -1, -2)))
+        factor = part @ (_haar(rng, stop - start, m, beta) * np.exp(rho[start:stop, None, :] / 2))
+        np.matmul(factor, np.conj(np.swapaxes(factor, -1, -2)), out=out[start:stop])
+    return out if beta == 1 else np.stack([out.real, out.imag], axis=-1)
 
 
 def sample_log_eigenvalues(
@@ -118,20 +129,21 @@ def sample_log_eigenvalues(
     n = math.prod(shape)
     if m == 1:
         return rng.normal(0.0, sigma, (*shape, 1))
-    envelope = best_envelope(m, sigma, beta)
-    accept = math.exp(envelope.log_acceptance)
-    most = max(1, _CHUNK // (m * m))
-    out = np.empty((n, m))
-    done = 0
-    while done < n:
-        batch = min(most, int((n - done) / accept * 1.05) + 16)
+    return accepted(rng, best_envelope(m, sigma, beta), m, n).reshape(*shape, m)
+
+
+def accepted(rng: np.random.Generator, envelope: Envelope, m: int, n: int) -> Float:
+    """n draws by rejection: the ρ of each, sorted from large to small."""
+    share = math.exp(envelope.log_acceptance)
+    parts: list[Float] = []
+    while (left := n - sum(map(len, parts))) > 0 or not parts:
+        batch = min(max(1, _CHUNK // (m * m)), int(left / share * 1.05) + 16)
         rho, log_ratio = envelope.propose(rng, batch)
-        if not np.all(log_ratio <= beta * _rounding(m, sigma)):
-            raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for m={m}, sigma={sigma!r}")
-        kept = rho[log_ratio > -rng.standard_exponential(batch)][: n - done]
-        out[done : done + len(kept)] = kept
-        done += len(kept)
-    return out.reshape(*shape, m)
+        # the ratio of terms of about |ρ| in size, one a pair, lifted by rounding
+        if not np.all(log_ratio <= m * m * (np.max(np.abs(rho), initial=0.0) + 40) * 2.0**-50):
+            raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}")
+        parts.append(rho[log_ratio > -rng.standard_exponential(batch)][:left])
+    return np.concatenate(parts)
 
 
 def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
@@ -160,11 +172,16 @@ def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
     near = NearEnvelope.tightest(m, sigma, beta)
     if near.log_least > math.log(0.5):  # no normaliser is needed to see that; with σ tiny it would be a lot of digits
         return near
-    best = max(_envelopes(m, sigma, beta), key=lambda e: e.log_acceptance)
+    return best_of(_envelopes(m, sigma, beta), f"sigma={sigma!r} with m={m}")
+
+
+def best_of(envelopes: Sequence[Envelope], named: str) -> Envelope:
+    """The one that accepts most. Raises where even it would take more than 10^5 trials a draw."""
+    best = max(envelopes, key=lambda e: e.log_acceptance)
     if best.log_acceptance < math.log(_LEAST_ACCEPTANCE):
         raise ParameterError(
-            f"sigma={sigma!r} with m={m}: the best envelope accepts {math.exp(best.log_acceptance):.1e} of its "
-            "proposals; use SPDLogEuclidean or the log-map Gaussian, which need no rejection"
+            f"{named}: the best envelope accepts {math.exp(best.log_acceptance):.1e} of its "
+            "proposals; use SPDLogEuclidean or noise in a chart (the log-map Gaussian), which need no rejection"
         )
     return best
 
@@ -207,7 +224,7 @@ class NearEnvelope:
 
     @property
     def _intercept(self) -> float:
-        return float(_log_sinhc(self.tangent)) - self._slope * self.tangent**2
+        return float(log_sinhc(self.tangent)) - self._slope * self.tangent**2
 
     @property
     def log_least(self) -> float:
@@ -225,14 +242,13 @@ class NearEnvelope:
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         m, s = self.m, self._scale
-        draw = _symmetric_gaussian_eigenvalues if self.beta == 1 else _hermitian_gaussian_eigenvalues
-        rho = draw(rng, n, m) * s
+        rho = gaussian_eigenvalues(rng, n, m, self.beta) * s
         # the trace is independent of the differences and is not touched by sinh: it keeps the scale σ
         rho += rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1)) - rho.mean(axis=1, keepdims=True)
         i, j = np.triu_indices(m, 1)
         x = (rho[:, i] - rho[:, j]) / 2
         slope, intercept = self._slope, self._intercept
-        return rho, self.beta * np.sum(_log_sinhc(x) - (intercept + slope * x * x), axis=1)
+        return rho, self.beta * np.sum(log_sinhc(x) - (intercept + slope * x * x), axis=1)
 
 
 @dataclass(frozen=True)
@@ -251,17 +267,17 @@ class FarEnvelope:
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         m, sigma = self.m, self.sigma
         rho = self.beta * sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
-        i, j = np.triu_indices(m, 1)
-        gap = rho[:, i] - rho[:, j]
-        ordered = np.all(gap > 0, axis=1)
-        log_ratio = np.full(n, -np.inf)
-        log_ratio[ordered] = self.beta * np.sum(np.log(-np.expm1(-gap[ordered])), axis=1)
-        return rho, log_ratio
+        return rho, far_log_ratio(rho, self.beta)
 
 
-def _rounding(m: int, sigma: float) -> float:
-    """How far rounding can lift a sum of m(m−1)/2 log ratios of terms that are at most about σ²m + 40 in size."""
-    return m * m * (sigma * sigma * m + 40) * 2.0**-50
+def far_log_ratio(rho: Float, beta: int) -> Float:
+    """β·Σ log(1 − e^{−(ρᵢ−ρⱼ)}); −∞ where ρ is not ordered."""
+    i, j = np.triu_indices(rho.shape[1], 1)
+    gap = rho[:, i] - rho[:, j]
+    ordered = np.all(gap > 0, axis=1)
+    log_ratio = np.full(len(rho), -np.inf)
+    log_ratio[ordered] = beta * np.sum(np.log(-np.expm1(-gap[ordered])), axis=1)
+    return log_ratio
 
 
 def _coth_minus_inverse(x: float) -> float:
@@ -269,7 +285,7 @@ def _coth_minus_inverse(x: float) -> float:
     return 1 / math.tanh(x) - 1 / x if x > 0.03 else x / 3 - x**3 / 45 + 2 * x**5 / 945
 
 
-def _log_sinhc(x: Float | float) -> Float:
+def log_sinhc(x: Float | float) -> Float:
     """log(sinh x/x) for x ≥ 0 without overflow; absolute error a few ulp of 1 + x."""
     x = np.asarray(x)
     safe = np.where(x > 1e-2, x, 1.0)
@@ -277,36 +293,42 @@ def _log_sinhc(x: Float | float) -> Float:
     return np.where(x > 1e-2, safe + np.log(-np.expm1(-2 * safe) / (2 * safe)), u / 6 - u * u / 180 + u**3 / 2835)
 
 
-def _symmetric_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) -> Float:
-    """Eigenvalues, sorted from large to small, of symmetric matrices with density ∝ exp(−tr S²/2)."""
-    if m == 2:
-        trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_exponential(n))
-        return np.stack([trace + gap, trace - gap], axis=1)  # ((S₁₁−S₂₂)/2)² + S₁₂² is a standard exponential
+def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
+    """Eigenvalues, sorted from large to small, of symmetric or Hermitian matrices with density ∝ exp(−tr S²/2)."""
+    if m == 2:  # ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² of 1 + β degrees of freedom
+        trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
+        return np.stack([trace + gap, trace - gap], axis=1)
     if m == 3:
-        # In the plane of the differences the chamber is 60° wide, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2: the length q is χ with 5
-        # degrees of freedom and cos 3θ is uniform. 2·arcsin √u = arccos(1 − 2u) keeps its digits at both walls.
-        u, length = rng.random(n), 2 * np.sqrt(rng.standard_gamma(2.5, n))
+        # In the plane of the differences the chamber is 60° wide, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2: the length q is χ with
+        # 2 + 3β degrees of freedom and cos 3θ is uniform, or (β = 2) like a coordinate of a uniform point of the disc.
+        # 2·arcsin √u = arccos(1 − 2u) keeps its digits at both walls.
+        u = rng.random(n) if beta == 1 else rng.beta(1.5, 1.5, n)
+        length = 2 * np.sqrt(rng.standard_gamma(1 + 1.5 * beta, n))
         upper = length * np.sin(2 / 3 * np.arcsin(np.sqrt(u)))
         lower = length * np.sin(2 / 3 * np.arcsin(np.sqrt(1 - u)))
         middle = rng.normal(0.0, math.sqrt(1 / 3), n) + (lower - upper) / 3
         return np.stack([middle + upper, middle, middle - lower], axis=1)
-    s = rng.standard_normal((n, m, m)) / 2
-    return np.asarray(np.linalg.eigvalsh(s + np.swapaxes(s, 1, 2))[:, ::-1], dtype=np.float64)
-
-
-def _hermitian_gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int) -> Float:
-    """The same of Hermitian matrices."""
-    s = (rng.standard_normal((n, m, m)) + 1j * rng.standard_normal((n, m, m))) / 2
+    s = _normals(rng, n, m, beta) / 2
     return np.asarray(np.linalg.eigvalsh(s + np.conj(np.swapaxes(s, 1, 2)))[:, ::-1], dtype=np.float64)
 
 
-def _haar(rng: np.random.Generator, n: int, m: int) -> Float:
-    """Q uniform on O(m), up to the signs of its columns, which Q·diag·Qᵀ does not see."""
-    if m == 2:
+def _normals(rng: np.random.Generator, n: int, m: int, beta: int) -> Float:
+    """Matrices of independent normals, complex for β = 2."""
+    real = rng.standard_normal((n, m, beta * m))
+    return real if beta == 1 else np.asarray(real.view(np.complex128))
+
+
+def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
+    """Q uniform on O(m) or U(m), up to the signs or phases of its columns, which Q·diag·Q* does not see."""
+    if m == 2 and beta == 1:
         angle = rng.uniform(0, 2 * math.pi, n)
         c, s = np.cos(angle), np.sin(angle)
         return np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)
-    if m == 3:  # a uniform unit quaternion is a uniform rotation
+    if m == 2:
+        z = _normals(rng, n, 2, 2)[:, 0]
+        a, b = (z / np.sqrt(np.sum(np.square(z.view(np.float64)), axis=1, keepdims=True))).T
+        return np.stack([np.stack([a, -np.conj(b)], -1), np.stack([b, np.conj(a)], -1)], -2)
+    if m == 3 and beta == 1:  # a uniform unit quaternion is a uniform rotation
         q = rng.standard_normal((4, n))
         q *= math.sqrt(2) / np.sqrt(np.sum(q * q, axis=0))
         w, x, y, z = q
@@ -315,8 +337,7 @@ def _haar(rng: np.random.Generator, n: int, m: int) -> Float:
         out[:, 1, 0], out[:, 1, 1], out[:, 1, 2] = x * y + w * z, 1 - x * x - z * z, y * z - w * x
         out[:, 2, 0], out[:, 2, 1], out[:, 2, 2] = x * z - w * y, y * z + w * x, 1 - x * x - y * y
         return out
-    q, _ = np.linalg.qr(rng.standard_normal((n, m, m)))
-    return np.asarray(q, dtype=np.float64)
+    return np.asarray(np.linalg.qr(_normals(rng, n, m, beta))[0])
 
 
 def _shape(size: Size) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ class LaplaceMechanism(IsotropicMechanism):
     -----
     Guarantees
     - ε-DP with ε = sensitivity/σ (homogeneous spaces, whose normalizer does not depend on the footpoint), and its exact
-      profile, which is far below what pure ε implies.
+      profile, which is far below what pure ε implies; on SPD and HPD matrices pure ε is all that is known.
 
     Examples
     --------
@@ -59,5 +59,5 @@ class LaplaceMechanism(IsotropicMechanism):
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
-        """Only where there is an exact sampler."""
-        return None if statistic.space.constant_curvature is not None else "it has no exact sampler on this space"
+        """Only where the profile is exact."""
+        return None if statistic.space.constant_curvature is not None else "by name only: its profile is not exact here"

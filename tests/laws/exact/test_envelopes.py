@@ -369,10 +369,10 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
     draws = [_sampler(m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
     assert {type(draw).__name__ for draw in draws} == {best}
-    assert acceptance(m, 1, sigma) <= chances[best] * (1 + 1e-12)
-    assert acceptance(m, 1, sigma) > 0.4 * chances[best]
+    assert acceptance("gaussian", m, 1, sigma) <= chances[best] * (1 + 1e-12)
+    assert acceptance("gaussian", m, 1, sigma) > 0.4 * chances[best]
     if best != "_ChainDraw":  # there the cells are picked with single words too
-        assert counting.coins < 60 * 1.6 / acceptance(m, 1, sigma)
+        assert counting.coins < 60 * 1.6 / acceptance("gaussian", m, 1, sigma)
 
 
 @pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])

@@ -113,15 +113,15 @@ def drawn_base(manifold: Manifold) -> Any:
 
 def has_exact_laplace(manifold: Manifold) -> bool:
     """Whether `exact_laplace` draws on this manifold; to be asked before anything is paid."""
-    return rays_of(manifold) is not None and place_of(manifold) is not None
+    curved = rays_of(manifold) is not None and place_of(manifold) is not None
+    return curved or manifold.positive_matrices is not None
 
 
 def has_exact_gaussian(manifold: Manifold) -> bool:
     """Whether `exact_gaussian` draws on this manifold; to be asked before anything is paid."""
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    ambient = manifold.is_linear or manifold.positive_matrices is not None or in_chart(manifold)
-    return ambient or (rays_of(manifold) is not None and place_of(manifold) is not None)
+    return manifold.is_linear or in_chart(manifold) or has_exact_laplace(manifold)
 
 
 def in_chart(manifold: Manifold) -> bool:
@@ -173,8 +173,8 @@ def exact_laplace(
 ) -> ExactDraw:
     """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid.
 
-    On Euclidean (the multivariate Laplace of the norm), Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and
-    Grassmann(m, 1).
+    On two-point homogeneous spaces (Euclidean: the multivariate Laplace of the norm), SPDAffineInvariant and
+    HPDAffineInvariant.
 
     *Guarantees*
     - As for `exact_gaussian`. Where the law does not exist, `NotIntegrable` names the limit.
@@ -220,15 +220,15 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
     matrices = manifold.positive_matrices
-    allowance = Allowance(math.prod(manifold.point_shape), acceptance(*matrices, scale) if matrices else 1.0)
+    allowance = Allowance(math.prod(manifold.point_shape), acceptance(kind, *matrices, scale) if matrices else 1.0)
     metered = allowance.meter(source)
     base: Any = None
     if kind == "gaussian" and manifold.is_linear:
         integers = _flat_gaussian(center, scale, metered, grid)
     elif rays is not None and place_of(manifold) is not None:
         integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
-    elif kind == "gaussian" and matrices:
-        integers = draw_spd(*matrices, scale, center, metered, grid)
+    elif matrices:
+        integers = draw_spd(kind, *matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
         base = manifold.origin
         coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))

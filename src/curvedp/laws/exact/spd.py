@@ -1,4 +1,4 @@
-"""The Riemannian Gaussian on SPD(m), affine-invariant, exactly: X = L Y Lᵀ with L Lᵀ the footpoint, Y centred at I.
+"""The affine-invariant Gaussian and Laplace on SPD(m) and HPD(m), exactly: X = LYL* with LL* the footpoint, Y about I.
 
 Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2)^β on symmetric (β = 1) or Hermitian (β = 2) matrices,
 ρ the eigenvalues of V (Helgason 1978: the Jacobian of exp). A complex entry a + ib is the real block [[a, −b], [b, a]]:
@@ -27,17 +27,19 @@ from curvedp.entropy.balls import (
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
-from curvedp.laws.exact.spd_near import NearDraw, draw_near, near_envelope
-from curvedp.laws.exact.spd_turn import TurnedDraw, draw_far
+from curvedp.laws.exact.spd_near import LaplaceBound, NearDraw, draw_near, near_envelope
+from curvedp.laws.exact.spd_turn import TurnedDraw, draw_far, draw_far_laplace
+from curvedp.laws.radial import Kind
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
+from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
 
 __all__ = ["acceptance", "draw_spd"]
 
 
-def draw_spd(m: int, beta: int, sigma: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
+def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
     """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""
-    draw = _sampler(m, beta, sigma)(source)
+    draw = (_sampler if kind == "gaussian" else _laplace_sampler)(m, beta, scale)(source)
     center = center if beta == 1 else np.kron(center[..., 0], np.eye(2)) + np.kron(center[..., 1], [[0, -1], [1, 0]])
     places = _free_entries(m, beta)
 
@@ -62,11 +64,13 @@ def draw_spd(m: int, beta: int, sigma: float, center: np.ndarray, source: Source
 
 
 @lru_cache(maxsize=256)
-def acceptance(m: int, beta: int, sigma: float) -> float:
+def acceptance(kind: Kind, m: int, beta: int, scale: float) -> float:
     """About the share of trials that is accepted. Raises where a draw would take more than 10^5 of them."""
     if m == 1:
         return 1.0
-    best = best_envelope(m, sigma, beta)
+    if kind == "laplace":
+        return math.exp(best_laplace(MatrixLaplace(m, beta, scale)).log_acceptance)
+    best = best_envelope(m, scale, beta)
     least = best.log_least if isinstance(best, NearEnvelope) else -math.inf
     return math.exp(least if least > math.log(0.5) else best.log_acceptance)  # the latter may need many digits
 
@@ -80,6 +84,13 @@ def _sampler(m: int, beta: int, sigma: float) -> Callable[[Source], NearDraw | T
         chain = ChainEnvelope(m, sigma, best.positions)
         return lambda source: draw_chain(chain, source)
     return lambda source: draw_far(m, sigma, source, beta)
+
+
+@lru_cache(maxsize=64)
+def _laplace_sampler(m: int, beta: int, scale: float) -> Callable[[Source], NearDraw | TurnedDraw]:
+    if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
+        return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
+    return lambda source: draw_far_laplace(m, scale, source, beta)
 
 
 def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:

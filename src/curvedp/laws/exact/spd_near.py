@@ -19,7 +19,7 @@ from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
 from curvedp.laws.spd_normalizer import dimension
 
-__all__ = ["NearDraw", "draw_near", "near_envelope"]
+__all__ = ["LaplaceBound", "NearDraw", "draw_near", "near_envelope"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,49 @@ class TangentBound:
         """How many normals make the matrix."""
         return dimension(self.m, self.beta)
 
+    def scales(self, z: Any) -> tuple[Any, Any]:
+        """Of the trace and of the traceless part."""
+        number = FloatBall if isinstance(z, FloatBall) else arb
+        return number(self.sigma), number(self.spread)
+
+    def log_bound(self, squares: arb, z: Any) -> arb:
+        """Of ∏ sinhc x, given Σx²."""
+        return self.tilt() * squares + self.m * (self.m - 1) // 2 * arb(self.offset)
+
+
+@dataclass(frozen=True)
+class LaplaceBound:
+    """The near envelope of the Laplace law: sinhc x ≤ eˣ, so ∏ sinhc ≤ e^{|h||V|} (`spd_laplace`).
+
+    V has a uniform direction and a length of the law Gamma(dim, 1/scale − β|h|), half a χ² of 2·dim degrees of freedom over
+    the rate: all is made of normals.
+    """
+
+    m: int
+    scale: float
+    beta: int = 1
+
+    @property
+    def numbers(self) -> int:
+        """For the direction, and for the length."""
+        return 3 * dimension(self.m, self.beta)
+
+    def _growth(self) -> arb:
+        return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
+
+    def _length(self, z: Any) -> Any:
+        rest, rate = z[dimension(self.m, self.beta) :], 1 / arb(self.scale) - self.beta * self._growth()
+        return rest.dot(rest) / (float_ball(2 * rate) if isinstance(z, FloatBall) else 2 * rate)
+
+    def scales(self, z: Any) -> tuple[Any, Any]:
+        """|V|/|G| for both."""
+        g = z[: dimension(self.m, self.beta)]
+        return (self._length(z) / g.dot(g).sqrt(),) * 2
+
+    def log_bound(self, squares: arb, z: Any) -> arb:
+        """|h||V|."""
+        return self._growth() * self._length(z)
+
 
 @lru_cache(maxsize=256)
 def near_envelope(m: int, sigma: float, tangent: float, beta: int = 1) -> TangentBound:
@@ -56,7 +99,7 @@ def near_envelope(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
     return TangentBound(m, sigma, spread, offset, beta)
 
 
-def draw_near(envelope: TangentBound, source: Source) -> "NearDraw":
+def draw_near(envelope: TangentBound | LaplaceBound, source: Source) -> "NearDraw":
     while True:
         trial = NearDraw(envelope, LazyNormals(source, envelope.numbers))
         coin = LazyUniforms(source, 1)
@@ -67,7 +110,7 @@ def draw_near(envelope: TangentBound, source: Source) -> "NearDraw":
 class NearDraw:
     """One trial: the matrix V as a function of lazy normals."""
 
-    def __init__(self, envelope: TangentBound, normals: LazyNormals) -> None:
+    def __init__(self, envelope: TangentBound | LaplaceBound, normals: LazyNormals) -> None:
         self._envelope, self._normals = envelope, normals
         self._eigen: tuple[np.ndarray, np.ndarray, float, float] | None = None
         self._index, self._sign = _layout(envelope.m, envelope.beta)
@@ -77,16 +120,14 @@ class NearDraw:
         """Whether floats are worth a try before Arb."""
         return self._envelope.numbers >= FILTER_SIZE
 
-    def _matrix(self, z: Any, half: Any, sigma: Any, spread: Any) -> Any:
+    def _matrix(self, z: Any, half: Any) -> Any:
         """s·G + (σ−s)·(tr G/m)·I: the traceless part of the Gaussian matrix G scaled by s, its trace by σ. half = √½."""
-        m, eye = self._envelope.m, np.eye(len(self._index))
+        (m, eye), (sigma, spread) = (self._envelope.m, np.eye(len(self._index))), self._envelope.scales(z)
         trace, size = z[:m].sum(), self._sign * (1 - eye) * half + eye
         return z[self._index] * size * spread + eye * (trace * (sigma - spread) / m)
 
     def _balls(self, precision: int) -> arb_mat:
-        sigma, spread = arb(self._envelope.sigma), arb(self._envelope.spread)
-        matrix = self._matrix(self._normals.balls(precision), arb(0.5).sqrt(), sigma, spread)
-        return arb_mat(matrix.tolist())
+        return arb_mat(self._matrix(self._normals.balls(precision), arb(0.5).sqrt()).tolist())
 
     def _float_eigen(self) -> tuple[np.ndarray, np.ndarray, float, float]:
         """About the eigenvalues and vectors of V, how far off the values can be, and the vectors from orthogonal.
@@ -96,8 +137,7 @@ class NearDraw:
         """
         if self._eigen is None:
             half = FloatBall(math.sqrt(0.5), 2.0**-53)
-            sigma, spread = FloatBall(self._envelope.sigma), FloatBall(self._envelope.spread)
-            matrix = self._matrix(self._normals.floats(), half, sigma, spread)
+            matrix = self._matrix(self._normals.floats(), half)
             values, vectors = np.linalg.eigh(matrix.mid)
             q = FloatBall(vectors)
             eta = _frobenius(q.T.sharp_dot(q) - np.eye(len(values)))
@@ -124,7 +164,7 @@ class NearDraw:
             return None
 
     def log_ratio(self, precision: int) -> arb:
-        """β·Σ_{i<j} φ(x_ij²) − a − b·x_ij², x_ij = (ρᵢ−ρⱼ)/2"""
+        """β·(Σ_{i<j} φ(x_ij²) − its bound), x_ij = (ρᵢ−ρⱼ)/2"""
         rho = self._eigenvalues(precision)
         if rho is None:
             return arb.nan()
@@ -138,8 +178,7 @@ class NearDraw:
                     product = product * mid.sinh() / mid
                 blur = blur + rad * (abs(mid) + rad) / 3
                 squares = squares + x * x
-        pairs = len(rho) * (len(rho) - 1) // 2
-        bound = self._envelope.tilt() * squares + pairs * arb(self._envelope.offset)
+        bound = self._envelope.log_bound(squares, self._normals.balls(precision))
         return self._envelope.beta * (product.log() + arb(0, 1) * blur - bound)
 
     def exp(self, precision: int) -> arb_mat:

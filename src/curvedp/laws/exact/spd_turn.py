@@ -15,7 +15,7 @@ from curvedp.entropy.balls import arb_array, decide
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 
-__all__ = ["TurnedDraw", "accepted", "draw_far"]
+__all__ = ["TurnedDraw", "accepted", "draw_far", "draw_far_laplace"]
 
 
 class TurnedDraw(ABC):
@@ -86,14 +86,23 @@ def draw_far(m: int, sigma: float, source: Source, beta: int = 1) -> TurnedDraw:
     return accepted(lambda: _FarDraw(m, sigma, LazyNormals(source, m), beta), source)
 
 
+def draw_far_laplace(m: int, scale: float, source: Source, beta: int = 1) -> TurnedDraw:
+    """From the far envelope of the Laplace law."""
+    return accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
+
+
 class _FarDraw(TurnedDraw):
     def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
         super().__init__(m, beta)
         self._sigma, self._normals = sigma, normals
 
+    def _deviation(self, normals: np.ndarray) -> arb:
+        return arb(self._sigma)
+
     def rho(self, precision: int) -> list[arb]:
-        sigma, m, beta = arb(self._sigma), self.m, self.beta
-        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(self._normals.balls(precision))]
+        normals, m, beta = self._normals.balls(precision), self.m, self.beta
+        sigma = self._deviation(normals)
+        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
 
     def log_ratio(self, precision: int) -> arb:
         """β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})"""
@@ -103,3 +112,11 @@ class _FarDraw(TurnedDraw):
             for low in rho[i + 1 :]:
                 product = product * -(low - high).expm1()
         return self.beta * product.log()
+
+
+class _FarLaplace(_FarDraw):
+    """The variance is Gamma((m+1)/2, c), a χ² of m + 1 degrees of freedom over 2c = 1/scale² − β²|h|² (`spd_laplace`)."""
+
+    def _deviation(self, normals: np.ndarray) -> arb:
+        rest, m = normals[self.m :], self.m
+        return (rest.dot(rest) / (1 / arb(self._sigma) ** 2 - arb(self.beta**2 * m * (m * m - 1)) / 12)).sqrt()
