@@ -24,6 +24,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
+    HPDAffineInvariant,
     KendallShapes,
     Lorentz,
     PoincareBall,
@@ -45,6 +46,7 @@ SPACES = {
     "lorentz": (Lorentz(3), 1.5),
     "poincare": (PoincareBall(2), 2.0),
     "affine": (SPDAffineInvariant(3), 1.5),
+    "hermitian": (HPDAffineInvariant(2), 1.5),
     "log-euclidean": (SPDLogEuclidean(3), 1.5),
     "log-cholesky": (SPDLogCholesky(2), 1.5),
     "grassmann": (Grassmann(4, 2), 0.4),
@@ -102,7 +104,7 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         for name, guarantee in MECHANISMS.items():
             if name == "kng" and space not in ("circle", "sphere", "poincare"):  # up to dimension 4, and slow
                 continue
-            if name == "gaussian" and space == "product":  # minutes of calibration
+            if name == "gaussian" and space in ("product", "hermitian"):  # minutes of calibration
                 continue
             homes = HOMES if name == "log-gaussian" and space in JAX else ("memory", "dask")
             for home in homes if name in ("auto", "log-gaussian") else ("memory",):
