@@ -13,7 +13,6 @@ import goodness
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import (
     Euclidean,
-    Grassmann,
     Lorentz,
     PoincareBall,
     Product,
@@ -223,7 +222,7 @@ def test_a_centre_far_out(manifold, distance):
         assert goodness.accepts(goodness.directions(z))
 
 
-@pytest.mark.parametrize("manifold", [Stiefel(4, 2), Grassmann(4, 2), Rotations(4), SPDBuresWasserstein(2)])
+@pytest.mark.parametrize("manifold", [Stiefel(4, 2), Rotations(4), SPDBuresWasserstein(2)])
 def test_manifolds_without_an_exact_sampler_name_the_alternative(manifold):
     with pytest.raises(ParameterError, match=r"TangentGaussian.*LogGaussianMechanism"):
         RiemannianGaussian(manifold, 1.0)

@@ -15,7 +15,7 @@ from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 def test_a_confidence_bound_is_made_of_these_samples_and_distances(monkeypatch):
     monkeypatch.setattr(spd_confidence, "_WORK", 200_000)
     space, sigma, D = SPDAffineInvariant(3), 0.7, 0.4
-    found = spd_confidence.spd_confidence.__wrapped__(3, sigma, D)
+    found = spd_confidence.spd_confidence.__wrapped__(3, 1, sigma, D)
     net, covering = weyl_net(3, 0.4)
     count = max(1000, 200_000 // (3 * len(net)))
     assert found.samples == count
@@ -26,13 +26,11 @@ def test_a_confidence_bound_is_made_of_these_samples_and_distances(monkeypatch):
     others = np.array([space.dist(np.diag(np.exp(D * v)), y) for v in net])
     expected = spd_confidence_profile(sigma, D, own, others, covering, 1e-6)
     assert np.array(found.bounds) == pytest.approx(np.array(expected.bounds), abs=1e-6)
-    assert spd_confidence.spd_confidence.__wrapped__(5, 0.3, 0.1).samples == 1000
+    assert spd_confidence.spd_confidence.__wrapped__(5, 1, 0.3, 0.1).samples == 1000
     monkeypatch.setattr(spd_confidence, "_WORK", 10**9)
     counts = []
-    monkeypatch.setattr(
-        spd_confidence, "sample_spd", lambda rng, m, s, c, n: counts.append(n) or np.stack([np.eye(m)] * 4)
-    )
-    spd_confidence.spd_confidence.__wrapped__(3, 0.3, 0.1)
+    monkeypatch.setattr(spd_confidence, "turned", lambda rng, c, rho, b: counts.append(len(rho)) or np.stack([c] * 4))
+    spd_confidence.spd_confidence.__wrapped__(3, 1, 0.3, 0.1)
     assert counts == [20_000]
 
 

@@ -14,8 +14,8 @@ from curvedp.laws.spd_gaussian import (
     FarEnvelope,
     NearEnvelope,
     _haar,
-    gaussian_eigenvalues,
     acceptance,
+    gaussian_eigenvalues,
     sample_log_eigenvalues,
     sample_spd,
 )

@@ -134,6 +134,11 @@ class Manifold(ABC):
         return None
 
     @property
+    def subspaces(self) -> tuple[int, int] | None:
+        """(p, q), p ≤ q: points are subspaces of dimension p or q of ℝ^{p+q}, at the distance √Σθ² of their angles."""
+        return None
+
+    @property
     def float_reach(self) -> float:
         """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
         return inf

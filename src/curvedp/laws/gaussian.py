@@ -8,6 +8,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
+from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
@@ -90,6 +91,8 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         return engine
     if manifold.positive_matrices is not None:
         return SPDGaussian(*manifold.positive_matrices, scale)
+    if manifold.subspaces is not None:
+        return GrassmannGaussian(manifold, *manifold.subspaces, scale)
     if len(manifold.factors) > 1:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(

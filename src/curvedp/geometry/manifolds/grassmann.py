@@ -87,6 +87,10 @@ class Grassmann(Manifold):
     def dim(self) -> int:
         return (self.m - self.r) * self.r
 
+    @property
+    def subspaces(self) -> tuple[int, int]:
+        return min(self.r, self.m - self.r), max(self.r, self.m - self.r)
+
     @cached_property
     def point_shape(self) -> tuple[int, ...]:
         return (self.m, self.r)
