@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(CORE)  ## private Fréchet means of real covariance descriptors, with certificate, plots and report
 	$(BIN)/curvedp demo
 
-check: $(STAMP)  ## the quick lane: style, and every test that is not marked slow
+check: $(STAMP)  ## the quick lane: style, and the first case of every test that is not slow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
