@@ -43,7 +43,7 @@ def test_the_number_of_records_gives_the_wanted_error(manifold):
 def test_what_is_said():
     study = plan(Sphere(2), n=200, radius=0.7)
     assert list(study.errors.values()) == sorted(study.errors.values())
-    assert "laplace" in study.dominated
+    assert "log-laplace" in study.dominated
     assert "kng" in study.left_out
     assert not study.too_small
     assert study.mechanism in repr(study)

@@ -54,7 +54,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ReleaseWarning)
-            warnings.showwarning = note  # type: ignore[assignment]  # any arguments
+            warnings.showwarning = note
             yield
     except VerificationFailed as error:
         errors.print(f"[bold red]not confirmed[/]: {inert(error)}", soft_wrap=True)

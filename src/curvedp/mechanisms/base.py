@@ -142,6 +142,7 @@ class Mechanism(ABC):
     path: ClassVar[str] = EXACT
     staged: ClassVar[bool] = False  # whether its certificate lists stages
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
+    like: ClassVar[str | None] = None  # one that errs by about as much, and is calibrated in no time
     most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
     registry: ClassVar[dict[str, type["Mechanism"]]] = {}
 

@@ -25,6 +25,7 @@ __all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "
 # so that the standard error is about a percent of the predicted error in every dimension.
 _DRAWS_TIMES_DIM = 2048
 _POPULATION = 16
+_HOPELESS = 1.03  # times the least error: not calibrated on the manifold
 
 
 class Choice(NamedTuple):
@@ -107,8 +108,9 @@ def _ranked(
     statistic = public.statistic
     found: dict[str, tuple[float, Mechanism]] = {}
     refused: dict[str, str] = {}
-    for candidate, (kind, make) in _variants(statistic, ("value", "records") if in_memory else ("value",)).items():
-        if (why := kind.left_out(statistic)) is not None:
+    variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
+    for candidate, (kind, make) in sorted(variants.items(), key=lambda item: item[1][0].like is not None):
+        if (why := kind.left_out(statistic) or _hopeless(kind, statistic, found)) is not None:
             refused[candidate] = why
             continue
         try:
@@ -117,6 +119,16 @@ def _ranked(
         except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
             refused[candidate] = _first_line(error)
     return dict(sorted(found.items(), key=lambda item: item[1][0])), refused
+
+
+def _hopeless(kind: type[Mechanism], statistic: Statistic, found: dict[str, tuple[float, Mechanism]]) -> str | None:
+    """Noise of one kind errs by about as much on the manifold as in the chart, for each unit of sensitivity, and there it is
+    calibrated in no time."""
+    if kind.like not in found:
+        return None
+    error = found[kind.like][0] * min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
+    ratio = error / min(error for error, _ in found.values())
+    return f"it would err about {ratio:.3g} times as much as the best" if ratio > _HOPELESS else None
 
 
 def _first_line(error: CurvedpError) -> str:

@@ -54,6 +54,7 @@ class GaussianMechanism(IsotropicMechanism):
 
     name: ClassVar[str] = "riemannian-gaussian"
     option: ClassVar[str | None] = "gaussian"
+    like: ClassVar[str | None] = "log-gaussian"
     kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
     word: ClassVar[str] = "sigma"
 

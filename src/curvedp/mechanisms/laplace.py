@@ -46,6 +46,7 @@ class LaplaceMechanism(IsotropicMechanism):
 
     name: ClassVar[str] = "riemannian-laplace"
     option: ClassVar[str | None] = "laplace"
+    like: ClassVar[str | None] = "log-laplace"
     kind: ClassVar[Literal["gaussian", "laplace"]] = "laplace"
 
     def __init__(

@@ -109,6 +109,7 @@ class NewtonMechanism(Mechanism):
     steps: int
 
     name: ClassVar[str] = "noisy-newton"
+    most_simulated: ClassVar[int] = 128  # each is a walk of several steps
     option: ClassVar[str | None] = "newton"
     reads: ClassVar[Literal["value", "records"]] = "records"
     staged: ClassVar[bool] = True
