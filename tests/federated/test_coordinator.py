@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -20,9 +20,10 @@ from curvedp.federated import (
     in_process,
     new_identity,
 )
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
+from federated.masked_run import identities, keys
 from federated.runs import SPD, sites_of, study
 
 
@@ -184,28 +185,74 @@ def test_no_site_signs_for_a_server_that_lies(lie):
 # ---- refused before a sum is formed ----
 
 
-def test_sites_of_another_plan_are_refused():
-    plan, people, records = study(5, dropouts=2)
-    other_space = study(5, dropouts=2, kernel=MeanKernel(SPDAffineInvariant(2), 1.0, np.diag([2.0, 1.0])))
-    others = [study(5, dropouts=2, kernel=MeanKernel(SPD, 2.0)), study(5, dropouts=2, software="0.0"), other_space]
-    for other in others:
-        fields = {**other[0].to_dict(), "created": plan.created}
-        mine = Plan.from_dict(fields)
-        sites = sites_of(plan, people, records)
-        sites[0] = Site(mine, people[0], other[2][0])
-        with pytest.raises(FederationRefused, match="another plan; it differs in"):
-            sites[0].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
-        assert 0 not in coordinate(plan, in_process(sites)).rounds[0].alive
-        with pytest.raises(FederationRefused):
-            coordinate(plan, in_process({**sites, 1: sites[0], 2: sites[0]}))
+OTHERS = {
+    "kernel": [
+        MeanKernel(SPD, 2.0),
+        MeanKernel(SPD, 1.0, np.diag([2.0, 1.0])),
+        MeanKernel(SPDAffineInvariant(3), 1.0),
+        MeanKernel(SPDLogEuclidean(2), 1.0),
+        DispersionKernel(SPD, 1.0),
+        ClassMeansKernel(SPD, 1.0, count=1),
+    ],
+    "sites": [keys(identities(6))[1:], keys(identities(5))[::-1]],
+    "counts": [[30, 30, 30, 30, 31]],
+    "guarantee": [GDP(0.5), GDP(1.0000001)],
+    "dropouts": [0],
+    "collusion": [0],
+    "rounds": [2],
+    "protects": ["person"],
+    "created": ["2026-01-01T00:00:00+00:00"],
+    "hours": [23.0],
+    "software": ["0.0"],
+    "exponents": [],  # follow from the others: another grid is another plan, or none
+}
+
+
+def test_every_term_has_another_value_to_try():
+    assert set(OTHERS) == {field.name for field in fields(Plan)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, each in OTHERS.items() for value in each], ids=lambda v: str(v)[:40]
+)
+def test_a_site_of_another_plan_refuses_before_a_sum_is_formed(name, value, tmp_path):
+    """Whatever the term: too few are left, no vector was sent, no ledger charged."""
+    plan, people, records = study(5, dropouts=1, collusion=1)
+    terms = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name != "exponents"}
+    other, stages = Plan(**{**terms, name: value}), []
+    M, books = other.kernel.manifold, [Ledger(tmp_path / f"{i}.ledger", GDP(2.0)) for i in range(5)]
+    sites = sites_of(plan, people, records)
+    for i in (1, 2):
+        extra = {"groups": np.arange(30)} if other.protects == "person" else {}
+        held = np.repeat(np.asarray(M.origin)[None], other.counts[i][0], axis=0)
+        sites[i] = Site(other, people[i], held, ledger=books[i], **extra)
+
+    def listening(requests):
+        stages.append(next(iter(requests.values()))["stage"])
+        return in_process(sites)(requests)
+
+    with pytest.raises(FederationRefused, match="are needed"):
+        coordinate(plan, listening)
+    assert stages == ["announce"]
+    assert not any(book.entries for book in books)
+    with pytest.raises(FederationRefused, match="another plan; it differs in") as caught:
+        sites[1].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
+    assert name in str(caught.value)
+    with pytest.raises(ParameterError, match="another grid"):
+        Plan.from_dict({**plan.to_dict(), "exponents": [k + 1 for k in plan.exponents]})
 
 
 def test_clocks_that_differ_are_refused():
     plan, people, records = study(3, dropouts=0)
     site = Site(plan, people[0], records[0])
-    skewed = (datetime.now(UTC) + timedelta(minutes=20)).isoformat()
-    with pytest.raises(FederationRefused, match="clock"):
-        site.answer({"stage": "announce", "plan": plan.to_dict(), "time": skewed})
+    for minutes in (-60 * 24, -20, -5.1, 5.1, 20):
+        skewed = (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
+        with pytest.raises(FederationRefused, match="clock"):
+            site.answer({"stage": "announce", "plan": plan.to_dict(), "time": skewed})
+    for nonsense in ("now", "", None, 3, "2026-01-01T00:00:00", float("nan")):
+        with pytest.raises(FederationRefused) as caught:
+            site.answer({"stage": "announce", "plan": plan.to_dict(), "time": nonsense})
+        assert "\n" not in str(caught.value)
     old, people, records = study(3, dropouts=0, created="2026-01-01T00:00:00+00:00")
     with pytest.raises(FederationRefused):
         run(old, people, records)
