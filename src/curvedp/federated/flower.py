@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
-from curvedp.federated.masking import Party
+from curvedp.federated.masking import Party, is_announcement
 from curvedp.federated.session import Session
 from curvedp.signing import read_key
 
@@ -58,17 +58,16 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
     state = None if kept is None else json.loads(str(kept["state"]))
     try:
         request = json.loads(str(message.content.config_records["curvedp"]["json"]))
-        party = party_from_settings(str(context.node_config["site"]), state, with_records=not _is_light(request, state))
+        # Each message starts a process, and importing what reads records takes a second.
+        by_keys = state is not None and request["stage"] in ("share", "unmask")
+        party = party_from_settings(str(context.node_config["site"]), state, with_records=not by_keys)
         reply = party.answer(request)
         context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(party.state)})
-    except CurvedpError as error:
-        reply = {"refused": str(error)}
+    except (CurvedpError, KeyError, TypeError, ValueError) as error:
+        reply = {
+            "refused": str(error) if isinstance(error, CurvedpError) else "the request is not one of this protocol's"
+        }
     return Reply(_packed(reply), reply_to=message)
-
-
-def _is_light(request: Any, state: Any) -> bool:
-    """Whether keys alone answer it: each message starts a process, and importing what reads records takes a second."""
-    return state is not None and isinstance(request, dict) and request.get("stage") in ("share", "unmask")
 
 
 def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_records: bool = True) -> Party:
@@ -167,8 +166,9 @@ class _Carrier:
             time.sleep(_POLL)
         answers = {}
         for node, reply in self._collect(dict.fromkeys(nodes, request)).items():
-            if reply.get("site") in range(len(self._plan.sites)) and reply["site"] not in answers:
-                answers[int(reply["site"])], self._nodes[int(reply["site"])] = reply, node
+            site: Any = reply.get("site")
+            if site in range(len(self._plan.sites)) and is_announcement(self._plan.session, site, reply):
+                answers[site], self._nodes[site] = reply, node
         return answers
 
     def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":

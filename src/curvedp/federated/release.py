@@ -16,7 +16,7 @@ from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
-from curvedp.mechanisms.base import DISCRETE, Check, Draw, Mechanism, at_least
+from curvedp.mechanisms.base import DISCRETE, Check, Draw, Mechanism, Release, at_least
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
@@ -72,11 +72,6 @@ class FederatedMechanism(Mechanism):
     def profile(self) -> Guarantee:
         """That of one Gaussian release."""
         return self.plan.profile
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """As the plan says."""
-        return self.plan.guarantee
 
     @property
     def sensitivity(self) -> float:
@@ -158,23 +153,17 @@ def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class FederatedRelease:
-    """What leaves a federated run.
+class FederatedRelease(Release):
+    """What leaves a federated run: the value, the certificate, and who stands behind it.
 
     Attributes
     ----------
-    value : array
-        The released statistic.
-    certificate : Certificate
-        What it may claim, by everything that is public.
     signatures : dict
         By site key, of the certificate's canonical JSON: every site that was there to the end.
     rounds : list of Round
         The noisy sums and who was in them: all the server learned.
     """
 
-    value: np.ndarray
-    certificate: Certificate
     signatures: Mapping[str, str]
     rounds: list[Round]
 
