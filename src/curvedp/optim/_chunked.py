@@ -17,7 +17,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
 from curvedp.optim._loop import Randomness, _on_manifold, chunks, clip_rows, full_precision, prepare, step_along
 from curvedp.optim.problem import FrechetMeanProblem, Problem
-from curvedp.optim.result import OptimResult, certified
+from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import BLOCK, derive, rgd_guarantee, rgd_noise
 from curvedp.records import ChunkedRecords, check_sizes
@@ -61,9 +61,7 @@ def chunked_rgd(
                 w = _step(problem, w, rate, grid.mean(sums.reshape(2, -1), n) + noisy)
         mechanism = DescentMechanism(statistic=ClippedGradient(problem.manifold, charged, n), steps=steps, noise=sd)
         point = np.asarray(problem.manifold.project(w))
-        return OptimResult(
-            point, guarantee or met, sd, certificate=certified(mechanism, point, guarantee or met, random)
-        )
+        return finished(mechanism, point, guarantee or met, sd, random)
 
 
 def chunked_clip(clip: float, dim: int, dtype: Any, n: int) -> float:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
 from curvedp.records import refuse_chunked
+from curvedp.records.persons import person_codes
 
 __all__ = [
+    "Persons",
     "Randomness",
     "chunks",
     "clip_rows",
@@ -37,6 +40,7 @@ __all__ = [
     "prepare",
     "rates",
     "recorded",
+    "rows_of",
     "step_along",
 ]
 
@@ -154,8 +158,44 @@ def _normal_rows(key: Any, numbers: Any, dim: int) -> Any:
     return jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), dim, "float64"))(numbers)
 
 
-def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
-    """Data and start as JAX arrays of the start's precision; records are mapped to their nearest points.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Persons:
+    """Records in the order of their persons; where each person's begin, and how many there are."""
+
+    records: Any
+    first: Any
+    count: Any
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, numbers: Any) -> "Persons":
+        return replace(self, first=self.first[numbers], count=self.count[numbers])
+
+
+def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
+    """`rows` of the records; or for each person the mean of the rows of their records, those that are not finite as zero.
+
+    One record of everyone at a time: a person's mean is computed from their own records, in the same place of the same
+    program, whatever the others have and however many.
+    """
+    if not isinstance(data, Persons):
+        return rows(data)
+
+    def add(j: Any, total: Any) -> Any:
+        found = rows(data.records[data.first + jnp.minimum(j, data.count - 1)])
+        usable = (j < data.count) & jnp.isfinite(found).all(axis=1)
+        return total + jnp.where(usable[:, None], found, 0)
+
+    row = jax.eval_shape(rows, data.records[:1])
+    total = jnp.zeros((len(data), *row.shape[1:]), row.dtype)
+    return jax.lax.fori_loop(0, jnp.max(data.count), add, total) / data.count[:, None]
+
+
+def prepare(problem: Problem, data: Any, init: Any, groups: Any = None) -> tuple[Any, Any]:
+    """Start and data as JAX arrays of the start's precision; records are mapped to their nearest points. With the ids of
+    whose they are, `Persons`.
 
     Data that is already on an accelerator, as an array of JAX, torch or CuPy, stays there.
     """
@@ -182,7 +222,12 @@ def prepare(problem: Problem, data: Any, init: Any) -> tuple[Any, Any]:
     if isinstance(problem, FrechetMeanProblem):
         records = _on_manifold(manifold, start, records)
     _check_scalar(problem, start, records)
-    return jnp.asarray(start), jnp.asarray(records)
+    if groups is None:
+        return jnp.asarray(start), jnp.asarray(records)
+    codes = person_codes(groups, len(records))
+    count = np.bincount(codes)
+    held = jnp.asarray(records)[np.argsort(codes, kind="stable")]
+    return jnp.asarray(start), Persons(held, jnp.asarray(np.cumsum(count) - count), jnp.asarray(count))
 
 
 def _array(name: str, values: Any) -> Any:
@@ -253,9 +298,13 @@ def recorded(record_history: int, steps: int) -> np.ndarray:
 
 def objective_if(mark: Any, problem: Problem, w: Any, data: Any) -> Any:
     """The objective at w where it is to be recorded."""
-    return jax.lax.cond(
-        mark, lambda: problem.objective(w, data).astype(w.dtype), lambda: jnp.full((), jnp.nan, w.dtype)
-    )
+
+    def objective() -> Any:
+        if not isinstance(data, Persons):
+            return problem.objective(w, data).astype(w.dtype)
+        return jnp.mean(rows_of(data, jax.vmap(lambda z: problem.loss(w, z)[None]))).astype(w.dtype)
+
+    return jax.lax.cond(mark, objective, lambda: jnp.full((), jnp.nan, w.dtype))
 
 
 def chunks(steps: int, dim: int) -> Iterator[slice]:
@@ -296,18 +345,21 @@ def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
 
 
 def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Coordinates of Σ clip(gradient) over all records, block by block: memory does not grow with n."""
+    """Coordinates of Σ clip(gradient) over all records or persons, block by block: memory does not grow with n."""
 
-    def part(records: Any) -> Any:
-        return clipped_total(problem.slopes(w, records), clip)
+    def part(some: Any) -> Any:
+        return clipped_total(rows_of(some, lambda records: problem.slopes(w, records)), clip)
 
-    block = BLOCK if on_processor() else ACCELERATOR_BLOCK
-    whole = len(data) // block * block
+    def block(start: Any) -> Any:
+        return data[start + jnp.arange(size)] if isinstance(data, Persons) else slice_of(data, start, size)
+
+    size, slice_of = BLOCK if on_processor() else ACCELERATOR_BLOCK, jax.lax.dynamic_slice_in_dim
+    whole = len(data) // size * size
     total = part(data[whole:]) if whole < len(data) else jnp.zeros((), jnp.float64)
     if whole:
-        blocks = data[:whole].reshape(-1, block, *data.shape[1:])
-        width = jax.eval_shape(part, blocks[0]).shape
-        total = jax.lax.scan(lambda acc, block: (acc + part(block), None), jnp.broadcast_to(total, width), blocks)[0]
+        width = jax.eval_shape(lambda: part(block(0))).shape
+        starts = jnp.arange(0, whole, size)
+        total = jax.lax.scan(lambda acc, at: (acc + part(block(at)), None), jnp.broadcast_to(total, width), starts)[0]
     return problem.total(w, total)
 
 

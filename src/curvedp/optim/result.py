@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
-__all__ = ["OptimResult", "certified"]
+__all__ = ["OptimResult", "finished"]
 
 
 class OptimResult(NamedTuple):
@@ -23,10 +23,21 @@ class OptimResult(NamedTuple):
     certificate: Any = None  # why the point may be published; None where the manifold has no name
 
 
-def certified(mechanism: Any, point: Any, guarantee: Guarantee, random: Any) -> Any:
-    """The certificate of a finished descent: what it cost, from which bits; None where the manifold has no name."""
+def finished(
+    mechanism: Any,
+    point: Any,
+    guarantee: Guarantee,
+    noise: Any,
+    random: Any,
+    history: Any = None,
+    persons: bool = False,
+) -> OptimResult:
+    """The result of a descent with its certificate: what it cost, from which bits, for whom; None where the manifold has
+    no name."""
     try:
         mechanism.described()
     except ParameterError:
-        return None
-    return mechanism.release(lambda _: point, source=random.source, guarantee=guarantee).certificate
+        return OptimResult(point, guarantee, noise, history)
+    unit = mechanism.statistic.units[0] if persons else None
+    release = mechanism.release(lambda _: point, source=random.source, guarantee=guarantee, unit=unit)
+    return OptimResult(point, guarantee, noise, history, certificate=release.certificate)

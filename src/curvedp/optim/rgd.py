@@ -25,7 +25,7 @@ from curvedp.optim._loop import (
     step_along,
 )
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult, certified
+from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.records import is_chunked
@@ -44,6 +44,7 @@ def dp_rgd(
     noise: float | None = None,
     rng: Any = None,
     record_history: int = False,
+    groups: Any = None,
 ) -> OptimResult:
     """w <- exp_w(-rate·(mean of clipped gradients + ξ)), ξ a tangent Gaussian of standard deviation `noise`, `steps` times.
 
@@ -90,11 +91,11 @@ def dp_rgd(
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     if is_chunked(data):
-        if marks.any():
-            raise ParameterError("record_history: the objective is not recorded for dask arrays")
+        if marks.any() or groups is not None:
+            raise ParameterError("record_history= and groups= want records in memory, not a dask array")
         return chunked_rgd(problem, data, init, schedule, clip, guarantee, noise, rng)
     with full_precision(), compiled_once(problem):
-        w, records = prepare(problem, data, init)
+        w, records = prepare(problem, data, init, groups)
         n = len(records)
         charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n)
         sd, met = derive(
@@ -109,9 +110,8 @@ def dp_rgd(
             w, values = _steps(problem, records, w, clip, schedule[part], xi, marks[part] if marks.any() else None)
             history.append(values)
         mechanism = DescentMechanism(statistic=ClippedGradient(problem.manifold, charged, n), steps=steps, noise=sd)
-        point = np.asarray(w)
-        proof = certified(mechanism, point, guarantee or met, random)
-        return OptimResult(point, guarantee or met, sd, joined(history, marks), certificate=proof)
+        told = joined(history, marks)
+        return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
 def descent_mechanism(

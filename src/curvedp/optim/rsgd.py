@@ -26,10 +26,11 @@ from curvedp.optim._loop import (
     prepare,
     rates,
     recorded,
+    rows_of,
     step_along,
 )
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult, certified
+from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 
@@ -49,6 +50,7 @@ def dp_rsgd(
     rng: Any = None,
     sampling: Literal["poisson", "fixed-size"] = "poisson",
     record_history: int = False,
+    groups: Any = None,
 ) -> OptimResult:
     """w <- exp_w(-rate·(Σ clipped gradients of a random batch/batch_size + ξ)), `steps` times.
 
@@ -84,7 +86,7 @@ def dp_rsgd(
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     with full_precision(), compiled_once(problem):
-        w, records = prepare(problem, data, init)
+        w, records = prepare(problem, data, init, groups)
         n = len(records)
         size = check_batch(batch_size, n, sampling)
         charged = rounded_clip(clip, problem.manifold.dim, w.dtype, n, size)
@@ -104,9 +106,8 @@ def dp_rsgd(
             history.append(values)
         gradient = ClippedGradient(problem.manifold, charged, n)
         mechanism = BatchDescentMechanism(statistic=gradient, steps=steps, batch_size=size, noise=sd, sampling=sampling)
-        point = np.asarray(w)
-        proof = certified(mechanism, point, guarantee or met, random)
-        return OptimResult(point, guarantee or met, sd, joined(history, marks), certificate=proof)
+        told = joined(history, marks)
+        return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
 def check_batch(batch_size: int, n: int, sampling: str) -> int:
@@ -114,7 +115,7 @@ def check_batch(batch_size: int, n: int, sampling: str) -> int:
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
-        raise ParameterError(f"batch_size={size} is more than the {n} records")
+        raise ParameterError(f"batch_size={size} is more than the {n} records or persons")
     return size
 
 
@@ -178,7 +179,7 @@ def _steps(
         batch, rate, xi, mark = inputs
 
         def rows(numbers: Any) -> Any:
-            return problem.slopes(w, data[numbers])
+            return rows_of(data[numbers], lambda records: problem.slopes(w, records))
 
         total = problem.total(w, batch_sum(batch, flat, size, clip, rows))
         w = step_along(problem, w, rate, total / size + xi)

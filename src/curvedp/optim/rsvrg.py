@@ -28,10 +28,11 @@ from curvedp.optim._loop import (
     prepare,
     rates,
     recorded,
+    rows_of,
     step_along,
 )
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult, certified
+from curvedp.optim.result import OptimResult, finished
 from curvedp.optim.rsgd import Batches, batch_sum, check_batch, draw_batches
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
@@ -55,6 +56,7 @@ def dp_rsvrg(
     output: Literal["last", "random"] = "last",
     restarts: int = 1,
     record_history: int = False,
+    groups: Any = None,
 ) -> OptimResult:
     """`epochs` anchors with `inner_steps` variance-reduced steps each, from batches of expected size `batch_size`.
 
@@ -102,7 +104,7 @@ def dp_rsvrg(
     marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
     check_request(guarantee, noise)
     with full_precision(), compiled_once(problem):
-        w, records = prepare(problem, data, init)
+        w, records = prepare(problem, data, init, groups)
         n, dim = len(records), problem.manifold.dim
         size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
         charged = (rounded_clip(bounds[0], dim, w.dtype, n), rounded_clip(bounds[1], dim, w.dtype, n, size))
@@ -149,9 +151,8 @@ def dp_rsvrg(
             inner_noise=sd[1],
             sampling=sampling,
         )
-        point = np.asarray(w)
-        proof = certified(mechanism, point, guarantee or met, random)
-        return OptimResult(point, guarantee or met, sd, joined(history, marks.ravel()), certificate=proof)
+        told = joined(history, marks.ravel())
+        return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "keep_path"))
@@ -179,13 +180,13 @@ def _epoch(
     def step(w: Any, inputs: tuple[Batches, Any, Any, Any]) -> tuple[Any, Any]:
         batch, rate, xi, mark = inputs
 
-        def rows(numbers: Any) -> Any:
+        def differences(records: Any) -> Any:
             # Both points in one batch. As two calls they run side by side, and two batched decompositions that share
             # XLA's threads can wait for each other for ever (seen on two cores).
-            both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), data[numbers])
+            both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), records)
             return both[0] - problem.carry(anchor, w, both[1])
 
-        total = batch_sum(batch, flat, size, clip[1], rows)
+        total = batch_sum(batch, flat, size, clip[1], lambda numbers: rows_of(data[numbers], differences))
         direction = total / size + problem.carry(anchor, w, released) + xi
         moved = step_along(problem, w, rate, direction)
         value = None if mark is None else objective_if(mark, problem, moved, data)
