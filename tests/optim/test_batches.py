@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from curvedp.geometry import Euclidean
-from curvedp.optim import FrechetMeanProblem, _loop, dp_rsgd, rsgd
-from curvedp.optim._loop import Randomness, fixed_batches, poisson_batches
+from curvedp.optim import FrechetMeanProblem, _batches, _loop, dp_rsgd
+from curvedp.optim._batches import fixed_batches, poisson_batches
+from curvedp.optim._loop import Randomness
 
 
 def inclusion(n, rate, steps, seed):
@@ -75,10 +76,10 @@ def test_batches_of_one_width_are_the_same_batches(monkeypatch):
     problem = FrechetMeanProblem(Euclidean(3))
     options = {"steps": 60, "batch_size": 2, "clip": 1.0, "learning_rate": 0.1, "noise": 1e-9}
     ragged = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
-    for module in (_loop, rsgd):
+    for module in (_loop, _batches):
         monkeypatch.setattr(module, "on_processor", lambda: False)
     wide = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
     np.testing.assert_allclose(wide, ragged, rtol=1e-12)
-    batches = rsgd.draw_batches(Randomness(np.random.default_rng(5)), 40, 2, 60, "poisson")
+    batches = _batches.draw_batches(Randomness(np.random.default_rng(5)), 40, 2, 60, "poisson")
     assert batches["rows"].shape == (60, 2 + 8 + 8)
     assert int(batches["sizes"].min()) == 0

@@ -4,7 +4,7 @@ The draws are made by `curvedp.optim`, in floats; here is what they cost.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, Literal, Self
@@ -18,10 +18,18 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, compose, gaussian_profile
-from curvedp.privacy.descent import rgd_guarantee, rsgd_guarantee
+from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
+from curvedp.privacy.descent import added_guarantee, rgd_guarantee, rsgd_guarantee, rsvrg_guarantee
 
-__all__ = ["BatchDescentMechanism", "ClippedGradient", "DescentMechanism", "VarianceReducedMechanism"]
+__all__ = [
+    "AddedDescentMechanism",
+    "BatchDescentMechanism",
+    "ClippedGradient",
+    "ClippedGradientSum",
+    "DescentMechanism",
+    "VarianceReducedMechanism",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +68,63 @@ class ClippedGradient(Statistic):
         return nextafter(2 * self.clip / self.n, inf)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
+class ClippedGradientSum(Statistic):
+    """The sum of gradients, each clipped to a public length, at points that are already released; how many is private.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the iterates live.
+    clip : float
+        The clipping norm, enlarged by the rounding of what is clipped to whole numbers.
+    """
+
+    manifold: Manifold
+    clip: float
+
+    name: ClassVar[str] = "sum of clipped gradients, number of records private"
+    unit: ClassVar[str] = RECORD_ADDED
+    units: ClassVar[tuple[str, ...]] = (PERSON_ADDED,)
+    valued: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_manifold(self.manifold)
+        assign(self, clip=_validate.length("clip", self.clip))
+
+    @property
+    def space(self) -> Manifold:
+        """Where the iterates live."""
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """C: a record adds one vector."""
+        return self.clip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Descent(Mechanism):
-    """What all optimizers share. `release` takes a function of the source that runs the descent, or its result."""
+    """What all optimizers share: the numbers of steps and their noise, and what they cost. `release` takes a function of the
+    source that runs the descent."""
 
     reads: ClassVar[Literal["value", "records"]] = "records"
     path: ClassVar[str] = FLOAT
+    of: ClassVar[type[Statistic]] = ClippedGradient
+
+    def __post_init__(self) -> None:
+        assign(self, **{name: _CHECKED[kind](name, getattr(self, name)) for name, kind in self._kinds().items()})
+        if getattr(self, "batch_size", 1) > getattr(self.statistic, "n", 1):
+            raise ParameterError("batch_size is more than the number of records")
+
+    @classmethod
+    def _kinds(cls) -> dict[str, Any]:
+        return {each.name: each.type for each in fields(cls) if each.name != "statistic"}
 
     @classmethod
     def serves(cls, statistic: Statistic) -> bool:
         """Gradients."""
-        return isinstance(statistic, ClippedGradient)
+        return isinstance(statistic, cls.of)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -80,19 +134,21 @@ class _Descent(Mechanism):
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """From the numbers of steps and their noise."""
-        return cls(
-            statistic=statistic, **{name: parameters[name] for name in cls.__annotations__ if name in parameters}
-        )
+        return cls(statistic=statistic, **{name: parameters[name] for name in cls._kinds()})
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public numbers as JSON values."""
+        return {name: getattr(self, name) for name in self._kinds()}
 
     @property
     def sensitivity(self) -> float:
-        """Of one mean gradient."""
+        """Of one gradient."""
         return self.statistic.sensitivity
 
     @property
-    def gradient(self) -> ClippedGradient:
-        """The statistic."""
-        assert isinstance(self.statistic, ClippedGradient)  # `serves` no other
+    def gradient(self) -> Any:
+        """The statistic, a `ClippedGradient` or a sum of them."""
         return self.statistic
 
     def accepted(self, data: Callable[[Source], np.ndarray]) -> Callable[[Source], np.ndarray]:
@@ -114,7 +170,14 @@ class _Descent(Mechanism):
         return np.empty(0)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+_CHECKED: dict[Any, Callable[[str, Any], Any]] = {
+    int: lambda name, value: _validate.integer(name, value, 1),
+    float: _validate.length,
+    str: lambda name, value: _validate.choice(name, value, ("poisson", "fixed-size")),
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DescentMechanism(_Descent):
     """`steps` noisy mean gradients, the iterates between them post-processing: μ = √T·2C/(n·noise) (Dong, Roth & Su 2022)."""
 
@@ -122,10 +185,6 @@ class DescentMechanism(_Descent):
     noise: float
 
     name: ClassVar[str] = "dp-rgd"
-
-    def __init__(self, *, statistic: Statistic, steps: int, noise: float) -> None:
-        assign(self, statistic=statistic, steps=_validate.integer("steps", steps, 1))
-        assign(self, noise=_validate.length("noise", noise))
 
     @cached_property
     def profile(self) -> PrivacyProfile:
@@ -137,13 +196,8 @@ class DescentMechanism(_Descent):
         """μ-GDP."""
         return GDP(self.profile.mu)
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"steps": self.steps, "noise": self.noise}
 
-
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BatchDescentMechanism(_Descent):
     """`steps` noisy sums over random batches of about `batch_size` records."""
 
@@ -153,13 +207,6 @@ class BatchDescentMechanism(_Descent):
     sampling: str
 
     name: ClassVar[str] = "dp-rsgd"
-
-    def __init__(self, *, statistic: Statistic, steps: int, batch_size: int, noise: float, sampling: str) -> None:
-        assign(self, statistic=statistic, steps=_validate.integer("steps", steps, 1))
-        assign(self, batch_size=_validate.integer("batch_size", batch_size, 1), noise=_validate.length("noise", noise))
-        assign(self, sampling=_validate.choice("sampling", sampling, ("poisson", "fixed-size")))
-        if self.batch_size > self.gradient.n:
-            raise ParameterError(f"batch_size={batch_size!r} is more than the {self.gradient.n} records")
 
     @cached_property
     def profile(self) -> Guarantee:
@@ -172,14 +219,8 @@ class BatchDescentMechanism(_Descent):
         """What holds even where the batches are known: for definitions that gain nothing from their chance."""
         return rgd_guarantee(self.batch_size, self.steps, self.gradient.clip, self.noise)
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        names = ("steps", "batch_size", "noise", "sampling")
-        return {name: getattr(self, name) for name in names}
 
-
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class VarianceReducedMechanism(_Descent):
     """One noisy full gradient an epoch, and noisy sums over random batches of clipped differences."""
 
@@ -193,33 +234,10 @@ class VarianceReducedMechanism(_Descent):
 
     name: ClassVar[str] = "dp-rsvrg"
 
-    def __init__(
-        self,
-        *,
-        statistic: Statistic,
-        epochs: int,
-        inner_steps: int,
-        batch_size: int,
-        difference_clip: float,
-        full_noise: float,
-        inner_noise: float,
-        sampling: str,
-    ) -> None:
-        wholes = {"epochs": epochs, "inner_steps": inner_steps, "batch_size": batch_size}
-        lengths = {"difference_clip": difference_clip, "full_noise": full_noise, "inner_noise": inner_noise}
-        assign(self, statistic=statistic, **{name: _validate.integer(name, value, 1) for name, value in wholes.items()})
-        assign(self, **{name: _validate.length(name, value) for name, value in lengths.items()})
-        assign(self, sampling=_validate.choice("sampling", sampling, ("poisson", "fixed-size")))
-        if self.batch_size > self.gradient.n:
-            raise ParameterError(f"batch_size={batch_size!r} is more than the {self.gradient.n} records")
-
     def _composed(self, known: bool) -> Guarantee:
-        g, steps = self.gradient, self.epochs * self.inner_steps
-        full = rgd_guarantee(g.n, self.epochs, g.clip, self.full_noise)
-        if known:
-            return compose(full, rgd_guarantee(self.batch_size, steps, self.difference_clip, self.inner_noise))
-        inner = rsgd_guarantee(g.n, steps, self.batch_size, self.difference_clip, self.inner_noise, self.sampling)
-        return compose(full, inner)
+        clips, noises = (self.gradient.clip, self.difference_clip), (self.full_noise, self.inner_noise)
+        sizes = (self.gradient.n, self.epochs, self.inner_steps, self.batch_size)
+        return rsvrg_guarantee(*sizes, clips, noises, self.sampling, known)
 
     @cached_property
     def profile(self) -> Guarantee:
@@ -231,8 +249,30 @@ class VarianceReducedMechanism(_Descent):
         """What holds even where the batches are known."""
         return self._composed(known=True)
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        names = ("epochs", "inner_steps", "batch_size", "difference_clip", "full_noise", "inner_noise", "sampling")
-        return {name: getattr(self, name) for name in names}
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddedDescentMechanism(_Descent):
+    """`steps` noisy sums over random batches, each record in them with chance `rate`, and one noisy count: the number of
+    records is private, and steps are along quotients of released numbers."""
+
+    steps: int
+    rate: float
+    noise: float
+    count_noise: float
+
+    name: ClassVar[str] = "dp-rsgd-sum"
+    of: ClassVar[type[Statistic]] = ClippedGradientSum
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.within("rate", self.rate, 0, 1, open_low=True)
+
+    @cached_property
+    def profile(self) -> Guarantee:
+        """The composition of all steps and the count."""
+        return added_guarantee(self.steps, self.rate, self.gradient.clip, self.noise, self.count_noise)
+
+    @cached_property
+    def known_batches(self) -> Guarantee:
+        """What holds even where the batches are known."""
+        return added_guarantee(self.steps, 1.0, self.gradient.clip, self.noise, self.count_noise)

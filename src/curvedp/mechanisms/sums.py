@@ -29,10 +29,19 @@ from curvedp.mechanisms.statistic import Ball, Statistic, clipped_rows, public_b
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 
-__all__ = ["ADDED", "PERSON_ADDED", "ClippedSum", "GramSum", "SpreadSum", "SumMechanism", "SumStatistic"]
+__all__ = [
+    "ADDED",
+    "PERSON_ADDED",
+    "RECORD_ADDED",
+    "ClippedSum",
+    "GramSum",
+    "SpreadSum",
+    "SumMechanism",
+    "SumStatistic",
+]
 
 ADDED = "add-remove"
-_UNIT = "one record, added or removed; the number of records is private"
+RECORD_ADDED = "one record, added or removed; the number of records is private"
 PERSON_ADDED = "one person with all their records, added or removed; the number of persons is private"
 _BITS = 20  # of an entry of a record's vector, whose length is about 1
 
@@ -41,7 +50,7 @@ _BITS = 20  # of an entry of a record's vector, whose length is about 1
 class SumStatistic(Statistic):
     """A sum over records of vectors of bounded length, and what is made of it."""
 
-    unit: ClassVar[str] = _UNIT
+    unit: ClassVar[str] = RECORD_ADDED
     units: ClassVar[tuple[str, ...]] = (PERSON_ADDED,)
     valued: ClassVar[bool] = False
 

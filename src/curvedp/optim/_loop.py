@@ -31,17 +31,18 @@ __all__ = [
     "clipped_sum",
     "clipped_total",
     "compiled_once",
-    "fixed_batches",
+    "descended",
     "full_precision",
     "joined",
     "objective_if",
     "on_processor",
-    "poisson_batches",
     "prepare",
     "rates",
     "recorded",
     "rows_of",
+    "slopes_of",
     "step_along",
+    "summed",
 ]
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
@@ -193,7 +194,7 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     return jax.lax.fori_loop(0, jnp.max(data.count), add, total) / data.count[:, None]
 
 
-def prepare(problem: Problem, data: Any, init: Any, groups: Any = None) -> tuple[Any, Any]:
+def prepare(problem: Problem, data: Any, init: Any, groups: Any = None, least: int = 2) -> tuple[Any, Any]:
     """Start and data as JAX arrays of the start's precision; records are mapped to their nearest points. With the ids of
     whose they are, `Persons`.
 
@@ -210,21 +211,21 @@ def prepare(problem: Problem, data: Any, init: Any, groups: Any = None) -> tuple
     start = manifold.project(start).astype(start.dtype)
     refuse_chunked("data", data)
     records = _array("data", data)
-    if records.ndim < 1 or len(records) < 2:
-        raise ParameterError(f"data has shape {records.shape}; at least 2 records are needed, along the first axis")
+    if records.ndim < 1 or len(records) < least:
+        raise ParameterError(f"data has no first axis, or too few records along it; at least {least} are needed")
     if not any(jnp.issubdtype(records.dtype, kind) for kind in (jnp.integer, jnp.floating)):
         raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
     shape = problem.record_shape
     if shape is not None and records.shape[1:] != shape:
-        needed = f"(n, {', '.join(map(str, shape))})"
-        raise ParameterError(f"data has shape {records.shape}; {type(problem).__name__} on {manifold!r} needs {needed}")
+        given, needed = (f"(n, {', '.join(map(str, size))})" for size in (records.shape[1:], shape))
+        raise ParameterError(f"data has shape {given}; {type(problem).__name__} on {manifold!r} needs {needed}")
     records = records.astype(start.dtype)
-    if isinstance(problem, FrechetMeanProblem):
+    if isinstance(problem, FrechetMeanProblem) and len(records):
         records = _on_manifold(manifold, start, records)
     _check_scalar(problem, start, records)
     if groups is None:
         return jnp.asarray(start), jnp.asarray(records)
-    codes = person_codes(groups, len(records))
+    codes = person_codes(groups, len(records), least)
     count = np.bincount(codes)
     held = jnp.asarray(records)[np.argsort(codes, kind="stable")]
     return jnp.asarray(start), Persons(held, jnp.asarray(np.cumsum(count) - count), jnp.asarray(count))
@@ -271,7 +272,7 @@ _mapped_jit = jax.jit(_mapped, static_argnums=0)
 
 def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
     try:
-        value = jax.eval_shape(problem.loss, start, records[0])
+        value = jax.eval_shape(problem.loss, start, jax.ShapeDtypeStruct(records.shape[1:], records.dtype))
         shape, dtype = value.shape, value.dtype
     except (TypeError, ValueError, AttributeError) as error:
         raise ParameterError(
@@ -344,56 +345,44 @@ def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
     return clip * (jnp.where(inside, factor, 0).astype(jnp.float64) @ scaled.astype(jnp.float64))
 
 
-def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Coordinates of Σ clip(gradient) over all records or persons, block by block: memory does not grow with n."""
-
-    def part(some: Any) -> Any:
-        return clipped_total(rows_of(some, lambda records: problem.slopes(w, records)), clip)
+def summed(data: Any, part: Callable[[Any], Any]) -> Any:
+    """Σ part(block) over all records or persons, block by block: memory does not grow with n."""
 
     def block(start: Any) -> Any:
         return data[start + jnp.arange(size)] if isinstance(data, Persons) else slice_of(data, start, size)
 
     size, slice_of = BLOCK if on_processor() else ACCELERATOR_BLOCK, jax.lax.dynamic_slice_in_dim
     whole = len(data) // size * size
-    total = part(data[whole:]) if whole < len(data) else jnp.zeros((), jnp.float64)
-    if whole:
-        width = jax.eval_shape(lambda: part(block(0))).shape
-        starts = jnp.arange(0, whole, size)
-        total = jax.lax.scan(lambda acc, at: (acc + part(block(at)), None), jnp.broadcast_to(total, width), starts)[0]
-    return problem.total(w, total)
+    rest = part(data[whole:]) if whole < len(data) else 0
+    if not whole:
+        return rest
+    kind = jax.eval_shape(lambda: part(block(0)))
+    total, starts = jnp.zeros(kind.shape, kind.dtype) + rest, jnp.arange(0, whole, size)
+    return jax.lax.scan(lambda acc, start: (acc + part(block(start)), None), total, starts)[0]
 
 
-def poisson_batches(random: Randomness, n: int, rate: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Poisson batches of `steps` steps as (flat record numbers, first position, size): every record with chance `rate`.
-
-    The steps·n coins are one row of independent coins; the gaps between heads are geometric.
-    """
-    cells = steps * n
-    heads: list[np.ndarray] = []
-    position = -1
-    while position < cells:
-        count = int(1.1 * rate * (cells - position)) + 16
-        gaps = np.ones(count) if rate == 1 else np.ceil(np.log(random.uniform(count)) / np.log1p(-rate))
-        run = position + np.cumsum(np.maximum(gaps, 1).astype(np.int64))
-        heads.append(run)
-        position = int(run[-1])
-    flat = np.concatenate(heads)
-    flat = flat[flat < cells]
-    sizes = np.bincount(flat // n, minlength=steps)
-    return flat % n, np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes
+def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
+    """Coordinates of Σ clip(gradient) over all records or persons."""
+    return problem.total(w, summed(data, lambda some: clipped_total(slopes_of(problem, w, some), clip)))
 
 
-def fixed_batches(random: Randomness, n: int, size: int, steps: int) -> np.ndarray:
-    """`steps` uniform subsets of exactly `size` records, as rows of record numbers."""
-    if size * size > n:  # repeats are likely: take the `size` smallest of n uniforms
-        return np.stack([np.argpartition(random.uniform(n), size - 1)[:size] for _ in range(steps)])
-    rows = random.integers(n, (steps, size))
-    while True:  # a row without repeats is a uniform ordered subset; draw the others again
-        ordered = np.sort(rows, axis=1)
-        bad = np.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))[0]
-        if not len(bad):
-            return rows
-        rows[bad] = random.integers(n, (len(bad), size))
+def slopes_of(problem: Problem, w: Any, data: Any) -> Any:
+    """What is clipped, a row for each record or person."""
+    return rows_of(data, lambda records: problem.slopes(w, records))
+
+
+def descended(
+    problem: Problem, data: Any, w: Any, gradient: Callable[..., Any], each: Any, rate: Any, marks: Any
+) -> Any:
+    """(last point, recorded objectives) after the steps exp_w(-rate·gradient(w, what the step has in `each`))."""
+
+    def step(w: Any, inputs: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        own, rate, mark = inputs
+        w = step_along(problem, w, rate, gradient(w, own))
+        return w, None if mark is None else objective_if(mark, problem, w, data)
+
+    last, values = jax.lax.scan(step, w, (each, rate, marks))
+    return problem.manifold.project(last), values
 
 
 def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:

@@ -10,19 +10,19 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
+from curvedp.optim._added import added_descent, is_added
 from curvedp.optim._chunked import chunked_clip, chunked_rgd
 from curvedp.optim._loop import (
     Randomness,
     chunks,
     clipped_sum,
     compiled_once,
+    descended,
     full_precision,
     joined,
-    objective_if,
     prepare,
     rates,
     recorded,
-    step_along,
 )
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
@@ -51,6 +51,8 @@ def dp_rgd(
     Guarantees
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates included, for any data: a record whose
       gradient is not finite contributes zero.
+    - Asked by a guarantee with adjacency="add-remove", n is private: a noisy count is released first, steps are along the
+      quotient of noisy sums and it, and `result.noise` is the standard deviation on a sum.
 
     Parameters
     ----------
@@ -90,6 +92,8 @@ def dp_rgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
+    if is_added(guarantee, noise):
+        return added_descent(problem, data, init, schedule, clip, 1.0, guarantee, rng, marks, groups)
     if is_chunked(data):
         if marks.any() or groups is not None:
             raise ParameterError("record_history= and groups= want records in memory, not a dask array")
@@ -126,11 +130,7 @@ def descent_mechanism(
 
 @partial(jax.jit, static_argnames="problem")
 def _steps(problem: Problem, data: Any, w: Any, clip: Any, rate: Any, xi: Any, marks: Any) -> tuple[Any, Any]:
-    def step(w: Any, inputs: tuple[Any, Any, Any]) -> tuple[Any, Any]:
-        rate, xi, mark = inputs
-        gradient = clipped_sum(problem, w, data, clip) / len(data) + xi
-        w = step_along(problem, w, rate, gradient)
-        return w, None if mark is None else objective_if(mark, problem, w, data)
+    def gradient(w: Any, xi: Any) -> Any:
+        return clipped_sum(problem, w, data, clip) / len(data) + xi
 
-    last, values = jax.lax.scan(step, w, (rate, xi, marks))
-    return problem.manifold.project(last), values
+    return descended(problem, data, w, gradient, xi, rate, marks)  # type: ignore[no-any-return]  # a pair

@@ -1,40 +1,36 @@
 """DP-RSGD: clipped gradients of random batches, noise on their sum (Han et al. 2022; E5)."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.descent import BatchDescentMechanism, ClippedGradient
+from curvedp.optim._added import added_descent, is_added
+from curvedp.optim._batches import Batches, batch_sum, draw_batches
 from curvedp.optim._loop import (
     Randomness,
     chunks,
     clipped_total,
     compiled_once,
-    fixed_batches,
+    descended,
     full_precision,
     joined,
-    objective_if,
-    on_processor,
-    poisson_batches,
     prepare,
     rates,
     recorded,
-    rows_of,
-    step_along,
+    slopes_of,
 )
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 
-__all__ = ["Batches", "batch_sum", "dp_rsgd", "draw_batches", "portions"]
+__all__ = ["check_batch", "dp_rsgd"]
 
 
 def dp_rsgd(
@@ -42,7 +38,7 @@ def dp_rsgd(
     data: Any,
     init: Any,
     steps: int,
-    batch_size: int,
+    batch_size: float,
     clip: float,
     learning_rate: float | Callable[[int], float],
     guarantee: Guarantee | None = None,
@@ -58,6 +54,8 @@ def dp_rsgd(
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a record moves the sum by 2·clip),
       exactly accounted (`privacy.subsampled`), for any data.
     - Asked for anything but (ε, δ), the noise is that of known batches: nothing is gained from their chance.
+    - Asked by a guarantee with adjacency="add-remove", n is private, as in `dp_rgd`; then `batch_size` is the public share of
+      the records that a batch has on average, such as 0.01.
 
     Parameters
     ----------
@@ -85,6 +83,9 @@ def dp_rsgd(
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
+    if is_added(guarantee, noise):
+        chance = _chance(batch_size, sampling)
+        return added_descent(problem, data, init, schedule, clip, chance, guarantee, rng, marks, groups)
     with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init, groups)
         n = len(records)
@@ -110,62 +111,22 @@ def dp_rsgd(
         return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
-def check_batch(batch_size: int, n: int, sampling: str) -> int:
+def _chance(batch_size: float, sampling: str) -> float:
+    """Of a record to be in a batch, public where n is private."""
+    if sampling != "poisson" or isinstance(batch_size, int):
+        raise ParameterError(
+            "n is private: give batch_size as a share of the records, such as 0.01, and sampling='poisson'"
+        )
+    return _validate.within("batch_size", batch_size, 0, 1, open_low=True)
+
+
+def check_batch(batch_size: float, n: int, sampling: str) -> int:
     """A batch size between 1 and n, for a known sampling scheme."""
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
         raise ParameterError(f"batch_size={size} is more than the {n} records or persons")
     return size
-
-
-# {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
-Batches = dict[str, Any]
-
-
-def draw_batches(random: Randomness, n: int, size: int, steps: int, sampling: str) -> Batches:
-    """The record numbers of every step's batch, ready for `batch_sum`."""
-    if sampling == "fixed-size" or size == n:
-        every = np.broadcast_to(np.arange(n), (steps, n)) if size == n else fixed_batches(random, n, size, steps)
-        return {"rows": jnp.asarray(every, dtype=jnp.int32)}
-    flat, first, sizes = poisson_batches(random, n, size / n, steps)
-    # Room for all but one draw in billions, so that chunks of the same number of steps share one compiled program.
-    if not on_processor():  # there, a loop whose length is data waits for the host at every step: one width for all
-        width = max(size + 8 * math.isqrt(size) + 8, int(sizes.max()))
-        padded = np.zeros(len(flat) + width, dtype=np.int32)
-        padded[: len(flat)] = flat
-        return {"rows": jnp.asarray(padded[first[:, None] + np.arange(width)]), "sizes": jnp.asarray(sizes)}
-    most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
-    padded = np.zeros(most + max(portions(size)), dtype=np.int32)
-    padded[: len(flat)] = flat
-    return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
-
-
-def batch_sum(batch: Batches, flat: Any, size: int, clip: Any, rows: Callable[[Any], Any]) -> Any:
-    """Σ over a step's batch of clip(rows(record numbers)), rows of shape (k, width), for either form of `Batches`."""
-    if flat is None:
-        inside = jnp.arange(len(batch["rows"])) < batch["sizes"] if "sizes" in batch else True
-        return clipped_total(rows(batch["rows"]), clip, inside)
-    head, width = portions(size)
-
-    def portion(done: Any, count: int) -> Any:
-        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (count,))
-        return clipped_total(rows(numbers), clip, jnp.arange(count) < batch["sizes"] - done)
-
-    done = jnp.full((), head, dtype=batch["sizes"].dtype)
-    total = portion(0, head) if head else jnp.zeros(jax.eval_shape(lambda: portion(0, 1)).shape, dtype=jnp.float64)
-    return jax.lax.while_loop(
-        lambda state: state[0] < batch["sizes"],
-        lambda state: (state[0] + width, state[1] + portion(state[0], width)),
-        (done, total),
-    )[1]
-
-
-def portions(size: int) -> tuple[int, int]:
-    """How many records of a Poisson batch the processor takes at once, first and then: a batch is rarely below its first
-    portion, and the last portion is half empty."""
-    root = math.isqrt(size)
-    return max(0, size - 2 * root), max(1, 2 * root - 1)
 
 
 @partial(jax.jit, static_argnames=("problem", "size"))
@@ -175,15 +136,12 @@ def _steps(
     flat = batches.get("flat")
     per_step = {name: array for name, array in batches.items() if name != "flat"}
 
-    def step(w: Any, inputs: tuple[Batches, Any, Any, Any]) -> tuple[Any, Any]:
-        batch, rate, xi, mark = inputs
+    def gradient(w: Any, each: tuple[Batches, Any]) -> Any:
+        batch, xi = each
 
-        def rows(numbers: Any) -> Any:
-            return rows_of(data[numbers], lambda records: problem.slopes(w, records))
+        def part(numbers: Any, inside: Any) -> Any:
+            return clipped_total(slopes_of(problem, w, data[numbers]), clip, inside)
 
-        total = problem.total(w, batch_sum(batch, flat, size, clip, rows))
-        w = step_along(problem, w, rate, total / size + xi)
-        return w, None if mark is None else objective_if(mark, problem, w, data)
+        return problem.total(w, batch_sum(batch, flat, size, part)) / size + xi
 
-    last, values = jax.lax.scan(step, w, (per_step, rate, xi, marks))
-    return problem.manifold.project(last), values
+    return descended(problem, data, w, gradient, (per_step, xi), rate, marks)  # type: ignore[no-any-return]  # a pair

@@ -17,10 +17,12 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.descent import ClippedGradient, VarianceReducedMechanism
+from curvedp.optim._batches import Batches, batch_sum, draw_batches
 from curvedp.optim._loop import (
     Randomness,
     clip_rows,
     clipped_sum,
+    clipped_total,
     compiled_once,
     full_precision,
     joined,
@@ -33,7 +35,7 @@ from curvedp.optim._loop import (
 )
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
-from curvedp.optim.rsgd import Batches, batch_sum, check_batch, draw_batches
+from curvedp.optim.rsgd import check_batch
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 
@@ -186,7 +188,10 @@ def _epoch(
             both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), records)
             return both[0] - problem.carry(anchor, w, both[1])
 
-        total = batch_sum(batch, flat, size, clip[1], lambda numbers: rows_of(data[numbers], differences))
+        def part(numbers: Any, inside: Any) -> Any:
+            return clipped_total(rows_of(data[numbers], differences), clip[1], inside)
+
+        total = batch_sum(batch, flat, size, part)
         direction = total / size + problem.carry(anchor, w, released) + xi
         moved = step_along(problem, w, rate, direction)
         value = None if mark is None else objective_if(mark, problem, moved, data)

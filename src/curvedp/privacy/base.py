@@ -7,7 +7,7 @@ ledgers ask these; none of them keeps a list.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -131,6 +131,11 @@ class Guarantee:
     def grid_delta(self, eps: Array) -> Array:
         """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
         return np.asarray(self.delta(eps))
+
+    @property
+    def backward(self) -> Callable[[Array], Array] | None:
+        """`grid_delta` the other way round, where adding a record is not like removing it: never larger than `delta`."""
+        return None
 
     def loss_reach(self, delta: float) -> float:
         """About the loss at which `delta` is reached, or all but the smallest δ there is: how far a composition looks."""

@@ -80,11 +80,18 @@ class Composition(Guarantee):
             raise ParameterError(f"{len(self.parts)} parts and {len(self.counts)} counts: give one count for each part")
         common_adjacency((self, *self.parts))
 
+    def _ways(self, fineness: float) -> list[Composed]:
+        """Each way round: where adding a record is not like removing it there are two, and the dearer one counts."""
+        ways = (False,) if all(part.backward is None for part in self.parts) else (False, True)
+        return [_composed(self.parts, self.counts, fineness, way) for way in ways]
+
     def _delta(self, eps: Array) -> Any:
-        return _composed(self.parts, self.counts, 1.0).delta(eps)
+        return np.max([composed.delta(eps) for composed in self._ways(1.0)], axis=0)
 
     def _epsilon(self, delta: Array) -> Any:
-        composed = _composed(self.parts, self.counts, 1.0)
+        return np.max([self._one_way(composed, delta) for composed in self._ways(1.0)], axis=0)
+
+    def _one_way(self, composed: Composed, delta: Array) -> Any:
         low, high = np.moveaxis(np.array([composed.bracket(float(d)) for d in delta.ravel()]), -1, 0)
         low, high = low.reshape(delta.shape), high.reshape(delta.shape)
         reached = np.isfinite(high)
@@ -92,7 +99,7 @@ class Composition(Guarantee):
         return np.where(reached, smallest_float(lambda e: ~reached | (composed.delta(e) <= delta), low, high), np.inf)
 
     def rough_delta(self, eps: float) -> float:
-        return float(_composed(self.parts, self.counts, 0.1).delta(np.array([eps]))[0])
+        return max(float(composed.delta(np.array([eps]))[0]) for composed in self._ways(0.1))
 
     def pure_bound(self) -> float:
         return self._together(PureDP, [part.pure_bound() for part in self.parts])
@@ -211,9 +218,15 @@ def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
 
 
 @functools.lru_cache(maxsize=64)
-def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float) -> Composed:
+def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float, swapped: bool) -> Composed:
     reach = (min(part.loss_reach(_TAIL), part.pure_bound()) for part in parts)
-    return Composed(tuple((p.grid_delta, top) for p, top in zip(parts, reach, strict=True)), counts, fineness)
+    return Composed(tuple(_way(part, top, swapped) for part, top in zip(parts, reach, strict=True)), counts, fineness)
+
+
+def _way(part: Guarantee, top: float, swapped: bool) -> tuple[Any, ...]:
+    if part.backward is None:
+        return part.grid_delta, top
+    return (part.backward, top, part.grid_delta) if swapped else (part.grid_delta, top, part.backward)
 
 
 def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:

@@ -1,6 +1,11 @@
-"""What the optimisers cost, and the noise that meets a guarantee. Sensitivities are for replace-one: 2C, not C."""
+"""What the optimisers cost, and the noise that meets a guarantee.
+
+Replacing a record moves a clipped sum by 2C, adding or removing one by C. In the second case n is private: a noisy count is
+released once, with 1/20 of μ², and steps are along the quotient of noisy sum and noisy count.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import expm1, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
@@ -14,12 +19,16 @@ from curvedp.privacy.compose import compose
 from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
-from curvedp.privacy.rounding import bracket, private_side, up
+from curvedp.privacy.rounding import bracket, down, private_side, up
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "ACCELERATOR_BLOCK",
     "BLOCK",
+    "WHOLE_BITS",
+    "added_clip",
+    "added_guarantee",
+    "added_noise",
     "check_request",
     "derive",
     "error_weights",
@@ -92,10 +101,14 @@ def rsvrg_guarantee(
     clip: tuple[float, float],
     noise: tuple[float, float],
     sampling: str,
+    known: bool = False,
 ) -> Guarantee:
-    """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences."""
-    full = rgd_guarantee(n, epochs, clip[0], noise[0])
-    return compose(full, rsgd_guarantee(n, epochs * inner_steps, batch_size, clip[1], noise[1], sampling))
+    """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences; where the
+    batches are `known`, nothing is gained from their chance."""
+    full, steps = rgd_guarantee(n, epochs, clip[0], noise[0]), epochs * inner_steps
+    if known:
+        return compose(full, rgd_guarantee(batch_size, steps, clip[1], noise[1]))
+    return compose(full, rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling))
 
 
 def rsvrg_noise(
@@ -144,15 +157,46 @@ def error_weights(inner_steps: int, rate: float) -> tuple[float, float]:
     return lost**2, rate * square / (2 - rate)
 
 
-def check_request(guarantee: Guarantee | None, noise: object) -> None:
-    """Exactly one of the two is given."""
+WHOLE_BITS = 20  # of an entry of a clipped gradient in units of C, where n is private: whole numbers add up exactly
+_COUNT = 1 / 20  # the count's share of μ²
+
+
+def added_clip(clip: float, dim: int, dtype: Any) -> float:
+    """The clipping norm that is charged where n is private: with the round-off of a gradient's length and the rounding of its
+    entries to whole multiples of C/2^20, whose sums are exact. It must not depend on n."""
+    return clip * (1 + 2 * (dim + 8) * float(np.finfo(dtype).eps) + sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1))
+
+
+def added_guarantee(steps: int, rate: float, clip: float, noise: float, count_noise: float) -> Guarantee:
+    """T noisy sums, each record in them with chance `rate`, and a noisy count, for adding or removing a record."""
+    count = GDP(up(1 / count_noise, 1e-15), adjacency="add-remove")
+    return compose(subsampled_gaussian(down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"), count)
+
+
+def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> tuple[float, float]:
+    """(noise on a sum, noise on the count) at which `added_guarantee` meets the guarantee; as `rsgd_noise` for others than
+    (ε, δ)."""
+    whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))  # one Gaussian release that moves by 1
+    if rate == 1 or not isinstance(guarantee, ApproxDP):
+        return up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), up(whole / sqrt(_COUNT), 1e-14)
+    count = float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))
+
+    def excess(multiplier: float) -> float:
+        found = added_guarantee(steps, rate, 1.0, multiplier, count)
+        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)
+
+    return private_side(excess, *bracket(excess, 1.0), relative=1e-4) * clip * (1 + 1e-14), count
+
+
+def check_request(guarantee: Guarantee | None, noise: object, *adjacencies: str) -> None:
+    """Exactly one of the two is given, the first for one of these adjacencies: replacing a record, where none is said."""
     if (guarantee is None) == (noise is None):
         raise ParameterError("give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both")
     if guarantee is not None and not isinstance(guarantee, Guarantee):
         raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
-    if guarantee is not None and guarantee.adjacency != "replace-one":
+    if guarantee is not None and guarantee.adjacency not in (adjacencies or ("replace-one",)):
         raise ParameterError(
-            f"adjacency={guarantee.adjacency!r}: the optimisers divide by a public n, so replace-one it is"
+            f"adjacency={guarantee.adjacency!r}: dp_rgd and dp_rsgd know a private n; here it is public"
         )
 
 

@@ -4,9 +4,10 @@ A profile δ(ε), known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of w
 through those values (connect the dots, Doroshenko et al. 2022), and that by its convex envelope. The truth is convex, so it
 stays below. The envelope is the profile of a discrete pair: with d_i = δ_{i−1} − δ_i and h_i = ε_i − ε_{i−1},
 
-    P(loss = ε_i) = d_i/(1 − e^{−h_i}) − d_{i+1}/(e^{h_{i+1}} − 1),    P(loss = −ε_i) = e^{−ε_i}·P(loss = ε_i),
+    P(loss = ε_i) = d_i/(1 − e^{−h_i}) − d_{i+1}/(e^{h_{i+1}} − 1),    P(loss = −ε_i) = e^{−ε_i}·Q(loss = −ε_i),
 
-the second because adjacency is symmetric, and the loss of a composition has the convolution of such masses.
+the second of the same form in the profile of Q against P, the same profile where adjacency is symmetric. The loss of a
+composition has the convolution of such masses.
 
 A Fourier transform errs by about 1e-16 of the largest mass, which would hide small δ. So the masses are tilted first:
 p_i·e^{λL_i − κ(λ)} is a distribution too, convolutions of tilted masses are tilted convolutions, and with the λ of large
@@ -27,6 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,24 +70,40 @@ class Loss:
         return math.log(total) + top, float(weights @ self.losses) / total
 
 
-def discretize(delta: Profile, top: float, width: float, growth: float = _GROWTH, fewest: int = _FEWEST) -> Loss:
-    """The pair of distributions on multiples of `width` whose profile is at least `delta`, a bound for ε >= 0.
+def discretize(
+    delta: Profile,
+    top: float,
+    width: float,
+    growth: float = _GROWTH,
+    fewest: int = _FEWEST,
+    back: Profile | None = None,
+) -> Loss:
+    """The pair of distributions on multiples of `width` whose profile is at least `delta`, and the other way round `back`,
+    bounds for ε >= 0. Left out, that is `delta`, too.
 
     Beyond `top` the bound is kept constant: that δ goes to infinity.
     """
     dots = _dots(max(math.ceil(top / width), 1), growth, fewest)
     eps = np.asarray(dots * width, np.float64)
-    eps, values = _envelope(eps, np.minimum(np.asarray(delta(eps)), 1.0))
+    ways = [np.minimum(np.asarray(way(eps)), 1.0) for way in (delta, back) if way is not None]
+    for way in ways:
+        way[0] = max(values[0] for values in ways)  # they agree at 0, but for rounding
+    sides = [_side(*_envelope(eps, way, back is None)) for way in ways]
+    (right, upper, far, values), (left, lower, back_far, _) = sides[0], sides[-1]
+    middle = max(1 - values[0] - far - back_far + 16 * U, 0.0)
+    lower = up(lower * np.exp(-left), 8 * U)
+    index = np.rint(np.concatenate([-left[::-1], [0.0], right]) / width).astype(np.int64)
+    return Loss(width, index, np.concatenate([lower[::-1], [middle], upper]), float(values[-1]))
+
+
+def _side(eps: Array, values: Array) -> tuple[Array, Array, float, Array]:
+    """(losses > 0, their masses, what the first step takes from the mass at 0, δ at the dots)."""
     near, far = _shares(eps, values)
     far = np.append(far, 0.0)
     error = 8 * U * (near + far[1:])  # a difference, expm1, a quotient and a sum of rounded numbers
     upper = np.maximum(near - far[1:] + error, 0.0)
-    middle = max(1 - values[0] - 2 * far[0] + 16 * U, 0.0)  # at 0 the line to the left is the mirror image
-    lower = up(upper * np.exp(-eps[1:]), 8 * U)
-    index = np.rint(eps / width).astype(np.int64)
     last = 1 + int(np.max(np.nonzero(upper)[0], initial=0))
-    masses = np.concatenate([lower[:last][::-1], [middle], upper[:last]])
-    return Loss(width, np.concatenate([-index[last:0:-1], index[: last + 1]]), masses, float(values[-1]))
+    return eps[1 : last + 1], upper[:last], float(far[0]), values
 
 
 def _dots(last: int, growth: float, fewest: int) -> NDArray[np.int64]:
@@ -104,8 +122,8 @@ def _shares(eps: Array, delta: Array) -> tuple[Array, Array]:
         return drop / -np.expm1(-gap), drop / np.expm1(gap)
 
 
-def _envelope(eps: Array, delta: Array) -> tuple[Array, Array]:
-    """The dots that are corners of the lower convex envelope in e^ε, with its mirror image about ε = 0.
+def _envelope(eps: Array, delta: Array, mirrored: bool = True) -> tuple[Array, Array]:
+    """The dots that are corners of the lower convex envelope in e^ε, and of its mirror image about ε = 0 where it has one.
 
     A dot above the chord of its neighbours is no corner, so all such dots can go at once. Which dots are left decides how
     tight the bound is, not whether it holds: chords between any of them lie above the convex truth.
@@ -116,10 +134,10 @@ def _envelope(eps: Array, delta: Array) -> tuple[Array, Array]:
         keep = np.concatenate([[True], near[:-1] >= far[1:], [True]])
         ramp = math.expm1(min(eps[1], 700.0))
         center = math.nextafter((ramp + 2 * delta[1]) / (ramp + 2) * (1 + 8 * U), 2.0)  # on the chord over 0
-        if keep.all() and delta[0] <= center:
+        if keep.all() and (delta[0] <= center or not mirrored):
             break
         eps, delta = eps[keep], delta[keep]
-        delta[0] = min(delta[0], center)
+        delta[0] = min(delta[0], center) if mirrored else delta[0]
     return eps, delta
 
 
@@ -128,7 +146,7 @@ class Composed:
 
     Parameters
     ----------
-    parts : tuple of (δ(ε), top)
+    parts : tuple of (δ(ε), top) or (δ(ε), top, δ(ε) the other way round)
         A bound on each part's profile, and the loss beyond which it is taken as constant.
     counts : tuple of int
         How often each part is used. Rounding is charged in proportion to them: beyond 10⁹ nothing is left to say.
@@ -136,12 +154,10 @@ class Composed:
         The grid's, relative to the usual one; less is faster and looser.
     """
 
-    def __init__(
-        self, parts: tuple[tuple[Profile, float], ...], counts: tuple[int, ...], fineness: float = 1.0
-    ) -> None:
+    def __init__(self, parts: tuple[tuple[Any, ...], ...], counts: tuple[int, ...], fineness: float = 1.0) -> None:
         self._parts, self._counts = parts, counts
-        fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top in parts]
-        rough = [discretize(delta, top, w, 0.03, 200) for (delta, top), w in zip(parts, fine, strict=True)]
+        fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top, *_ in parts]
+        rough = [discretize(p[0], p[1], w, 0.03, 200, *p[2:]) for p, w in zip(parts, fine, strict=True)]
         self._plan = _Plan(rough, counts, fineness, parts[int(np.argmax(counts))][1])
         self._losses: dict[float, list[Loss]] = {}
         self._curves: dict[int, tuple[float, int, Array]] = {}
@@ -193,7 +209,7 @@ class Composed:
 
     def _on(self, width: float) -> list[tuple[Loss, int]]:
         if width not in self._losses:
-            self._losses[width] = [discretize(delta, top, width) for delta, top in self._parts]
+            self._losses[width] = [discretize(p[0], p[1], width, _GROWTH, _FEWEST, *p[2:]) for p in self._parts]
         return list(zip(self._losses[width], self._counts, strict=True))
 
     def _transformed(self, tilt: "_Tilt") -> tuple[float, int, Array]:

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on random batches, for replace-one adjacency: exact steps, exact composition.
+"""The Gaussian mechanism on random batches: exact steps, exact composition.
 
 Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ ≤ C. Given the rest of a Poisson batch, the two sides are
 
@@ -14,9 +14,18 @@ derivative in their correlation is E[S₁S₂·∂₁∂₂(·)] ≤ 0, so corre
 δ_μ the Gaussian profile: two positive terms. (Add-or-remove accounting with clip C understates it; with 2C, the way out
 for accountants without this relation, it overstates it.) A batch of fixed size drawn without replacement meets another
 record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
+
+Adding or removing a record, Q = N(0) and v is gone. With H(s, t) = ∫(s·N(u) − t·N(0))₊, which is s·δ_μ(log(t/s)), and γ = e^ε
+
+    removing: E_γ(P‖Q) = H(q, γ − 1 + q),    adding: E_γ(Q‖P) = H(q − d, γ − 1 + q − d),   d = (γ − 1)(1 − q),
+
+by the reflection that swaps N(0) and N(u). Both grow with ‖u‖ <= C, as δ_μ does. Adding costs no more at any ε >= 0: the
+derivative of its H in d is N(0)(S) − N(u)(S) <= 0, S = {(q − d)·N(u) > (γ − 1 + q − d)·N(0)}, where N(u) is the larger. A
+composition of steps is for one of the two all along, so its δ is the larger of two.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -54,8 +63,6 @@ class _Step(Guarantee):
         object.__setattr__(self, "noise_multiplier", multiplier)
         rate = _validate.within("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
         object.__setattr__(self, "sampling_rate", rate)
-        if self.adjacency != "replace-one":
-            raise ParameterError(f"adjacency={self.adjacency!r}: subsampled steps are for replace-one")
 
     def _delta(self, eps: Array) -> Any:
         # The two outputs agree unless the record is drawn, which bounds δ(ε) by q whatever the noise.
@@ -67,6 +74,17 @@ class _Step(Guarantee):
         """The μ of means that many clipping norms apart, rounded up: every δ below grows with it."""
         return float_of(clips / Fraction(self.noise_multiplier), up=True)
 
+    def _amplified(self, mu: float, eps: Array) -> Any:
+        """q·δ_μ(log(1 + (e^ε−1)/q))."""
+        q = self.sampling_rate
+        if q == 1:
+            return gdp_delta(mu, eps)
+        with np.errstate(over="ignore"):
+            inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30.0)) / q), eps - math.log(q))
+        inner = np.where(eps >= 30, inner + math.log1p(-math.exp(-30)), inner)  # (e^ε − 1 + q)/q ≥ e^ε(1 − e^−30)/q
+        inner = np.where(eps == np.inf, np.inf, inner - _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0))
+        return np.minimum(up(q * gdp_delta(mu, np.maximum(inner, 0.0)), 1e-15), 1.0)
+
     def _noisy_delta(self, eps: Array) -> Any:
         raise NotImplementedError
 
@@ -75,14 +93,31 @@ class _Step(Guarantee):
 class PoissonGaussianStep(_Step):
     """One noisy sum of a Poisson batch: noise_multiplier = σ/C, every record in it with chance sampling_rate.
 
-    Guarantees: exact for the worst pair of adjacent datasets, in any dimension.
+    Guarantees: exact for the worst pair of adjacent datasets, in any dimension, for either adjacency.
 
     >>> PoissonGaussianStep(1.0, 0.01).delta(1.0) < 0.01 * GDP(2.0).delta(1.0)
     True
     """
 
+    @property
+    def backward(self) -> Callable[[Array], Array] | None:
+        """δ for adding a record, where `delta` is for removing one."""
+        return None if self.adjacency == "replace-one" or self.noise_multiplier < _LEAST_MULTIPLIER else self._added
+
+    def _added(self, eps: Array) -> Array:
+        """H(q − d, γ − 1 + q − d): it grows with the first and falls with the second, and both are rounded so."""
+        q = self.sampling_rate
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            s = q * (1 + 8 * _ROUNDING) - np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
+            inner = eps + np.log(q * (1 - 4 * _ROUNDING)) - np.log(np.maximum(s, 0.0))
+            inner = np.maximum(inner * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q)), 0.0)
+            found = up(s * gdp_delta(self.contrast(1), np.where(s > 0, inner, 0.0)), 4e-15)
+        return np.where(s > 0, np.minimum(found, 1.0), 0.0)
+
     def _noisy_delta(self, eps: Array) -> Any:
         q, mu = self.sampling_rate, self.contrast(1)
+        if self.adjacency != "replace-one":
+            return self._amplified(mu, eps)
         half = mu * mu / 2
         odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,24 +145,27 @@ class FixedSizeGaussianStep(_Step):
     True
     """
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adjacency != "replace-one":
+            raise ParameterError("batches of a fixed size are for replace-one: their rate tells the number of records")
+
     def _noisy_delta(self, eps: Array) -> Any:
-        q = self.sampling_rate
-        if q == 1:
-            return gdp_delta(self.contrast(2), eps)
-        with np.errstate(over="ignore"):
-            inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30.0)) / q), eps - math.log(q))
-        inner = np.where(eps >= 30, inner + math.log1p(-math.exp(-30)), inner)  # (e^ε − 1 + q)/q ≥ e^ε(1 − e^−30)/q
-        inner = np.where(eps == np.inf, np.inf, inner - _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0))
-        return np.minimum(up(q * gdp_delta(self.contrast(2), np.maximum(inner, 0.0)), 1e-15), 1.0)
+        return self._amplified(self.contrast(2), eps)
 
 
 def subsampled_gaussian(
-    noise_multiplier: float, sampling_rate: float, steps: int, *, sampling: str = "poisson"
+    noise_multiplier: float,
+    sampling_rate: float,
+    steps: int,
+    *,
+    sampling: str = "poisson",
+    adjacency: str = "replace-one",
 ) -> Guarantee:
-    """`steps` noisy sums of random batches, for replace-one adjacency; noise_multiplier = σ/C, records clipped to C.
+    """`steps` noisy sums of random batches; noise_multiplier = σ/C, records clipped to C.
 
     `sampling` is "poisson" (every record with chance sampling_rate) or "fixed-size" (without replacement). At rate 1
-    the answer is GDP in closed form, with the replace-one sensitivity 2C.
+    the answer is GDP in closed form, with the sensitivity 2C of replacing a record or C of adding one.
 
     Guarantees: `delta` is an upper bound at every ε, for steps that adapt to earlier ones while noise, rate and number are
     fixed beforehand (see `Composition`), without a floor.
@@ -140,10 +178,13 @@ def subsampled_gaussian(
     """
     steps = _validate.integer("steps", steps, 1)
     kinds = {"poisson": PoissonGaussianStep, "fixed-size": FixedSizeGaussianStep}
-    step = kinds[_validate.choice("sampling", sampling, tuple(kinds))](noise_multiplier, sampling_rate)
+    step = kinds[_validate.choice("sampling", sampling, tuple(kinds))](
+        noise_multiplier, sampling_rate, adjacency=adjacency
+    )
     if step.sampling_rate == 1:
-        return GDP(root_of(steps * (2 / Fraction(step.noise_multiplier)) ** 2, up=True))
-    return Composition((step,), (steps,))
+        clips = 2 if adjacency == "replace-one" else 1
+        return GDP(root_of(steps * (clips / Fraction(step.noise_multiplier)) ** 2, up=True), adjacency=adjacency)
+    return Composition((step,), (steps,), adjacency=adjacency)
 
 
 def subsampled_noise_multiplier(
@@ -159,12 +200,10 @@ def subsampled_noise_multiplier(
     """
     if not isinstance(target, ApproxDP):
         raise ParameterError(f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target")
-    if target.adjacency != "replace-one":
-        raise ParameterError(f"adjacency={target.adjacency!r}: subsampled steps are for replace-one")
 
     def excess(sigma: float) -> float:
-        found = subsampled_gaussian(sigma, sampling_rate, steps, sampling=sampling).rough_delta(target.eps)
-        return math.log(found) - math.log(target.delta0)
+        found = subsampled_gaussian(sigma, sampling_rate, steps, sampling=sampling, adjacency=target.adjacency)
+        return math.log(found.rough_delta(target.eps)) - math.log(target.delta0)
 
     low, high = bracket(excess, 1.0)
     return private_side(excess, low, high, relative=1e-4)

@@ -1,0 +1,147 @@
+"""Optimizers for adding or removing a record: attacked with pairs of different n, and n is nowhere told."""
+
+import json
+import math
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, Sphere
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
+from curvedp.privacy import GDP, ZCDP, ApproxDP
+from curvedp.privacy.descent import added_clip, added_guarantee, added_noise
+
+ADDED = {"adjacency": "add-remove"}
+LINEAR = Problem(Euclidean(1), lambda w, z: jax.numpy.sum(w * z))
+ZERO = np.zeros(1)
+M = Sphere(2)
+X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (200, 3)))
+START, MEAN = np.array([1.0, 0, 0]), FrechetMeanProblem(M)
+TARGETS = [GDP(1.0, **ADDED), ApproxDP(2.0, 1e-6, **ADDED), ZCDP(0.5, **ADDED)]
+RUNS = {
+    "rgd": lambda X, g, **o: dp_rgd(MEAN, X, START, 5, 0.7, 0.5, guarantee=g, **o),
+    "rsgd": lambda X, g, **o: dp_rsgd(MEAN, X, START, 10, 0.1, 0.7, 0.2, guarantee=g, **o),
+}
+
+
+def distances(optimizer, records, count, seed, **options):
+    """Where many runs of records ±1 end, in steps along the sum: Σ records in the batch, plus noise, over the count."""
+    rng = np.random.default_rng(seed)
+    data = np.array(records, dtype=float).reshape(-1, 1)
+    found = [optimizer(LINEAR, data, ZERO, clip=1.0, learning_rate=1.0, rng=rng, **options) for _ in range(count)]
+    return np.array([run.point[0] for run in found]), found[0]
+
+
+def worst(claimed, first, second, level=1e-4):
+    """max over half-lines and ε of P − e^ε·Q − δ(ε), by Clopper and Pearson, both ways: positive only by a breach."""
+    found = -math.inf
+    for p, q in ((first, second), (second, first)):
+        for cut in np.quantile(np.concatenate([p, q]), np.linspace(0.05, 0.95, 10)):
+            for side in (1, -1):
+                k, j, n = int(np.sum(side * p <= side * cut)), int(np.sum(side * q <= side * cut)), len(p)
+                low = stats.beta.ppf(level, k, n - k + 1) if k else 0.0
+                high = stats.beta.ppf(1 - level, j + 1, n - j) if j < n else 1.0
+                found = max(
+                    found, max(low - math.exp(e) * high - float(claimed.delta(e)) for e in (0.0, 0.5, 1.0, 2.0, 3.0))
+                )
+    return found
+
+
+def test_audit_of_full_steps_with_another_n():
+    """Eleven records against ten: the eleventh pulls fully at every step."""
+    target = GDP(1.5, **ADDED)
+    options = {"steps": 3, "guarantee": target}
+    ten, _ = distances(dp_rgd, [0] * 10, 500, 1, **options)
+    eleven, run = distances(dp_rgd, [0] * 10 + [9], 500, 2, **options)
+    assert worst(target, eleven, ten) <= 0
+    assert worst(GDP(0.75, **ADDED), eleven, ten) > 0  # whoever believes the noise twice as large is refuted
+    # What is attacked is nearly all that is paid: steps have 19/20 of μ², the count the rest.
+    clip = added_clip(1.0, 1, np.float64)
+    assert run.noise == pytest.approx(clip * math.sqrt(3 / 0.95) / 1.5, rel=1e-9)
+
+
+def test_audit_of_batches_with_another_n(monkeypatch):
+    noise, count, clip = 0.5, 5.0, added_clip(1.0, 1, np.float64)
+    monkeypatch.setattr("curvedp.optim._added.added_noise", lambda *_: (noise, count))  # much is to be seen
+    options = {"steps": 3, "batch_size": 0.8, "guarantee": ApproxDP(1.0, 1e-6, **ADDED)}
+    ten, _ = distances(dp_rsgd, [0] * 10, 500, 3, **options)
+    eleven, _ = distances(dp_rsgd, [0] * 10 + [9], 500, 4, **options)
+    assert worst(added_guarantee(3, 0.8, clip, noise, count), eleven, ten) <= 0
+    assert worst(added_guarantee(3, 0.8, clip, 3 * noise, count), eleven, ten) > 0
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
+    noise, count = added_noise(20, rate, 0.7, target)
+    if isinstance(target, ApproxDP):
+        assert added_guarantee(20, rate, 0.7, noise, count).delta(2.0) <= 1e-6
+        assert added_guarantee(20, rate, 0.7, 0.98 * noise, 0.98 * count).delta(2.0) > 1e-6
+    else:  # known batches: by hand
+        mu = math.sqrt(20 * (0.7 / noise) ** 2 + 1 / count**2)
+        most = 1.0
+        assert most * (1 - 2e-4) < mu <= most
+        assert 1 / count**2 == pytest.approx(mu**2 / 20, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_certificates_hold_and_do_not_tell_n(name, target):
+    texts = []
+    for records in (X, X[:-1], X[:1], X[:0]):
+        result = RUNS[name](records, target)
+        checks = verify_certificate(result.certificate)
+        assert all(check.holds is not False for check in checks), [c for c in checks if c.holds is False]
+        assert "added or removed" in result.certificate.unit
+        assert M.residual(result.point) < 1e-9
+        told = result.certificate.to_dict()
+        texts.append(json.dumps({name: value for name, value in told.items() if name not in ("sha256", "created")}))
+    assert len(set(texts)) == 1
+    parameters = dict(result.certificate.parameters)
+    for noise in ("noise", "count_noise"):
+        lie = {**parameters, noise: 0.5 * parameters[noise]}
+        assert any(c.holds is False for c in verify_certificate(replace(result.certificate, parameters=lie).sealed()))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_persons_may_be_added(name):
+    result = RUNS[name](X, GDP(2.0, **ADDED), groups=np.repeat(np.arange(40), 5), record_history=1)
+    assert result.certificate.unit.startswith("one person with all their records, added or removed")
+    assert np.isfinite(result.history).all()
+    assert RUNS[name](X[:0], GDP(2.0, **ADDED), groups=[]).point.shape == (3,)
+
+
+def test_with_little_noise_it_is_the_descent():
+    """μ so large that noise and count do nothing: the same points as the ordinary descent's."""
+    exact = dp_rgd(MEAN, X, START, 5, 0.7, 0.5, noise=1e-12)
+    ours = RUNS["rgd"](X, GDP(1e9, **ADDED))
+    np.testing.assert_allclose(ours.point, exact.point, atol=1e-5)
+    full = dp_rsgd(MEAN, X, START, 5, 1.0, 0.7, 0.5, guarantee=GDP(1e9, **ADDED))
+    np.testing.assert_allclose(full.point, exact.point, atol=1e-5)
+
+
+def test_sums_are_exact_in_any_order():
+    rng = np.random.default_rng(5)
+    shuffled = [RUNS["rgd"](X[rng.permutation(200)], GDP(1.0, **ADDED), rng=np.random.default_rng(6)) for _ in range(3)]
+    assert len({run.point.tobytes() for run in shuffled}) == 1
+
+
+def test_refusals_do_not_tell_n():
+    target = GDP(1.0, **ADDED)
+    calls = {
+        "share": lambda: dp_rsgd(MEAN, X, START, 10, 20, 0.7, 0.2, guarantee=target),
+        "poisson": lambda: dp_rsgd(MEAN, X, START, 10, 0.1, 0.7, 0.2, guarantee=target, sampling="fixed-size"),
+        "batch_size": lambda: dp_rsgd(MEAN, X, START, 10, 1.5, 0.7, 0.2, guarantee=target),
+        "private n": lambda: dp_rsvrg(MEAN, X, START, 2, 3, (0.7, 0.3), 0.2, guarantee=target),
+        "needs": lambda: dp_rgd(MEAN, X[:, :2], START, 5, 0.7, 0.5, guarantee=target),
+        "groups": lambda: dp_rgd(MEAN, X, START, 5, 0.7, 0.5, guarantee=target, groups=np.arange(199)),
+    }
+    for says, call in calls.items():
+        with pytest.raises(ParameterError, match=says) as caught:
+            call()
+        assert "200" not in str(caught.value)
