@@ -7,6 +7,7 @@ from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.mechanisms.sums import ClippedSum
 from curvedp.mechanisms.verify import verify_certificate
 
 KINDS = {
@@ -129,3 +130,76 @@ def test_persons_of_one_class_each():
     assert all(map(verified, model.certificates_))
     with pytest.raises(ParameterError, match="several classes"):
         PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) % 100)
+
+
+# ---- a record is added or removed ----
+
+S2, ADDED = Sphere(2), {"adjacency": "add-remove"}
+
+
+def hemisphere(n, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return S2.project(rng.normal([3.0, 0, 0], 0.4, (n, 3)) + 0.8 * np.eye(3)[y]), np.array(["a", "b", "c"])[y]
+
+
+def added(**options):
+    return PrivateMDM(**{"manifold": S2, "radius": 0.8, "guarantee": GDP(1.0, **ADDED), **options})
+
+
+def test_labels_and_n_are_private_where_a_record_is_added(tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0, **ADDED))
+    X, y = hemisphere(900)
+    model = added(ledger=ledger).fit(X, y)
+    assert model.score(X, y) > 0.8
+    assert [len(ledger.entries), ledger.spent.mu] == [1, 1.0]
+    few = added().fit(X[:4], y[:4])  # a class of one record is no matter
+    for one, other in zip(model.certificates_, few.certificates_, strict=True):
+        assert verified(one)
+        assert "with its label, added or removed" in one.unit
+        assert "n" not in one.statistic
+        assert [one.statistic, one.parameters, one.sensitivity] == [
+            other.statistic,
+            other.parameters,
+            other.sensitivity,
+        ]
+
+
+def moved(first, second):
+    """How far all that is noised moves between two datasets, in standard deviations, no stated sensitivity used."""
+    found = 0.0
+    model = added().fit(*first)
+    for label in model.classes_:
+        mechanism = model._summed(ClippedSum).mechanism
+        a, b = (mechanism.accepted(X[y == label]) for X, y in (first, second))
+        found += float(np.sum((a - b) ** 2)) / mechanism.scale**2
+    return np.sqrt(found)
+
+
+def test_no_added_record_moves_more_than_is_paid():
+    X, y = hemisphere(60)
+    worst = 0.0
+    for record in ([0.0, 0, 1], [-1.0, 0, 0], [np.nan, 0, 0], [1.0, 0, 0]):
+        for label in ("a", "b", "c"):
+            more = np.concatenate([X, [record]]), np.append(y, label)
+            worst = max(worst, moved((X, y), more))
+            assert worst <= 1.0
+    assert worst > 0.9
+    # Another label is a record removed and one added, in two classes: it costs √2 times as much, and is not claimed.
+    X[0], other = [0.0, 0, 1], np.append("b", y[1:])
+    assert moved((X, y), (X, other)) > 1.0
+
+
+def test_what_added_records_refuse():
+    X, y = hemisphere(60)
+    for options, data, says in (
+        ({"radius": "private"}, (X, y), "counts records"),
+        ({"mechanism": "gaussian"}, (X, y), "mechanism"),
+        ({}, (X, y, np.arange(60)), "groups"),
+        ({}, (X[:0], y[:0]), "labels"),
+        ({}, (X, y[:-1]), "label"),
+        ({"reduce": 2, "manifold": SPDAffineInvariant(3)}, (np.tile(np.eye(3), (60, 1, 1)), y), "replace-one"),
+    ):
+        with pytest.raises(ParameterError, match=says) as refusal:
+            added(**options).fit(*data)
+        assert "60" not in str(refusal.value)

@@ -133,11 +133,12 @@ def test_both_or_neither_of_guarantee_and_noise():
         dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
 
 
-def test_only_replace_one():
+def test_variance_reduced_steps_are_for_a_public_n():
     other = ApproxDP(1.0, 1e-6, adjacency="add-remove")
-    for optimiser, arguments in ((dp_rgd, RGD), (dp_rsgd, RSGD), (dp_rsvrg, RSVRG)):
-        with pytest.raises(ParameterError, match="replace-one"):
-            optimiser(**{**arguments, "noise": None, "guarantee": other})
+    with pytest.raises(ParameterError, match="private n"):
+        dp_rsvrg(**{**RSVRG, "noise": None, "guarantee": other})
+    with pytest.raises(ParameterError, match="share of the records"):
+        dp_rsgd(**{**RSGD, "noise": None, "guarantee": other})
 
 
 def test_losses_that_are_no_losses():

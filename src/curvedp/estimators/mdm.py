@@ -13,10 +13,12 @@ from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.geometry.base import Manifold
 from curvedp.inference.region import Region, simultaneous
 from curvedp.ledger import Ledger
+from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.reduction import ReducedMeans
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
+from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.labels import Labels
@@ -29,7 +31,8 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
     Labels and class sizes are public (a record may be replaced by any other of its class); the classes are disjoint, so
-    the guarantee of all means together is that of one. Certificates say so. With `reduce`, labels are private as well.
+    the guarantee of all means together is that of one. Certificates say so. With `reduce`, labels are private as well; and
+    where a record may be added or removed, since it is in one class alone, whichever that is.
 
     Parameters
     ----------
@@ -67,6 +70,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     Guarantees
     - all means together meet `guarantee` for replacing one record within its class;
     - with `reduce`, for replacing one record together with its label; the set of classes is public;
+    - with adjacency="add-remove", for adding or removing one record with its label; n is private, the set of classes public;
     - with `groups`, the same for one person with all their records.
 
     Examples
@@ -81,6 +85,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     """
 
     _name = "class means"
+    _adjacencies = ("replace-one", ADDED)
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         return self
 
     def _fit_reduction(self, X: Any, y: Any, groups: Any) -> None:
+        check_guarantee(self.guarantee)
         if self.center is not None or self.outer_radius is not None or self.mechanism != "auto":
             raise ParameterError(
                 "reduce= finds its own center and mechanism: leave center, outer_radius and mechanism out"
@@ -129,20 +135,27 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         self.means_ = self.classifier_.weights / 2
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
+        if groups is not None and self._adding:
+            raise ParameterError("groups= is for adjacency='replace-one' here: persons may be of several classes")
         if groups is not None:
             y = _labels_of_persons(y, person_codes(groups, open_records(X, self.manifold.point_shape).n))
         records, _ = self._opened(X, groups)
-        if records.where != "memory" and not self._is_private:  # one pass serves all classes
+        if records.where != "memory" and not (self._is_private or self._adding):  # one pass serves all classes
             records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
         labels = records.labels(y)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
-        releases = self._publish(self._jobs(choices, records, labels), FrechetMean.units[0 if groups is None else -1])
+        unit = LABEL_ADDED if self._adding else FrechetMean.units[0 if groups is None else -1]
+        releases = self._publish(self._jobs(choices, records, labels), unit)
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
 
     def _choices(self, sizes: list[int], classes: np.ndarray, records: Records) -> list[Choice]:
         """A mechanism for each class, one for each size, all chosen before anything is spent."""
+        if not sizes:
+            raise ParameterError("y has no labels; the set of classes is public, and there must be one")
+        if self._adding:
+            return [self._summed(ClippedSum)] * len(sizes)
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
@@ -159,7 +172,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         return private_ball_choice(outer, self.guarantee, in_memory=in_memory)
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
-        if records.where == "memory" or self._is_private:
+        if records.where == "memory" or self._is_private or self._adding:
             groups = (records.take(labels.codes == code) for code in range(len(choices)))
             return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
         statistic = choices[0].mechanism.statistic  # the ball is the same for all

@@ -43,6 +43,7 @@ __all__ = [
 ADDED = "add-remove"
 RECORD_ADDED = "one record, added or removed; the number of records is private"
 PERSON_ADDED = "one person with all their records, added or removed; the number of persons is private"
+LABEL_ADDED = "one record with its label, added or removed; the number of records is private, the set of classes public"
 _BITS = 20  # of an entry of a record's vector, whose length is about 1
 
 
@@ -51,7 +52,7 @@ class SumStatistic(Statistic):
     """A sum over records of vectors of bounded length, and what is made of it."""
 
     unit: ClassVar[str] = RECORD_ADDED
-    units: ClassVar[tuple[str, ...]] = (PERSON_ADDED,)
+    units: ClassVar[tuple[str, ...]] = (PERSON_ADDED, LABEL_ADDED)
     valued: ClassVar[bool] = False
 
     @property

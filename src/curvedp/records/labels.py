@@ -98,7 +98,7 @@ class ChunkedLabels:
 
 def _check_shape(labels: Any, n: int) -> None:
     if labels.shape != (n,):
-        raise ParameterError(f"y has shape {labels.shape}; there must be one label for each of {n} records")
+        raise ParameterError("y has another length than the records, or another shape; each needs one label")
 
 
 def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
