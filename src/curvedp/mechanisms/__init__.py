@@ -13,6 +13,7 @@ from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.reduction import ReducedMeans, ReducedSoftmax
 from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
+from curvedp.mechanisms.selection import private_selection
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.sums import SumMechanism
@@ -38,4 +39,5 @@ __all__ = [
     "Statistic",
     "SumMechanism",
     "frechet_mean_sensitivity",
+    "private_selection",
 ]

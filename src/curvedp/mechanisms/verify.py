@@ -7,6 +7,7 @@ taken anew, what was changed is refused, claims less, or makes it the certificat
 """
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, inf, isfinite
 from typing import Any
@@ -170,7 +171,7 @@ def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.privacy import ApproxDP, PureDP, convert
 
     if isinstance(mechanism.profile, PureDP):
-        return bool(mechanism.profile.eps <= pure_epsilon(asked) * (1 + 1e-12))
+        return bool(mechanism.profile.eps <= pure_epsilon(replace(asked, adjacency="replace-one")) * (1 + 1e-12))
     if isinstance(asked, ApproxDP):
         return bool(float(mechanism.profile.delta(asked.eps)) <= asked.delta0 * (1 + 1e-9))
     if not hasattr(mechanism, "known_batches"):

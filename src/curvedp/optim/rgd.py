@@ -76,6 +76,9 @@ def dp_rgd(
         None for the operating system's entropy; a NumPy generator or a JAX key is for simulation.
     record_history : bool or int
         True for the objective after every step, a number for every so many. It is NOT private.
+    groups : array of ids, optional
+        Whose record each is. Then a person's gradient is the mean of their records', clipped once; n is the number of
+        persons, and a person with all their records is the unit of privacy.
 
     Examples
     --------

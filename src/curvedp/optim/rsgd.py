@@ -59,14 +59,14 @@ def dp_rsgd(
 
     Parameters
     ----------
-    batch_size : int
+    batch_size : int, or float where n is private
         The expected size of a Poisson batch, which has every record with chance batch_size/n; the sum is divided by it.
     noise : float, optional
         The standard deviation of ξ, on the average (on the sum it is batch_size times that).
     sampling : "poisson" or "fixed-size"
         The latter is drawn without replacement.
-    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history
-        As in `dp_rgd`.
+    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history, groups
+        As in `dp_rgd`; batches are of persons then.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def dp_rsvrg(
         The paper's option I, or its option II, a uniformly drawn iterate.
     restarts : int
         The whole is run so often, each from the output of the one before (its Algorithm 12), and all are charged.
-    problem, data, init, learning_rate, rng, sampling, record_history
+    problem, data, init, learning_rate, rng, sampling, record_history, groups
         As in `dp_rsgd`.
 
     Examples

@@ -9,6 +9,7 @@ K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1)
 or Poisson, where no run at all, K = 0, is a possible outcome and is published as such.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +19,8 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, vouched
-from curvedp.privacy.guarantees import PureDP, RenyiDP
-from curvedp.privacy.rounding import down, float_of, up
+from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
+from curvedp.privacy.rounding import bracket, down, float_of, private_side, up
 
 __all__ = ["NegativeBinomialRuns", "PoissonRuns"]
 
@@ -72,6 +73,57 @@ class NegativeBinomialRuns:
             return log_rest / log_stop
         return math.expm1(-self.shape * log_rest) / math.expm1(-self.shape * log_stop)
 
+    @classmethod
+    def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
+        """The logarithmic law with about this mean, above 1."""
+        _validate.within("mean", mean, 1, 1e12, open_low=True)
+        low, high = 1e-15, 1 - 1e-9
+        for _ in range(60):  # the mean falls with γ
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if cls(middle).mean > mean else (low, middle)
+        return cls(high)
+
+    def number(self, uniform: float) -> int:
+        """K by inversion of its distribution at a uniform of (0, 1), in floats, cut where what is left is below 1e-18."""
+        log_stop = math.log(self.stop)
+        share = self.shape / math.expm1(-self.shape * log_stop) if self.shape else -1 / log_stop
+        k, chance = 1, (1 - self.stop) * share
+        total = chance
+        while total <= uniform and chance > 1e-18 * self.stop:
+            k += 1
+            chance *= (1 - self.stop) * (k - 1 + self.shape) / k
+            total += chance
+        return k
+
+    def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
+        """What one run must meet so that the best meets `target`, and the order at which that is seen: pure ε of pure ε, and
+        the largest μ of GDP of (ε, δ).
+
+        Raises
+        ------
+        ParameterError
+            For another target.
+        """
+        if isinstance(target, PureDP):
+            share = Fraction(target.eps) / (2 + Fraction(self.shape))
+            return PureDP(float_of(share, up=False), adjacency=target.adjacency), None
+        if not isinstance(target, ApproxDP):
+            raise ParameterError(f"{target!r}: a choice is calibrated to PureDP or ApproxDP")
+        orders = 1 + np.geomspace(0.05, 5e3, 60)
+
+        def found(scale: float) -> tuple[float, float]:
+            run = GDP(1 / scale, adjacency=target.adjacency)
+            divergences = np.array([self.best(run, order).eps for order in orders.tolist()])
+            rough = (orders - 1) * (divergences - target.eps + np.log1p(-1 / orders)) - np.log(orders)  # log δ, a bound
+            order = float(orders[np.argmin(rough)])
+            return float(self.best(run, order).delta(target.eps)), order
+
+        def excess(scale: float) -> float:
+            return math.log(max(found(scale)[0], 1e-300)) - math.log(target.delta0)
+
+        scale = private_side(excess, *bracket(excess, 3 / target.equal_mu()), relative=1e-3)
+        return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
+
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
         """The guarantee of the best run, each of them private by `run`.
 
@@ -97,10 +149,7 @@ class NegativeBinomialRuns:
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(float_of(total, up=True), adjacency=run.adjacency)
         own = RenyiDP.implied_by(run, None, None, order)
-        other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
-        with np.errstate(invalid="ignore"):
-            extra = (1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0) - math.log(self.stop) / _ORDERS
-        price = (1 + self.shape) * float(np.nanmin(extra))
+        price = (1 + self.shape) * _extra(run, math.log(self.stop))
         return _renyi(own, price + math.log(self.mean) / (own.order - 1))
 
 
@@ -134,6 +183,14 @@ class PoissonRuns:
         own = RenyiDP.implied_by(vouched(run), None, None, order)
         allowed = max(down(math.log1p(1 / (own.order - 1)), 1e-15), 0.0)
         return _renyi(own, self.mean * float(run.delta(allowed)) + math.log(self.mean) / (own.order - 1))
+
+
+@functools.lru_cache(maxsize=64)
+def _extra(run: Guarantee, log_stop: float) -> float:
+    """The least (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂."""
+    other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
+    with np.errstate(invalid="ignore"):
+        return float(np.nanmin((1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0) - log_stop / _ORDERS))
 
 
 def _renyi(own: RenyiDP, price: float) -> RenyiDP:

@@ -1,0 +1,236 @@
+"""Choosing among private releases: "ten radii, publish the best" at an honest price (`privacy.selection`).
+
+Each run draws one of the candidates and releases its value with a score; how many runs there are is random and never told,
+and the one with the best score is published. The certificate states what ONE run was told to meet, which the caller vouches
+for; `verify` recomputes the price from there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, check_source, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import Guarantee, NegativeBinomialRuns, guarantee_from_dict
+
+__all__ = ["BestRelease", "Selection", "SelectionMechanism", "private_selection"]
+
+
+class Selection(NamedTuple):
+    """The best run: its candidate, the value and the score that it released, and why they may be published."""
+
+    candidate: Any
+    value: Any
+    score: float
+    certificate: Certificate
+
+
+def private_selection(
+    candidates: Sequence[Any],
+    release: Callable[[Any, Guarantee, Source], tuple[float, Any]],
+    guarantee: Guarantee,
+    runs: NegativeBinomialRuns | None = None,
+    ledger: Any = None,
+    label: str = "best of several releases",
+    source: Source | None = None,
+) -> Selection:
+    """Release one of several candidates, the best of a random number of private tries, and pay once.
+
+    Parameters
+    ----------
+    candidates : sequence
+        What is chosen from: radii, settings, models. Public; each run draws one, all alike.
+    release : function of (candidate, guarantee, source)
+        One run: returns (score, value), the larger score the better. Both together must meet the guarantee that it is given,
+        for which the caller vouches.
+    guarantee : PureDP or ApproxDP
+        For all of it.
+    runs : NegativeBinomialRuns, optional
+        The law of the number of runs; by default logarithmic with a mean of about three for each candidate.
+    ledger : Ledger, optional
+        Charged once, before the first run.
+    label : str
+        What the ledger's entry is called.
+    source : Source, optional
+        Where the bits come from; the operating system by default.
+
+    Returns
+    -------
+    Selection
+        A certificate of the value itself, where it has one, states the price of one run and not of the choice.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee, BudgetExceeded
+        Before anything is run.
+
+    Notes
+    -----
+    Guarantees
+    - `guarantee` for the candidate, the value and the score together, if every run meets what it is given (Papernot and
+      Steinke 2022). How long it takes tells how many runs there were: do not tell it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.privacy import PureDP
+    >>> x = np.random.default_rng(0).normal(0.3, 0.1, 500)
+    >>> def release(cut, budget, source):
+    ...     noise = np.random.default_rng(1).laplace(0, 1 / budget.eps)
+    ...     return float(np.sum(x > cut) + noise), cut
+    >>> private_selection([0.1, 0.5], release, PureDP(1.0)).candidate
+    0.1
+    """
+    check_guarantee(guarantee, "replace-one", "add-remove")
+    if not callable(release) or not isinstance(candidates, Sequence) or not len(candidates):
+        raise ParameterError(
+            "candidates must be a sequence of at least one, and release a function that runs one of them"
+        )
+    law = NegativeBinomialRuns.of_mean(3.0 * len(candidates)) if runs is None else runs
+    run, order = law.one_of(guarantee)
+    statistic = BestRelease(len(candidates), guarantee.adjacency)
+    mechanism = SelectionMechanism(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
+    source = check_source(source)
+    entry = None if ledger is None else ledger.spend(mechanism.bill(ledger.account, guarantee), label)
+    paid = None if entry is None else {"entry": entry.number, "head": entry.hash}
+
+    def one(number: int) -> tuple[float, Any]:
+        score, value = release(candidates[number], run, source)
+        return (float(score) if score == score else -inf), value
+
+    found = mechanism.release(one, source=source, guarantee=guarantee, reason="a choice was asked for", entry=paid)
+    number, score, value = found.value
+    return Selection(candidates[number], value, score, found.certificate)
+
+
+@dataclass(frozen=True, eq=False)
+class BestRelease(Statistic):
+    """The best of releases of several candidates.
+
+    Parameters
+    ----------
+    candidates : int
+        How many there are.
+    adjacency : str
+        For which each release is private.
+    """
+
+    candidates: int
+    adjacency: str
+
+    name: ClassVar[str] = "best of repeated releases"
+    unit: ClassVar[str] = "as in each of the releases that were chosen from"
+    units: ClassVar[tuple[str, ...]] = ()
+    valued: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        assign(self, candidates=_validate.integer("candidates", self.candidates, 1))
+        _validate.choice("adjacency", self.adjacency, ("replace-one", "add-remove"))
+
+    @property
+    def space(self) -> Manifold:
+        """The candidate's number."""
+        return Euclidean(1)
+
+    @property
+    def sensitivity(self) -> float:
+        """Of no meaning here: each run is private on its own."""
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectionMechanism(Mechanism):
+    """The best of a random number of runs. `release` takes a function that runs a candidate, given by its number."""
+
+    stop: float
+    shape: float
+    run: Mapping[str, Any]
+    order: float | None
+
+    name: ClassVar[str] = "private-selection"
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    path: ClassVar[str] = FLOAT
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Choices."""
+        return isinstance(statistic, BestRelease)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """With the default number of runs."""
+        assert isinstance(statistic, BestRelease)  # `serves` no other
+        law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates)
+        run, order = law.one_of(replace(guarantee, adjacency=statistic.adjacency))
+        return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From its parameters."""
+        return cls(statistic=statistic, **{name: parameters[name] for name in ("stop", "shape", "run", "order")})
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public numbers as JSON values."""
+        return {"stop": self.stop, "shape": self.shape, "run": dict(self.run), "order": self.order}
+
+    @property
+    def law(self) -> NegativeBinomialRuns:
+        """Of the number of runs."""
+        return NegativeBinomialRuns(self.stop, self.shape)
+
+    @cached_property
+    def profile(self) -> Guarantee:
+        """The price of the best run."""
+        run = guarantee_from_dict(self.run)
+        if run.adjacency != self.statistic.adjacency:  # type: ignore[attr-defined]  # `serves` no other
+            raise ParameterError("the runs have another adjacency than is stated")
+        return self.law.best(run, self.order)
+
+    @property
+    def sensitivity(self) -> float:
+        """Of no meaning here."""
+        return self.statistic.sensitivity
+
+    @property
+    def grid(self) -> int:
+        """The candidate's number."""
+        return 0
+
+    def accepted(self, data: Callable[[int], tuple[float, Any]]) -> Callable[[int], tuple[float, Any]]:
+        """The function."""
+        return data
+
+    def draw(self, data: Callable[[int], tuple[float, Any]], source: Source) -> Draw:
+        """The best of K runs: the first of the best ones, which is a tie broken by chance, since runs are alike."""
+        many = self.statistic.candidates  # type: ignore[attr-defined]  # `serves` no other
+        best: tuple[int, float, Any] | None = None
+        for _ in range(self.law.number(float(source.uniform((1,), full_precision=True)[0]))):
+            number = int(source.words((1,))[0] % np.uint64(many))
+            score, value = data(number)
+            if best is None or score > best[1]:
+                best = number, score, value
+        assert best is not None  # there is at least one run
+        return Draw(best, [np.array([best[0]])], None)
+
+    def finish(self, value: Any) -> Any:
+        """As it is."""
+        return value
+
+    def value_of(self, certificate: Certificate) -> int:
+        """The candidate's number."""
+        number = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
+        if number not in range(self.statistic.candidates):  # type: ignore[attr-defined]  # `serves` no other
+            raise ParameterError("the released integers are not those of this mechanism")
+        return int(number)
