@@ -121,8 +121,8 @@ def changes(value: Any, turn: int) -> list[Any]:
     What is strange is strange in any place: leaves take turns, and every certificate has ten times more leaves than turns."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return STRANGE[turn % 5 :: 5]
-    near = [value * factor for factor in (0.5, 0.9, 0.999, 1.001, 1.1, 2.0)]
-    return [*near, *[value + 1, value - 1, int(value), *STRANGE][turn % 6 :: 6]]
+    near = [value * factor for factor in (0.5, 0.999, 1.001, 2.0)]
+    return [*near, *[value + 1, value - 1, int(value), *STRANGE][turn % 8 :: 8]]
 
 
 def accepted(record: dict[str, Any]) -> bool:
