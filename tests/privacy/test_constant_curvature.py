@@ -23,8 +23,7 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy._floor import FloorTails
-from curvedp.privacy._space_form import SpaceFormLaw
+from curvedp.privacy._space_form import FloorTails, SpaceFormLaw
 from curvedp.privacy.certify import _Certifier
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_delta

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.privacy._floor import FloorTails
+from curvedp.privacy._space_form import FloorTails
 from curvedp.privacy.constant_curvature import FloorProfile
 
 

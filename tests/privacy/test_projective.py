@@ -11,7 +11,7 @@ from scipy import integrate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, KendallShapes, Rotations, Sphere
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.privacy.projective import ProjectiveLaw, ProjectiveProfile, _lens, projective_profile
+from curvedp.privacy.projective import ProjectiveLaw, ProjectiveProfile, _lens
 
 LAWS = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace}
 
@@ -148,11 +148,11 @@ def brute_delta(kind: str, field: str, d: int, s: float, D: float, eps: float) -
 )
 def test_delta_by_brute_integration(kind, field, d, s, D, eps) -> None:
     """1e-8 is asked; δ is rounded up by 1e-9 and never below the truth. A law a millionth wider is told apart."""
-    found = projective_profile(kind, field, d, 1.0, s, D).delta(eps)
+    found = ProjectiveProfile(kind, field, d, 1.0, s, D).delta(eps)
     truth = brute_delta(kind, field, d, s, D, eps)
     assert truth * (1 - 1e-12) <= found == pytest.approx(truth, rel=2e-9)
-    assert projective_profile(kind, field, d, 4.0, s / 2, D / 2).delta(eps) == pytest.approx(found, rel=1e-10)
-    assert projective_profile(kind, field, d, 1.0, s * (1 + 1e-6), D).delta(eps) != pytest.approx(truth, rel=1e-7)
+    assert ProjectiveProfile(kind, field, d, 4.0, s / 2, D / 2).delta(eps) == pytest.approx(found, rel=1e-10)
+    assert ProjectiveProfile(kind, field, d, 1.0, s * (1 + 1e-6), D).delta(eps) != pytest.approx(truth, rel=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -215,7 +215,7 @@ def test_discs_in_the_unit_disc(n) -> None:
 
 @pytest.mark.parametrize(("kind", "field"), [("gaussian", "real"), ("laplace", "real"), ("gaussian", "complex")])
 def test_the_worst_pair_is_the_farthest(kind, field) -> None:
-    profiles = [projective_profile(kind, field, 4, 1.0, 0.3, D) for D in (0.1, 0.9, math.pi / 2)]
+    profiles = [ProjectiveProfile(kind, field, 4, 1.0, 0.3, D) for D in (0.1, 0.9, math.pi / 2)]
     for eps in (0.0, 0.2, 0.6):
         values = [p.delta(eps) for p in profiles]
         assert all(b >= a for a, b in itertools.pairwise(values))

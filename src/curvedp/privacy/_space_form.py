@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace"]
 
 _DEPTH = 42.0  # the window of a radial integral ends where the integrand is e^-42 of its peak, below half an ulp
+_TINY = -600.0  # log y from which the next term, of relative size a·y, is nothing beside a rounding
 _LADDER = 4.0 ** np.arange(-5.0, 7.0)
 
 
@@ -315,3 +316,33 @@ def end_rule(n: int) -> tuple[Array, Array]:
     z, w = np.polynomial.legendre.leggauss(n)
     theta = math.pi / 2 * (z + 1)
     return 2 * np.sin(theta / 2) ** 2, w * math.pi / 2 * np.sin(theta)
+
+
+@dataclass(frozen=True)
+class FloorTails(SmoothTails):
+    """The loss (d−1)·log(cosh D − sinh D cos φ) between the harmonic measures seen from two points of H^d.
+
+    cos²(φ/2) ~ Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2).
+    """
+
+    d: int
+    distance: float
+
+    @property
+    def max_loss(self) -> float:
+        return (self.d - 1) * self.distance
+
+    @property
+    def loss_scale(self) -> float:
+        return (self.d - 1) * self.distance / math.sqrt(self.d)
+
+    def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """L > t iff cos²(φ/2) < x = (e^D − e^{t/(d−1)})/2 sinh D."""
+        D, level = self.distance, t / (self.d - 1)
+        x = np.expm1(level - D) / math.expm1(-2 * D)
+        y = np.exp(level - D) * np.expm1(-level - D) / math.expm1(-2 * D)
+        a = (self.d - 1) / 2
+        # Where y is below every float the regularised beta function is its first term, y^a/(a·B(a, a)).
+        log_y = level - D + np.log(np.expm1(-level - D) / math.expm1(-2 * D))
+        first = a * log_y - math.log(a) - float(betaln(a, a))
+        return log_beta(a, x, y), np.where(log_y < _TINY, first, log_beta(a, y, x))

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.privacy._floor import FloorTails
 from curvedp.privacy._loss_table import LossTable, LossTails
-from curvedp.privacy._space_form import Kind, SpaceFormLaw
+from curvedp.privacy._space_form import FloorTails, Kind, SpaceFormLaw
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up

@@ -205,6 +205,11 @@ class ProjectiveProfile(RadialProfile):
         The smallest sectional curvature κ; the diameter is π/2√κ.
     scale, sensitivity
         σ of the law, and how far apart the centres can be.
+
+    Examples
+    --------
+    >>> ProjectiveProfile("gaussian", "real", 3, 0.25, 0.5, 0.1).mu < 0.2
+    True
     """
 
     kind: Kind
@@ -241,14 +246,3 @@ class ProjectiveProfile(RadialProfile):
     @property
     def space(self) -> str:
         return f"the {self.field} projective space of dimension {self.dim} and curvature {self.curvature:g}"
-
-
-def projective_profile(
-    kind: Kind, field: str, dim: int, curvature: float, scale: float, sensitivity: float
-) -> ProjectiveProfile:
-    """The exact profile on a projective space; Rotations(3) is the real one of dimension 3 and curvature ¼.
-
-    >>> projective_profile("gaussian", "real", 3, 0.25, 0.5, 0.1).mu < 0.2
-    True
-    """
-    return ProjectiveProfile(kind, field, dim, curvature, scale, sensitivity)

@@ -138,14 +138,10 @@ class Product(Manifold):
         return self.join(self._each("home", center))
 
     def to_origin(self, center: Array, X: Array) -> Array:
-        return self._moved("to_origin", center, X)
+        return self.join(self._each("to_origin", center, X))
 
     def from_origin(self, center: Array, X: Array) -> Array:
-        return self._moved("from_origin", center, X)
-
-    def _moved(self, method: str, center: Array, X: Array) -> Array:
-        parts = zip(self.factors, self.split(center), self.split(X), strict=True)
-        return self.join([getattr(factor, method)(point, part) for factor, point, part in parts])
+        return self.join(self._each("from_origin", center, X))
 
     # ---- kernels -----------------------------------------------------------------------------------------------
 

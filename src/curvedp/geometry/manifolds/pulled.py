@@ -100,18 +100,14 @@ class Pulled(Manifold):
         return center if np.array_equal(home, there) else self.from_model(home)
 
     def to_origin(self, center: Array, X: Array) -> Array:
-        return (
-            X
-            if self.home(center) is center
-            else self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
-        )
+        if self.home(center) is center:
+            return X
+        return self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
 
     def from_origin(self, center: Array, X: Array) -> Array:
-        return (
-            X
-            if self.home(center) is center
-            else self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
-        )
+        if self.home(center) is center:
+            return X
+        return self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
 
     # ---- kernels -----------------------------------------------------------------------------------------------
 

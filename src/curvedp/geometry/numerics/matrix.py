@@ -9,6 +9,7 @@ p = q they all do.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from array_api_compat import device, is_jax_array, is_torch_array
 
 from curvedp.geometry.base import Array
@@ -197,23 +198,16 @@ def reflect(p: Array, x: Array) -> Array:
     return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
 
 
-def _triangle(n: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(n) for j in range(i)]
-
-
 def skew_from_vector(z: Array, n: int) -> Array:
     """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
     xp = namespace(z)
     if n == 1:
         return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype, device=device(z))
-    place = [[0] * n for _ in range(n)]
-    sign = [[0.0] * n for _ in range(n)]
-    for index, (i, j) in enumerate(_triangle(n)):
-        place[i][j] = place[j][i] = index
-        sign[i][j], sign[j][i] = 1.0, -1.0
-    flat = xp.asarray([index for row in place for index in row], device=device(z))
-    full = xp.reshape(xp.take(z, flat, axis=-1), (*z.shape[:-1], n, n))
-    return full * xp.asarray(sign, dtype=z.dtype, device=device(z))
+    place = np.zeros((n, n), dtype=np.int64)
+    place[np.tril_indices(n, -1)] = np.arange(n * (n - 1) // 2)
+    full = xp.take(z, xp.asarray((place + place.T).ravel(), device=device(z)), axis=-1)
+    sign = xp.asarray(np.tri(n, k=-1) - np.tri(n, k=-1).T, dtype=z.dtype, device=device(z))
+    return xp.reshape(full, (*z.shape[:-1], n, n)) * sign
 
 
 def skew_to_vector(A: Array) -> Array:
@@ -222,5 +216,5 @@ def skew_to_vector(A: Array) -> Array:
     n = A.shape[-1]
     if n == 1:
         return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype, device=device(A))
-    flat = xp.asarray([i * n + j for i, j in _triangle(n)], device=device(A))
+    flat = xp.asarray(np.flatnonzero(np.tri(n, k=-1)), device=device(A))
     return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)

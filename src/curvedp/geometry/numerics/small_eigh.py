@@ -57,7 +57,8 @@ def _eigh(A: Array) -> tuple[Array, Array]:
     if m == 1:
         return A[..., 0], xp.ones_like(A)
     if m == 2:
-        w, v = eigh2(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
+        low, high, c, s = _rotation(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
+        w, v = (low, high), (c, s, -s, c)
     elif m == 3:
         w, v = eigh3(xp, *(A[..., i, j] for i in range(3) for j in range(i + 1)))
     else:
@@ -69,14 +70,8 @@ def _eigh(A: Array) -> tuple[Array, Array]:
     return xp.stack(w, axis=-1), xp.stack(rows, axis=-2)
 
 
-def eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Entries, Entries]:
-    """[[a, b], [b, d]]: eigenvalues (low, high) and eigenvectors, row by row. One Jacobi rotation."""
-    low, high, c, s = _rotation(xp, a, b, d)
-    return (low, high), (c, s, -s, c)
-
-
 def _rotation(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, Array]:
-    """low, high, c, s with eigenvectors (c, −s) for low and (s, c) for high."""
+    """Of [[a, b], [b, d]]: low, high, c, s with eigenvectors (c, −s) for low and (s, c) for high. One Jacobi rotation."""
     half = 0.5 * (d - a)
     root = _hypot(xp, half, b)
     # |tan| ≤ 1 of the smaller angle: b / (|half| + root); 0/0 (a multiple of I) is the angle 0

@@ -32,20 +32,15 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
 # ---- divided differences f[x, y] = (f(x) − f(y)) / (x − y), f'(x) at x = y ------------------------------------------
 
 
-def _log1p_ratio(t: Array) -> Array:
-    """log(1+t)/t, 1 at t = 0."""
-    xp = namespace(t)
-    safe = xp.where(t == 0, xp.ones_like(t), t)
-    return xp.where(t == 0, xp.ones_like(t), xp.log1p(safe) / safe)
-
-
 def divided_log(x: Array, y: Array) -> Array:
     """log[x, y] for x, y > 0, as log1p(t)/(t·min), t = (max − min)/min ≥ 0: no cancellation."""
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     low = xp.where(x < y, x, y)
     low = xp.where(low > 0, low, xp.nan)
-    return _log1p_ratio(xp.abs(x - y) / low) / low
+    t = xp.abs(x - y) / low
+    safe = xp.where(t == 0, xp.ones_like(t), t)
+    return xp.where(t == 0, xp.ones_like(t), xp.log1p(safe) / safe) / low
 
 
 def divided_exp(x: Array, y: Array) -> Array:
@@ -55,16 +50,6 @@ def divided_exp(x: Array, y: Array) -> Array:
     t = xp.abs(x - y)
     safe = xp.where(t == 0, xp.ones_like(t), t)
     return xp.exp(xp.where(x < y, y, x)) * xp.where(t == 0, xp.ones_like(t), -xp.expm1(-safe) / safe)
-
-
-def divided_sqrt(x: Array, y: Array) -> Array:
-    """sqrt[x, y] = 1/(√x + √y) for x, y > 0."""
-    xp = namespace(x, y)
-    return 1 / (xp.sqrt(x) + xp.sqrt(y))
-
-
-def _divided_log1p(x: Array, y: Array) -> Array:
-    return divided_log(1 + x, 1 + y)
 
 
 # ---- f(S) ------------------------------------------------------------------------------------------------------------
@@ -118,9 +103,10 @@ def log_sym(S: Array) -> Array:
 
 def log1p_sym(S: Array) -> Array:
     """log(I + S) for symmetric S > −I."""
-    return apply(S, namespace(S).log1p, _divided_log1p)
+    return apply(S, namespace(S).log1p, lambda x, y: divided_log(1 + x, 1 + y))
 
 
 def sqrt_sym(S: Array) -> Array:
     """Square root of symmetric positive definite S."""
-    return apply(S, namespace(S).sqrt, divided_sqrt)
+    sqrt = namespace(S).sqrt
+    return apply(S, sqrt, lambda x, y: 1 / (sqrt(x) + sqrt(y)))

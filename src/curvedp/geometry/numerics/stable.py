@@ -79,20 +79,19 @@ def _scaled_norm(xp: Any, v: Array) -> Array:
 
 def cos_sinc(xp: Any, square: Array) -> tuple[Array, Array]:
     """(cos x, sin x / x) as functions of x², smooth at 0."""
-    small = square < _SMALL_SQUARE
-    x = xp.sqrt(xp.where(small, xp.ones_like(square), square))
-    cos = xp.where(small, 1 - square / 2 * (1 - square / 12), xp.cos(x))
-    sinc = xp.where(small, 1 - square / 6 * (1 - square / 20), xp.sin(x) / x)
-    return cos, sinc
+    return _even(xp, square, -square, xp.cos, xp.sin)
 
 
 def cosh_sinhc(xp: Any, square: Array) -> tuple[Array, Array]:
     """(cosh x, sinh x / x) as functions of x², smooth at 0."""
+    return _even(xp, square, square, xp.cosh, xp.sinh)
+
+
+def _even(xp: Any, square: Array, t: Array, cos: Any, sin: Any) -> tuple[Array, Array]:
     small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(small, xp.ones_like(square), square))
-    cosh = xp.where(small, 1 + square / 2 * (1 + square / 12), xp.cosh(x))
-    sinhc = xp.where(small, 1 + square / 6 * (1 + square / 20), xp.sinh(x) / x)
-    return cosh, sinhc
+    first = xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x))
+    return first, xp.where(small, 1 + t / 6 * (1 + t / 20), sin(x) / x)
 
 
 def tanhc(xp: Any, square: Array) -> Array:

@@ -49,14 +49,7 @@ def upper_solve(L: Array, B: Array) -> Array:
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
-    m = L.shape[-1]
-    rows: list[Array] = []  # row i of the solution, last first
-    for i in reversed(range(m)):
-        b = B[..., i, :]
-        for k, row in zip(range(m - 1, i, -1), rows, strict=True):
-            b = b - L[..., k, i, None] * row
-        rows.append(b / L[..., i, i, None])
-    return xp.stack(xp.broadcast_arrays(*reversed(rows)), axis=-2)
+    return xp.flip(lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2)
 
 
 def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
