@@ -19,7 +19,7 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Unmeasured, logs_at, mean_moved
 from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_radius
+from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic
 
 __all__ = ["GeometricMedian", "MedianMechanism"]
@@ -89,7 +89,7 @@ class MedianMechanism(StagedMechanism):
 
     def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray) -> float:
         """A median distance from w."""
-        return private_radius(self.searched, measured, stages, w, self.searched.n / 2, _RADIUS)
+        return private_quantile(stages, partial(measured.beyond, w), self.searched.outer_radius, self.searched.n / 2, _RADIUS, w)
 
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)

@@ -16,7 +16,7 @@ Constants are those of a measured prototype, one set for every space.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, log2, sqrt
+from math import ceil, log, log2, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,12 +32,12 @@ from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, scaling_direction
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.stages import (
-    QUERIES,
     Noise,
+    Search,
     StagedMechanism,
     Stages,
     least_scale,
-    private_radius,
+    private_quantile,
     same_stages,
 )
 from curvedp.mechanisms.statistic import Ball, Statistic, check_point
@@ -48,6 +48,8 @@ __all__ = ["PrivateBallMechanism"]
 
 _UNITS, _EXTRINSIC, _RADIUS, _LOCATION, _BEND = 0.04, 0.06, 0.05, 0.06, 0.01  # shares of μ²
 _MOST_STEPS = 4
+_MOST_RADIUS, _CLEARLY = 0.25, 6.0  # few records: a larger share, so that half of them are three deviations of a count
+_FIRST, _NEXT, _ONLY = Search(6, 1.6, 0.25), Search(5, 1.15, 0.25), Search(7, 1.25, 0.25)
 _BIN = 2.0  # width of a bin of units
 _HOPELESS = 1.5  # relative noise of a location step at which none is taken
 
@@ -180,20 +182,25 @@ class PrivateBallMechanism(StagedMechanism):
 
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Ball, Stages]:
         """(the ball, what was released)."""
-        n, stages = self.target.n, Stages(self.scale, noisy)
-        d, mu = self.manifold.dim, 1 / self.scale
-        outside = min(n / 2, 2 * sqrt(d) / mu + 2 * sqrt(QUERIES) / (mu * sqrt(_RADIUS)))
-        rough = 2 * sqrt(d) / (n * mu * sqrt(_LOCATION))
+        stages = Stages(self.scale, noisy)
+        rough = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION))
         c = self._units(measured, stages, self.target.center)
         c, located = self._extrinsic(measured, stages, c)
-        r = private_radius(self.target, measured, stages, c, outside, _RADIUS)
-        for _ in range(0 if located or rough > _HOPELESS else _MOST_STEPS):
+        steps = 0 if located or rough > _HOPELESS else _MOST_STEPS
+        r = self._radius(measured, stages, c, self.target.outer_radius, _FIRST if steps else _ONLY)
+        for _ in range(steps):
             c = self._step(measured, stages, c, r)
-            smaller = private_radius(self.target, measured, stages, c, outside, _RADIUS)
-            done, r = smaller > r / 2, smaller
-            if done:
+            before, r = r, self._radius(measured, stages, c, 2 * r, _NEXT)
+            if r > before / 2:
                 break
         return Ball(c, r), stages
+
+    def _radius(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search) -> float:
+        """The smallest of the public radii that about as many records are beyond as noise would hide."""
+        n, mu = self.target.n, 1 / self.scale
+        share = min(_MOST_RADIUS, max(_RADIUS, search.queries * (_CLEARLY / (n * mu)) ** 2))
+        outside = min(n / 2, 2 * sqrt(self.manifold.dim) / mu + 2 * search.noise(self.scale, share))
+        return private_quantile(stages, partial(measured.beyond, c), top, outside, share, c, search)
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
@@ -202,12 +209,19 @@ class PrivateBallMechanism(StagedMechanism):
                 continue
             half = np.ceil(min(self.target.outer_radius, 100 * sqrt(factor.point_shape[0])) / _BIN)
             counts = measured.histogram(c, place, _BIN, int(half))
-            noisy, _ = stages.ask("units", _UNITS, sqrt(2), counts)
-            edge = _BIN * (float(np.argmax(noisy[:-1] + noisy[1:])) + 1 - half)
+            noisy, noise = stages.ask("units", _UNITS, sqrt(2), counts)
+            edge = _BIN * (self._fullest(noisy[:-1] + noisy[1:], noise) + 1 - half)
             parts = list(self.manifold.split(c))
             parts[place] = np.asarray(factor.unchart(parts[place], edge * scaling_direction(factor, parts[place])))
             c = self._point(partial(self.manifold.join, parts), c)
         return c
+
+    def _fullest(self, pairs: np.ndarray, noise: float) -> int:
+        """The pair of bins that most likely holds the records, where the middle one, at the public center, is as likely before
+        as all others together: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
+        best, middle = int(np.argmax(pairs)), len(pairs) // 2
+        gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
+        return best if gain > log(len(pairs)) else middle
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, bool]:
         """The mean of embedded points, brought back, for every factor that has an embedding."""

@@ -11,9 +11,9 @@ N(∓μ²/2, μ²) at worst, which is the trade-off of one Gaussian release.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -34,16 +34,16 @@ from curvedp.records.base import Records, open_records
 __all__ = [
     "QUERIES",
     "Noise",
+    "Search",
     "StagedMechanism",
     "Stages",
     "collected",
     "least_scale",
     "private_quantile",
-    "private_radius",
     "same_stages",
 ]
 
-QUERIES, _RATIO = 7, 1.25  # radii: 127 of them, from the outer radius down to 1e-12 of it
+QUERIES = 7  # of a search over 127 lengths
 
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
 
@@ -191,11 +191,20 @@ def collected(statistic: OuterBall, data: Any) -> Records:
     return open_records(project_to_ball(M, *statistic.outer, records.array()), M.point_shape)
 
 
-def private_radius(
-    statistic: OuterBall, measured: Unmeasured, stages: Stages, c: np.ndarray, outside: float, share: float
-) -> float:
-    """The smallest of the public radii that about `outside` records are beyond."""
-    return private_quantile(stages, partial(measured.beyond, c), statistic.outer.radius, outside, share, c)
+class Search(NamedTuple):
+    """A binary search over 2^queries − 1 public lengths, each `ratio` times the next; by default down to 1e-12 of the first.
+
+    An early question that noise answers wrongly leads far too high; one that is passed too easily ends at the length it was
+    asked about, where a few more records are cut. So each question allows `patience` standard deviations more than the next.
+    """
+
+    queries: int = QUERIES
+    ratio: float = 1.25
+    patience: float = 0.0
+
+    def noise(self, scale: float, share: float) -> float:
+        """The standard deviation of each count."""
+        return scale * sqrt(self.queries / share)
 
 
 def private_quantile(
@@ -205,17 +214,19 @@ def private_quantile(
     outside: float,
     share: float,
     about: np.ndarray | None = None,
+    search: Search = Search(),  # noqa: B008  # immutable
 ) -> float:
     """The smallest of the public lengths below `top` that about `outside` records exceed, by binary search; `beyond` counts
     how many exceed each of them, and `about` is the point that they are distances from."""
-    count = 2**QUERIES - 1
-    lengths = top * _RATIO ** -np.arange(count, dtype=np.float64)
+    count = 2**search.queries - 1
+    lengths = top * search.ratio ** -np.arange(count, dtype=np.float64)
     counts, low, high = beyond(lengths), 0, count - 1
-    for _ in range(QUERIES):
+    for later in range(search.queries)[::-1]:
         middle = (low + high + 1) // 2
-        noisy, noise = stages.ask("radius", share / QUERIES, 1.0, counts[middle : middle + 1])
+        noisy, noise = stages.ask("radius", share / search.queries, 1.0, counts[middle : middle + 1])
         stages.counts.append((about, float(lengths[middle]), float(noisy[0]), noise))
-        low, high = (middle, high) if noisy[0] <= outside else (low, middle - 1)
+        enough = noisy[0] <= outside + later * search.patience * noise
+        low, high = (middle, high) if enough else (low, middle - 1)
         high = max(low, high)
     return float(lengths[low])
 
