@@ -16,7 +16,7 @@ Constants are those of a measured prototype, one set for every space.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, log, log2, sqrt
+from math import ceil, inf, log, log2, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -46,12 +46,13 @@ from curvedp.records.base import open_records
 
 __all__ = ["PrivateBallMechanism"]
 
-_UNITS, _EXTRINSIC, _RADIUS, _LOCATION, _BEND = 0.04, 0.06, 0.05, 0.06, 0.01  # shares of μ²
-_MOST_STEPS = 4
-_MOST_RADIUS, _CLEARLY = 0.25, 6.0  # few records: a larger share, so that half of them are three deviations of a count
-_FIRST, _NEXT, _ONLY = Search(6, 1.6, 0.25), Search(5, 1.15, 0.25), Search(7, 1.25, 0.25)
+_UNITS, _COUNTS, _LOCATION, _BEND = 0.04, 0.08, 0.06, 0.01  # shares of μ²
+_MOST = 0.25  # the largest share of a search or an extrinsic mean where records are few
+_KEPT = 0.35  # for the last mechanism: steps end before
+_EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
+_OFF = 4.0  # times the noise of an extrinsic mean: a radius that it hardly widens
+_COARSE, _FINE, _WIDER = Search(6, 1.6), Search(5, 1.15, 0.25), 4.0
 _BIN = 2.0  # width of a bin of units
-_HOPELESS = 1.5  # relative noise of a location step at which none is taken
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -183,24 +184,32 @@ class PrivateBallMechanism(StagedMechanism):
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Ball, Stages]:
         """(the ball, what was released)."""
         stages = Stages(self.scale, noisy)
-        rough = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION))
         c = self._units(measured, stages, self.target.center)
-        c, located = self._extrinsic(measured, stages, c)
-        steps = 0 if located or rough > _HOPELESS else _MOST_STEPS
-        r = self._radius(measured, stages, c, self.target.outer_radius, _FIRST if steps else _ONLY)
-        for _ in range(steps):
+        c, off = self._extrinsic(measured, stages, c)
+        hopeless = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION)) > 1
+        r = self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
+        before = 0.0 if hopeless or r > _OFF * off else inf
+        if not before:
+            r = self._final(measured, stages, c, r)
+        while r <= before / 2 and stages.left >= _KEPT + self._share(_FINE) + _LOCATION + _BEND:
             c = self._step(measured, stages, c, r)
-            before, r = r, self._radius(measured, stages, c, 2 * r, _NEXT)
-            if r > before / 2:
-                break
+            before, r = r, self._final(measured, stages, c, r)
         return Ball(c, r), stages
 
-    def _radius(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search) -> float:
-        """The smallest of the public radii that about as many records are beyond as noise would hide."""
-        n, mu = self.target.n, 1 / self.scale
-        share = min(_MOST_RADIUS, max(_RADIUS, search.queries * (_CLEARLY / (n * mu)) ** 2))
-        outside = min(n / 2, 2 * sqrt(self.manifold.dim) / mu + 2 * search.noise(self.scale, share))
-        return private_quantile(stages, partial(measured.beyond, c), top, outside, share, c, search)
+    def _final(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
+        """A radius that as many records are beyond as noise hides, where about half of them are within r or were before."""
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
+        return self._radius(measured, stages, c, _WIDER * r, _FINE, min(self.target.n / 2, hidden))
+
+    def _radius(
+        self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search, outside: float
+    ) -> float:
+        return private_quantile(stages, partial(measured.beyond, c), top, outside, self._share(search), c, search)
+
+    def _share(self, search: Search) -> float:
+        """Of a search: so much that half of the records are three deviations of a count, where there are few."""
+        few = search.queries * (6 * self.scale / self.target.n) ** 2
+        return min(_MOST, max(_COUNTS if search is _FINE else _COUNTS / 8, few))
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
@@ -223,16 +232,18 @@ class PrivateBallMechanism(StagedMechanism):
         gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
         return best if gain > log(len(pairs)) else middle
 
-    def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, bool]:
-        """The mean of embedded points, brought back, for every factor that has an embedding."""
-        factors, parts = self.manifold.factors, list(self.manifold.split(c))
-        for place, factor in enumerate(factors):
-            if factor.embedded_diameter is not None:
-                mean, moved = measured.embedded(place)
-                noisy, _ = stages.ask("extrinsic", _EXTRINSIC, moved, mean)
-                parts[place] = np.asarray(factor.from_embedded(noisy))
-        located = all(factor.embedded_diameter is not None for factor in factors)
-        return self._point(partial(self.manifold.join, parts), c), located
+    def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
+        """(the mean of embedded points, brought back, for every factor that has an embedding; about how far noise leads it)."""
+        share = min(_MOST, max(_LOCATION, (_EXTRINSIC * self.scale / self.target.n) ** 2))
+        parts, off = list(self.manifold.split(c)), 0.0
+        for place, factor in enumerate(self.manifold.factors):
+            if factor.embedded_diameter is None:
+                off = inf
+                continue
+            mean, moved = measured.embedded(place)
+            noisy, noise = stages.ask("extrinsic", share, moved, mean)
+            parts[place], off = np.asarray(factor.from_embedded(noisy)), off + noise * sqrt(factor.dim)
+        return self._point(partial(self.manifold.join, parts), c), off
 
     def _point(self, found: Callable[[], Any], otherwise: np.ndarray) -> np.ndarray:
         """Where released numbers lead; where that is no point that doubles can hold, the point before: post-processing."""
