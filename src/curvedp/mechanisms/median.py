@@ -89,7 +89,9 @@ class MedianMechanism(StagedMechanism):
 
     def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray) -> float:
         """A median distance from w."""
-        return private_quantile(stages, partial(measured.beyond, w), self.searched.outer_radius, self.searched.n / 2, _RADIUS, w)
+        return private_quantile(
+            stages, partial(measured.beyond, w), self.searched.outer_radius, self.searched.n / 2, _RADIUS, w
+        )
 
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)

@@ -47,10 +47,10 @@ from curvedp.records.base import open_records
 __all__ = ["PrivateBallMechanism"]
 
 _UNITS, _COUNTS, _LOCATION, _BEND = 0.04, 0.08, 0.06, 0.01  # shares of μ²
-_MOST = 0.25  # the largest share of a search or an extrinsic mean where records are few
+_MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
 _KEPT = 0.35  # for the last mechanism: steps end before
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
-_OFF = 4.0  # times the noise of an extrinsic mean: a radius that it hardly widens
+_OFF = 8.0  # times the noise of an extrinsic mean: a radius that it hardly widens
 _COARSE, _FINE, _WIDER = Search(6, 1.6), Search(5, 1.15, 0.25), 4.0
 _BIN = 2.0  # width of a bin of units
 
@@ -187,19 +187,32 @@ class PrivateBallMechanism(StagedMechanism):
         c = self._units(measured, stages, self.target.center)
         c, off = self._extrinsic(measured, stages, c)
         hopeless = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION)) > 1
-        r = self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
-        before = 0.0 if hopeless or r > _OFF * off else inf
-        if not before:
-            r = self._final(measured, stages, c, r)
-        while r <= before / 2 and stages.left >= _KEPT + self._share(_FINE) + _LOCATION + _BEND:
-            c = self._step(measured, stages, c, r)
-            before, r = r, self._final(measured, stages, c, r)
+        r = self._median(measured, stages, c)
+        if hopeless or r > _OFF * off:
+            return Ball(c, self._widened(measured, stages, c, r)), stages
+        going = True
+        while going and self._affords(stages, _LOCATION, _BEND, self._share(_FINE)):
+            c, length = self._step(measured, stages, c, r)
+            before, r = r, self._widened(measured, stages, c, r)
+            going = r <= before / 2 or (self._bent and length > before / 2)
         return Ball(c, r), stages
 
-    def _final(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
-        """A radius that as many records are beyond as noise hides, where about half of them are within r or were before."""
+    def _affords(self, stages: Stages, *shares: float) -> bool:
+        return stages.left >= _KEPT + sum(shares)
+
+    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> float:
+        """About the distance within which half of the records are."""
+        return self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
+
+    def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
+        """A radius that only as many records are beyond as noise hides, r being a median distance or the radius before a step.
+        Where every answer is that it must be wider still, noise has misled the search for r, which is made again."""
         hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        return self._radius(measured, stages, c, _WIDER * r, _FINE, min(self.target.n / 2, hidden))
+        outside = min(self.target.n / 2, hidden)
+        found = self._radius(measured, stages, c, _WIDER * r, _FINE, outside)
+        if found < _WIDER * r or not self._affords(stages, self._share(_COARSE), self._share(_FINE)):
+            return found
+        return self._radius(measured, stages, c, _WIDER * self._median(measured, stages, c), _FINE, outside)
 
     def _radius(
         self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search, outside: float
@@ -213,12 +226,12 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
-        for place, factor in enumerate(self.manifold.factors):
-            if not factor.is_cone:
-                continue
+        cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
+        for place in cones:
+            factor = self.manifold.factors[place]
             half = np.ceil(min(self.target.outer_radius, 100 * sqrt(factor.point_shape[0])) / _BIN)
             counts = measured.histogram(c, place, _BIN, int(half))
-            noisy, noise = stages.ask("units", _UNITS, sqrt(2), counts)
+            noisy, noise = stages.ask("units", min(_UNITS, _MOST / len(cones)), sqrt(2), counts)
             edge = _BIN * (self._fullest(noisy[:-1] + noisy[1:], noise) + 1 - half)
             parts = list(self.manifold.split(c))
             parts[place] = np.asarray(factor.unchart(parts[place], edge * scaling_direction(factor, parts[place])))
@@ -226,23 +239,22 @@ class PrivateBallMechanism(StagedMechanism):
         return c
 
     def _fullest(self, pairs: np.ndarray, noise: float) -> int:
-        """The pair of bins that most likely holds the records, where the middle one, at the public center, is as likely before
-        as all others together: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
+        """The pair of bins that most likely holds the records. The middle one, at the public center, is taken for as likely as
+        all others together; n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
         best, middle = int(np.argmax(pairs)), len(pairs) // 2
         gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
         return best if gain > log(len(pairs)) else middle
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
-        """(the mean of embedded points, brought back, for every factor that has an embedding; about how far noise leads it)."""
-        share = min(_MOST, max(_LOCATION, (_EXTRINSIC * self.scale / self.target.n) ** 2))
-        parts, off = list(self.manifold.split(c)), 0.0
-        for place, factor in enumerate(self.manifold.factors):
-            if factor.embedded_diameter is None:
-                off = inf
-                continue
+        """(the mean of embedded points, brought back, for every factor that has an embedding; how far noise leads it)."""
+        factors, parts = self.manifold.factors, list(self.manifold.split(c))
+        found = [place for place, factor in enumerate(factors) if factor.embedded_diameter is not None]
+        off = 0.0 if len(found) == len(factors) else inf
+        for place in found:
+            share = max(_LOCATION, (_EXTRINSIC * self.scale / self.target.n) ** 2)
             mean, moved = measured.embedded(place)
-            noisy, noise = stages.ask("extrinsic", share, moved, mean)
-            parts[place], off = np.asarray(factor.from_embedded(noisy)), off + noise * sqrt(factor.dim)
+            noisy, noise = stages.ask("extrinsic", min(_MOST / len(found), share), moved, mean)
+            parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
         return self._point(partial(self.manifold.join, parts), c), off
 
     def _point(self, found: Callable[[], Any], otherwise: np.ndarray) -> np.ndarray:
@@ -253,17 +265,22 @@ class PrivateBallMechanism(StagedMechanism):
         except (CurvedpError, ArithmeticError, ValueError, np.linalg.LinAlgError):
             return otherwise
 
-    def _step(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> np.ndarray:
-        """One noisy clipped gradient step."""
+    @property
+    def _bent(self) -> bool:
+        """Whether directions part so fast that a step is a small part of the way, and the Hessian is measured."""
+        return (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
+
+    def _step(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
+        """(one noisy clipped gradient step from c, the gradient's length)."""
         mean, moved = measured.clipped(c, r)
         unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the records' unit
         noisy, noise = stages.ask("location", _LOCATION, moved / unit, mean / unit)
         v = shrunk(unit * noisy, unit * noise)
-        if (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1:
-            v = v / self._bend(measured, stages, c, r, v)
         length = float(np.linalg.norm(v))
-        v = v * min(1.0, r / length) if length > 0 else v
-        return self._point(lambda: self.manifold.unchart(c, v), c)
+        if self._bent:
+            v = v / self._bend(measured, stages, c, r, v)
+        v = v * min(1.0, r / max(float(np.linalg.norm(v)), r))
+        return self._point(lambda: self.manifold.unchart(c, v), c), length
 
     def _bend(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
         """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""
