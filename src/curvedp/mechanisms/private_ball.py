@@ -52,6 +52,7 @@ _KEPT = 0.35  # for the last mechanism: steps end before
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
 _OFF = 8.0  # times the noise of an extrinsic mean: a radius that it hardly widens
 _COARSE, _FINE, _WIDER = Search(6, 1.6), Search(5, 1.15, 0.25), 4.0
+_LONG = 0.6  # of the radius: a mean logarithm of records that all lie one way
 _BIN = 2.0  # width of a bin of units
 
 
@@ -188,31 +189,36 @@ class PrivateBallMechanism(StagedMechanism):
         c, off = self._extrinsic(measured, stages, c)
         hopeless = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION)) > 1
         r = self._median(measured, stages, c)
-        if hopeless or r > _OFF * off:
-            return Ball(c, self._widened(measured, stages, c, r)), stages
-        going = True
-        while going and self._affords(stages, _LOCATION, _BEND, self._share(_FINE)):
+        going = not hopeless and r <= _OFF * off and self._affords(stages)
+        if not going and self._affords(stages):
+            r = self._widened(measured, stages, c, r)
+        while going:
             c, length = self._step(measured, stages, c, r)
             before, r = r, self._widened(measured, stages, c, r)
-            going = r <= before / 2 or (self._bent and length > before / 2)
+            going = (r <= before / 2 or (self._bent and length > _LONG * before)) and self._affords(stages)
         return Ball(c, r), stages
 
-    def _affords(self, stages: Stages, *shares: float) -> bool:
-        return stages.left >= _KEPT + sum(shares)
+    def _affords(self, stages: Stages) -> bool:
+        """One more step, or one more search."""
+        return stages.left >= _KEPT + _LOCATION + _BEND + self._share(_FINE)
 
     def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> float:
         """About the distance within which half of the records are."""
         return self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
 
     def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
-        """A radius that only as many records are beyond as noise hides, r being a median distance or the radius before a step.
+        """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
         Where every answer is that it must be wider still, noise has misled the search for r, which is made again."""
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        outside = min(self.target.n / 2, hidden)
-        found = self._radius(measured, stages, c, _WIDER * r, _FINE, outside)
-        if found < _WIDER * r or not self._affords(stages, self._share(_COARSE), self._share(_FINE)):
+        found = self._radius(measured, stages, c, _WIDER * r, _FINE, self._outside)
+        if found < _WIDER * r or not self._affords(stages):
             return found
-        return self._radius(measured, stages, c, _WIDER * self._median(measured, stages, c), _FINE, outside)
+        return self._radius(measured, stages, c, _WIDER * self._median(measured, stages, c), _FINE, self._outside)
+
+    @property
+    def _outside(self) -> float:
+        """How many records may stay outside: about as many as noise hides."""
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
+        return min(self.target.n / 2, hidden)
 
     def _radius(
         self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search, outside: float
@@ -220,8 +226,8 @@ class PrivateBallMechanism(StagedMechanism):
         return private_quantile(stages, partial(measured.beyond, c), top, outside, self._share(search), c, search)
 
     def _share(self, search: Search) -> float:
-        """Of a search: so much that half of the records are three deviations of a count, where there are few."""
-        few = search.queries * (6 * self.scale / self.target.n) ** 2
+        """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""
+        few = search.queries * (5 * self.scale / self.target.n) ** 2
         return min(_MOST, max(_COUNTS if search is _FINE else _COUNTS / 8, few))
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
@@ -239,8 +245,8 @@ class PrivateBallMechanism(StagedMechanism):
         return c
 
     def _fullest(self, pairs: np.ndarray, noise: float) -> int:
-        """The pair of bins that most likely holds the records. The middle one, at the public center, is taken for as likely as
-        all others together; n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
+        """The pair of bins that most likely holds the records. The middle one, at the public center, counts as likely as all
+        others together; n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
         best, middle = int(np.argmax(pairs)), len(pairs) // 2
         gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
         return best if gain > log(len(pairs)) else middle
