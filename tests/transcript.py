@@ -4,13 +4,40 @@ Every exact draw of a release is caught where it is made. The first data set lea
 scripted noise. The second is led along the same released values, so that every stage is asked at the same points. Nothing
 that the mechanism says of its own sensitivities is used. The log-likelihood ratio of two Gaussian transcripts has variance
 Σ (difference/noise)², which must be at most μ² for every pair and every path.
+
+    make transcripts          (or PYTHONPATH=tests python tests/transcript.py [PAIRS] [SPACE ...])
+
+prints the most that was found on each space; exit code 1 if it is more than μ² = 1.
 """
+
+import sys
+from math import sqrt
 
 import numpy as np
 import pytest
 
+from curvedp import GDP
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    Sphere,
+    Stiefel,
+    Torus,
+)
 from curvedp.laws.exact import ExactDraw
 from curvedp.laws.exact.draw import drawn_base
+from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
+from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 
 MODULES = ["gaussian", "newton", "regression", "stages", "gradient", "sums"]
 
@@ -59,3 +86,84 @@ def _caught(draw, release, data):
         for module in MODULES:
             patch.setattr(f"curvedp.mechanisms.{module}.exact_gaussian", draw)
         release(data)
+
+
+# ---- pairs that attack the stages
+
+SPACES = [
+    Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(2), SPDLogCholesky(2),
+    SPDBuresWasserstein(2), Grassmann(4, 2), Rotations(3), KendallShapes(4), Stiefel(4, 2), Torus(2),
+    Product(Sphere(2), SPDAffineInvariant(2)),
+]  # fmt: skip
+
+
+def cloud(M, spread, n, rng, center=None):
+    c = M.origin if center is None else center
+    return np.asarray(M.unchart(c, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
+
+
+def neighbor(X, trial, M, rng):
+    """One record replaced: by nothing, by one far away, by one that is none, by its mirror image."""
+    Y = X.copy()
+    Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], 1e3 * X[-1], -X[-1]][trial % 4]
+    return Y
+
+
+def pairs(M, rng, trials):
+    """(data set, its neighbor): spread out on every scale, all but one identical, or on the edges of bins and radii."""
+    for trial in range(trials):
+        n = int(rng.integers(3, 80))
+        X = cloud(M, 10.0 ** rng.uniform(-4, 0.5), n, rng)
+        if trial % 3 == 0:
+            X[:] = X[0]
+        if trial % 3 == 1:
+            steps = np.zeros((n, M.dim))
+            steps[:, 0] = 2.0 * rng.integers(-2, 3, n) if trial % 2 else 1.25 ** -rng.integers(0, 20, n).astype(float)
+            X = np.asarray(M.unchart(M.origin, steps))
+        yield X, neighbor(X, trial, M, rng)
+
+
+STATISTICS = {"mean": OuterBallMean, "variance": OuterBallVariance, "line": OuterBallLine}
+
+
+def released(kind, M, scale=1.0):
+    """A function of records that releases, and draws with so much of the noise."""
+
+    def release(X):
+        more = ([(0.0, 1.0)],) if kind == "line" else ()
+        statistic = STATISTICS[kind](M, None, None, len(X), *more)
+        mechanism = PrivateBallMechanism.for_statistic(statistic, GDP(1.0 / scale))
+        mechanism.release((np.linspace(0, 1, len(X)), X) if kind == "line" else X)
+
+    return release
+
+
+def served(kind, M):
+    if kind == "line":
+        return M.is_symmetric
+    return kind == "mean" or M.constant_curvature is not None or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+
+
+def median(M):
+    """A function of records that releases their median."""
+    return lambda X: MedianMechanism.for_statistic(GeometricMedian(M, None, None, len(X)), GDP(1.0)).release(X)
+
+
+def main(trials="10000", *names):
+    print(f"{'space':48s} {'pairs':>6s} {'mean':>7s} {'median':>7s}")
+    worst = []
+    for M in SPACES:
+        if not names or str(M) in names:
+            found = [
+                max(
+                    spent(release, X, Y, seed) for seed, (X, Y) in enumerate(pairs(M, np.random.default_rng(1), number))
+                )
+                for release, number in ((released("mean", M), int(trials)), (median(M), -(-int(trials) // 4)))
+            ]
+            worst += found
+            print(f"{M!s:48s} {trials:>6s} {found[0]:7.4f} {found[1]:7.4f}", flush=True)
+    return int(max(worst) > 1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -10,80 +10,21 @@ from curvedp import GDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, Privat
 from curvedp.errors import ParameterError, ReleaseWarning, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
-    Grassmann,
     KendallShapes,
     Lorentz,
-    PoincareBall,
     Product,
     Rotations,
     SPDAffineInvariant,
     SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
     Sphere,
-    Stiefel,
-    Torus,
     frechet_mean,
 )
-from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
+from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import Measured, Unmeasured
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
-from transcript import spent
-
-SPACES = [
-    Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(2), SPDLogCholesky(2),
-    SPDBuresWasserstein(2), Grassmann(4, 2), Rotations(3), KendallShapes(4), Stiefel(4, 2), Torus(2),
-    Product(Sphere(2), SPDAffineInvariant(2)),
-]  # fmt: skip
-
-
-def cloud(M, spread, n, rng, center=None):
-    c = M.origin if center is None else center
-    return np.asarray(M.unchart(c, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
-
-
-def neighbor(X, trial, M, rng):
-    """One record replaced: by nothing, by one far away, by one that is none, by its mirror image."""
-    Y = X.copy()
-    Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], 1e3 * X[-1], -X[-1]][trial % 4]
-    return Y
-
-
-def pairs(M, rng, trials):
-    """(data set, its neighbor): spread out on every scale, all but one identical, or on the edges of bins and radii."""
-    for trial in range(trials):
-        n = int(rng.integers(3, 80))
-        X = cloud(M, 10.0 ** rng.uniform(-4, 0.5), n, rng)
-        if trial % 3 == 0:
-            X[:] = X[0]
-        if trial % 3 == 1:
-            steps = np.zeros((n, M.dim))
-            steps[:, 0] = 2.0 * rng.integers(-2, 3, n) if trial % 2 else 1.25 ** -rng.integers(0, 20, n).astype(float)
-            X = np.asarray(M.unchart(M.origin, steps))
-        yield X, neighbor(X, trial, M, rng)
-
-
-STATISTICS = {"mean": OuterBallMean, "variance": OuterBallVariance, "line": OuterBallLine}
-
-
-def released(kind, M, scale=1.0):
-    """A function of records that releases, and draws with so much of the noise."""
-
-    def release(X):
-        more = ([(0.0, 1.0)],) if kind == "line" else ()
-        statistic = STATISTICS[kind](M, None, None, len(X), *more)
-        mechanism = PrivateBallMechanism.for_statistic(statistic, GDP(1.0 / scale))
-        mechanism.release((np.linspace(0, 1, len(X)), X) if kind == "line" else X)
-
-    return release
-
-
-def served(kind, M):
-    if kind == "line":
-        return M.is_symmetric
-    return kind == "mean" or M.constant_curvature is not None or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+from transcript import SPACES, STATISTICS, cloud, pairs, released, served, spent
 
 
 @pytest.mark.parametrize("kind", STATISTICS)
@@ -151,6 +92,40 @@ def test_a_hyperbolic_center_far_away_is_found():
         runs = [float(M.dist(truth, PrivateFrechetMean(M, radius="private").fit(X).location_)) for _ in range(5)]
         errors.append(float(np.mean(runs)))
     assert max(errors[1:]) < 2 * errors[0] + 0.01
+
+
+@pytest.mark.parametrize("kind", [Sphere(2), SPDAffineInvariant(2), Euclidean(1)], ids=str)
+def test_many_factors_leave_something_for_the_last_stage(kind):
+    M, rng = Product(*[kind] * 20), np.random.default_rng(11)
+    for mu in (0.01, 1.0):
+        mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, None, None, 30), GDP(mu))
+        release = mechanism.release(cloud(M, 0.3, 30, rng))
+        shares = [stage["share"] for stage in release.certificate.release["stages"] if "share" in stage]
+        assert sum(shares) == pytest.approx(1.0)
+        assert shares[-1] > 0.04
+
+
+def test_one_search_that_noise_has_misled_is_made_again():
+    """The first count is too low by three deviations and more, so that the first radius is far too small."""
+    M, rng = Euclidean(3), np.random.default_rng(12)
+    X = cloud(M, 0.5, 100, rng, np.full(3, 0.3))
+    mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 100.0, 100), GDP(1.0))
+    asked = []
+
+    def noisy(values, scales):
+        asked.append(values)
+        return np.zeros_like(values) if len(asked) == 1 else values
+
+    (center, radius), _ = mechanism.walk(Measured(mechanism.target, open_records(X, M.point_shape)), noisy)
+    assert 0.3 < radius < 3.0
+
+
+def test_units_stay_at_the_public_center_where_records_are_too_few_to_tell():
+    M, rng = SPDAffineInvariant(3), np.random.default_rng(13)
+    X = cloud(M, 0.3, 20, rng)
+    mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, None, None, 20), GDP(1.0))
+    errors = M.dist(frechet_mean(M, X), mechanism.simulate(rng, X, 8))
+    assert np.median(errors) < 1.0  # the winner among 173 noisy bins is tens away
 
 
 def test_few_records_are_warned_about_before_anything_is_spent():

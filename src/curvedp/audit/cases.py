@@ -51,6 +51,7 @@ from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
+from curvedp.mechanisms.stages import Noise, StagedMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
@@ -81,7 +82,7 @@ MEANS: tuple[Manifold, ...] = (
 _CLAIM, _ADDED = GDP(1.0), GDP(1.0, adjacency="add-remove")
 _RADIUS = 0.4
 _CLIP = 0.25  # of a regression
-_WALKS = 2000  # of mechanisms that are run one release at a time
+_WALKS = 20_000  # of mechanisms that are run one release at a time
 
 
 def cases(shrunk: float = 1.0) -> Iterator[Case]:
@@ -127,26 +128,69 @@ def _of_records(mechanism: Any, shrunk: float) -> Case:
     data = data_sets(M, _RADIUS, mechanism.statistic.n)
     parameters = {**mechanism.parameters, "scale": shrunk * mechanism.scale}
     sampler = type(mechanism).rebuilt(mechanism.statistic, parameters)
-    whole = isinstance(mechanism, NewtonMechanism | GradientMechanism)  # all releases at once
-
-    def releases(made: Any, rng: np.random.Generator, side: int, size: int) -> np.ndarray:
-        if whole:
-            return np.asarray(made.simulate(rng, data[side], size))
-        source = GeneratorSource(rng)
-        return np.stack([made.draw(made.accepted(data[side]), source).value for _ in range(size)])
 
     @cache
     def ends() -> list[np.ndarray]:
-        drawn = [releases(mechanism, np.random.default_rng(0), side, 999 if whole else 29) for side in (0, 1)]
+        drawn = [mechanism.simulate(np.random.default_rng(0), X, 999) for X in data]
         return [np.asarray(M.project(np.median(points, axis=0))) for points in drawn]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        points = releases(sampler, rng, side, size)
+        points = np.asarray(sampler.simulate(rng, data[side], size))
         one, two = (np.asarray(M.dist(end, points)) for end in ends())
         return [rounded(two - one), rounded(two**2 - one**2)]
 
-    most = None if whole else _WALKS
-    return Case(mechanism.name, M, lambda: mechanism.profile, outputs, most)
+    return Case(mechanism.name, M, lambda: mechanism.profile, outputs)
+
+
+def _far_apart(mechanism: StagedMechanism, shrunk: float) -> Case:
+    """All records but one at the center, which is an edge of bins; that one far out to one side, or to the other."""
+    return _of_stages(mechanism, shrunk, (1.0, -1.0), mechanism.name)
+
+
+def _far_out(mechanism: StagedMechanism, shrunk: float) -> Case:
+    """All records but one at the center, and that one far out, or with the others."""
+    return _of_stages(mechanism, shrunk, (1.0, 0.0), f"{mechanism.name}, one far record")
+
+
+def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float], name: str) -> Case:
+    """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
+    leads, with noise; the other is led along what was released, so that every stage is asked at the same points."""
+    M, searched = mechanism.manifold, mechanism.searched
+    data = []
+    for end in ends:
+        z = np.zeros((searched.n, M.dim))
+        z[-1, -1] = end * searched.outer_radius
+        data.append(mechanism.accepted(np.asarray(M.unchart(M.origin, z))))
+
+    def walk(X: Any, noisy: Noise) -> None:
+        measured = mechanism.numbers(X)
+        found, stages = mechanism.walk(measured, noisy)
+        if isinstance(mechanism, PrivateBallMechanism):  # the last step, of the same numbers as those before
+            mean, moved = measured.clipped(*found)
+            stages.ask("last", stages.left, moved, mean)
+
+    def score(rng: np.random.Generator, side: int) -> float:
+        path: list[tuple[np.ndarray, float, np.ndarray]] = []
+
+        def lead(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            path.append((values, scales[0], values + shrunk * scales[0] * rng.standard_normal(values.shape)))
+            return path[-1][-1]
+
+        walk(data[side], lead)
+        told, found = iter(path), []
+
+        def follow(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            mine, scale, drawn = next(told)
+            found.append(float(np.sum((drawn - values) ** 2 - (drawn - mine) ** 2)) / (2 * scale**2))
+            return drawn
+
+        walk(data[1 - side], follow)
+        return sum(found) if side == 0 else -sum(found)
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        return [rounded(np.array([score(rng, side) for _ in range(size)]))]
+
+    return Case(name, M, lambda: mechanism.profile, outputs, _WALKS)
 
 
 def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
@@ -223,6 +267,14 @@ def _chart_reach(space: Manifold) -> float | None:
     return 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
 
 
+def _median(space: Manifold) -> MedianMechanism:
+    return MedianMechanism.for_statistic(GeometricMedian(space, None, 1.5, 100), _CLAIM)
+
+
+def _private_ball(space: Manifold) -> PrivateBallMechanism:
+    return PrivateBallMechanism.for_statistic(OuterBallMean(space, None, 1.5, 100), _CLAIM)
+
+
 # What makes it, how it is attacked, where.
 _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
@@ -232,8 +284,7 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
     (lambda M: NewtonMechanism.calibrated(M, None, 0.5, 4, _CLAIM), _of_records, ROUND),
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
-    (lambda M: MedianMechanism.for_statistic(GeometricMedian(M, None, 0.5, 4), _CLAIM), _of_records, FEW),
-    (lambda M: PrivateBallMechanism.for_statistic(OuterBallMean(M, None, 1.5, 20), _CLAIM), _of_records, FEW),
+    *((make, attacked, FEW) for make in (_median, _private_ball) for attacked in (_far_apart, _far_out)),
     (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),
     (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
