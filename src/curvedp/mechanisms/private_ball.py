@@ -245,11 +245,11 @@ class PrivateBallMechanism(StagedMechanism):
         return c
 
     def _fullest(self, pairs: np.ndarray, noise: float) -> int:
-        """The pair of bins that most likely holds the records. The middle one, at the public center, counts as likely as all
-        others together; n·(difference)/(2·noise²) is the logarithm of the likelihood ratio."""
+        """The pair of bins that holds most, if likelier than the middle one, at the public center, by more than the square
+        of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, and a wrong unit is no use."""
         best, middle = int(np.argmax(pairs)), len(pairs) // 2
         gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
-        return best if gain > log(len(pairs)) else middle
+        return best if gain > 2 * log(len(pairs)) else middle
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
         """(the mean of embedded points, brought back, for every factor that has an embedding; how far noise leads it)."""
