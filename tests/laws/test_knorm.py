@@ -209,9 +209,9 @@ def test_volume_density_and_stretch(M):
     z = rng.standard_normal((20, 1, M.dim))
     z *= radius * rng.random((20, 1, 1)) / np.linalg.norm(z, axis=2, keepdims=True)
     step = 1e-5
-    p = ball.base(z[:, 0])
+    p = ball.points(z)[0]
     columns = [
-        M.to_coordinates(p, M.log(p, ball.base(z[:, 0] + step * e)) - M.log(p, ball.base(z[:, 0] - step * e)))
+        M.to_coordinates(p, M.log(p, ball.points(z + step * e)[0]) - M.log(p, ball.points(z - step * e)[0]))
         / (2 * step)
         for e in np.eye(M.dim)
     ]

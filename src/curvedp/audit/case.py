@@ -9,7 +9,7 @@ from curvedp.audit.empirical import AuditResult, audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry.base import Manifold
 from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import Domain
+from curvedp.laws.domains import GeodesicBall
 from curvedp.privacy import Guarantee
 
 __all__ = ["Case", "Outputs", "k_norm_outputs"]
@@ -39,7 +39,10 @@ class Case(NamedTuple):
 
 
 def k_norm_outputs(
-    domain: Domain, scale: float, norms: Sequence[Callable[..., np.ndarray]], constants: Sequence[tuple[float, ...]]
+    domain: GeodesicBall,
+    scale: float,
+    norms: Sequence[Callable[..., np.ndarray]],
+    constants: Sequence[tuple[float, ...]],
 ) -> Outputs:
     """Exact draws of exp(−norm/scale) for either norm, with both norms and their difference as scores.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.errors import EnvelopeViolation
-from curvedp.laws.domains import Domain
+from curvedp.laws.domains import GeodesicBall
 
 __all__ = ["CellSampler"]
 
@@ -35,7 +35,7 @@ class CellSampler:
 
     def __init__(
         self,
-        domain: Domain,
+        domain: GeodesicBall,
         scale: float,
         g: Callable[..., Any],
         constants: tuple[float, ...],

@@ -11,7 +11,6 @@ of coordinates usable:
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,50 +21,15 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 
-__all__ = ["Domain", "GeodesicBall", "TangentBundleBall"]
+__all__ = ["GeodesicBall", "TangentBundleBall"]
 
 Float = NDArray[np.float64]
 
 _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
 
 
-class Domain(ABC):
-    """What the cell tree asks of a domain. Coordinates come in blocks, each block a ball in R^k."""
-
-    @property
-    @abstractmethod
-    def radii(self) -> tuple[float, ...]:
-        """Radius of each block's ball."""
-
-    @property
-    @abstractmethod
-    def block_dim(self) -> int:
-        """Dimension k of every block."""
-
-    @abstractmethod
-    def points(self, z: Float) -> tuple[Any, ...]:
-        """The arguments of the gradient norm at coordinates z of shape (N, blocks, k)."""
-
-    @abstractmethod
-    def log_volume(self, z: Float) -> Float:
-        """log J at coordinates z."""
-
-    @abstractmethod
-    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
-        """Upper bound of log J where the blocks' norms are in [low, high] and the part of z across flat directions
-        is at most `length` long; arrays of shape (N, blocks) and (N,)."""
-
-    @abstractmethod
-    def across(self, z: Float) -> Float:
-        """Length of the part of z across the flat directions, on which J depends."""
-
-    @abstractmethod
-    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
-        """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""
-
-
 @dataclass(frozen=True, eq=False)
-class GeodesicBall(Domain):
+class GeodesicBall:
     """The closed ball of a public radius about a public center (the origin if none is given).
 
     >>> from curvedp.geometry import Sphere
@@ -111,34 +75,38 @@ class GeodesicBall(Domain):
 
     @property
     def radii(self) -> tuple[float, ...]:
+        """Radius of each block of coordinates, a ball in R^k."""
         return (self.radius,)
 
     @property
     def block_dim(self) -> int:
+        """k."""
         return self.manifold.dim
 
     def points(self, z: Float) -> tuple[Any, ...]:
-        return (self.base(z[:, 0]),)
-
-    def base(self, z: Float) -> Any:
+        """The arguments of the gradient norm at coordinates z of shape (N, blocks, k)."""
         M = self.manifold
-        return M.exp(self.center, M.from_coordinates(self.center, z))
+        return (M.exp(self.center, M.from_coordinates(self.center, z[:, 0])),)
 
     def log_volume(self, z: Float) -> Float:
+        """log J at coordinates z."""
         r = self.across(z)
         return sum((count * _log_sn(k, r) for k, count in self.roots), np.zeros(len(z)))
 
     def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
+        """Upper bound of log J where the blocks' norms are in [low, high] and `across` is at most `length`."""
         bound = np.zeros(len(low))
         for k, count in self.roots:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
             bound += count * _log_sn(k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0]))
         return bound
 
     def across(self, z: Float) -> Float:
+        """Length of the part of z across the flat directions, on which J depends."""
         first = z[:, 0]
         return np.asarray(np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1))
 
     def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+        """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""
         return constants[0] * self.stretch(high[:, :1])
 
     def stretch(self, r: Float) -> Float:
@@ -147,7 +115,7 @@ class GeodesicBall(Domain):
 
 
 @dataclass(frozen=True, eq=False)
-class TangentBundleBall(Domain):
+class TangentBundleBall(GeodesicBall):
     """{(p, v): p in the ball of `radius` about `center`, ‖v‖ ≤ speed}, with the volume dvol(p)·dv.
 
     >>> from curvedp.geometry import Sphere
@@ -155,11 +123,7 @@ class TangentBundleBall(Domain):
     4
     """
 
-    manifold: Manifold
-    center: ArrayLike | None = None
-    radius: float = math.nan
     speed: float = math.nan
-    ball: GeodesicBall = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if 2 * self.manifold.dim > _MOST_DIMENSIONS:
@@ -167,10 +131,7 @@ class TangentBundleBall(Domain):
                 f"the tangent bundle of {self.manifold!r} has dimension {2 * self.manifold.dim}, exact K-norm "
                 f"sampling allows {_MOST_DIMENSIONS}; use gradient descent on it"
             )
-        ball = GeodesicBall(self.manifold, self.center, self.radius)
-        object.__setattr__(self, "ball", ball)
-        object.__setattr__(self, "center", ball.center)
-        object.__setattr__(self, "radius", ball.radius)
+        super().__post_init__()
         object.__setattr__(self, "speed", _validate.length("speed", self.speed))
 
     @property
@@ -181,28 +142,14 @@ class TangentBundleBall(Domain):
     def radii(self) -> tuple[float, ...]:
         return (self.radius, self.speed)
 
-    @property
-    def block_dim(self) -> int:
-        return self.manifold.dim
-
     def points(self, z: Float) -> tuple[Any, ...]:
-        M, c = self.manifold, self.center
-        p = self.ball.base(z[:, 0])
+        M, c, (p,) = self.manifold, self.center, super().points(z)
         return p, M.transport(c, p, M.from_coordinates(c, z[:, 1]))
-
-    def log_volume(self, z: Float) -> Float:
-        return self.ball.log_volume(z)
-
-    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
-        return self.ball.log_volume_bound(low, high, length)
-
-    def across(self, z: Float) -> Float:
-        return self.ball.across(z)
 
     def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
         along, fibre = constants
-        turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in self.ball.roots)
-        first = along * self.ball.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
+        turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in self.roots)
+        first = along * self.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
         return np.stack([first, np.full(len(high), fibre)], axis=1)
 
 

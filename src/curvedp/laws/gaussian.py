@@ -20,7 +20,7 @@ __all__ = ["RiemannianGaussian"]
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on every two-point homogeneous space, the SPD metrics, HPD and products.
+    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on two-point homogeneous spaces, Grassmann, SPD, HPD and products.
 
     Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
 

@@ -15,7 +15,7 @@ import numpy as np
 from curvedp._validate import integer, positive
 from curvedp.errors import ParameterError
 from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import Domain, GeodesicBall, TangentBundleBall
+from curvedp.laws.domains import GeodesicBall, TangentBundleBall
 
 __all__ = ["GeodesicBall", "KNormLaw", "TangentBundleBall"]
 
@@ -41,11 +41,11 @@ class KNormLaw:
     (5, 3)
     """
 
-    domain: Domain
+    domain: GeodesicBall
     scale: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.domain, Domain):
+        if not isinstance(self.domain, GeodesicBall):
             raise ParameterError(f"domain={self.domain!r} must be a GeodesicBall or a TangentBundleBall")
         object.__setattr__(self, "scale", positive("scale", self.scale))
 

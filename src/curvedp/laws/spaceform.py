@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import Lorentz, PoincareBall, Sphere
+from curvedp.geometry import Grassmann, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
@@ -142,6 +142,14 @@ def _placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
 @_placed.register
 def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
     return _about_on_sphere(center, u, r)
+
+
+@_placed.register
+def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats:
+    """A line is a unit vector up to its sign."""
+    if manifold.r > 1:
+        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+    return _about_on_sphere(center[..., 0], u, r)[..., None]
 
 
 @_placed.register

@@ -18,7 +18,6 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import Domain
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
@@ -205,7 +204,7 @@ class KNGMechanism(Mechanism):
 
 
 def kng_draw(
-    domain: Domain, scale: float, g: Callable[..., Any], lipschitz: tuple[float, ...], source: Source
+    domain: GeodesicBall, scale: float, g: Callable[..., Any], lipschitz: tuple[float, ...], source: Source
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing), and
     those coordinates as integers."""
@@ -215,7 +214,7 @@ def kng_draw(
     return tuple(np.asarray(x[0]) for x in domain.points(integers / 2.0**GRID)), integers
 
 
-def check_width(domain: Domain, scale: float) -> None:
+def check_width(domain: GeodesicBall, scale: float) -> None:
     """Refuse, by public quantities, where the density's width would be lost in the coordinates' rounding."""
     widest = max(domain.radii) / scale
     if not widest <= _WIDEST:
