@@ -1,6 +1,6 @@
 """Projection onto a public ball: how records enter a private computation."""
 
-from math import pi, sin, sqrt
+from math import inf, pi, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    radius = positive("radius", radius)
+    if not (type(radius) is float and 0 < radius < inf):  # every statistic's ball has been checked
+        radius = positive("radius", radius)
     check_manifold(M)
     xp = namespace(*(a for a in (center, X) if is_array_api_obj(a))) if is_array_api_obj(X) else np
     X = _floating(xp, "X", X, M)

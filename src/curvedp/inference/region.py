@@ -134,7 +134,8 @@ def region_of(
 def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
     """The radius of `region_of` at each of these levels."""
     mechanism, reading = _drawn_by(certificate)
-    return [_shape(mechanism, reading, level, components)[1].radius for level in levels]
+    M, statistic = mechanism.manifold, reading.frame or mechanism.statistic
+    return [_shape(M, statistic, reading, level, components)[1].radius for level in levels]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -186,21 +187,23 @@ def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Reading]:
     return mechanism, mechanism.reading(certificate.release["integers"])
 
 
-def _shape(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> tuple[Manifold, Shape]:
-    statistic = reading.frame or mechanism.statistic
+def _shape(
+    M: Manifold, statistic: Statistic, reading: Reading, level: float, components: int | None
+) -> tuple[Manifold, Shape]:
     if components is None:
-        return mechanism.manifold, SHAPES[reading.kind](mechanism.manifold, statistic, reading, level)
+        return M, SHAPES[reading.kind](M, statistic, reading, level)
     if not isinstance(statistic, SecondMoment):
         raise ParameterError(f"components= is for second moments, not the {statistic.name}")
     return principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1))
 
 
 def _of_records(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> Region:
-    M, shape = _shape(mechanism, reading, level, components)
+    statistic = reading.frame or mechanism.statistic
+    M, shape = _shape(mechanism.manifold, statistic, reading, level, components)
     about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
     if components is not None:
         about = "the leading directions of the records' second moment, records being shortened to the radius"
-    center = (reading.frame or mechanism.statistic).placed(shape.center[None])[0]
+    center = statistic.placed(shape.center[None])[0]
     return Region(M, center, shape.radius, level, "records", about, shape.theorem, shape.within)
 
 

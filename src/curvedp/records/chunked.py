@@ -198,7 +198,7 @@ class ChunkedRecords:
 
 def checked_block(point_shape: tuple[int, ...], block: Any, *beside: np.ndarray) -> np.ndarray:
     """A chunk in a worker's memory (it may come from a device), where it holds what its array says."""
-    records = to_host(block)
+    records = block if type(block) is np.ndarray else to_host(block)
     if records.shape[1:] != point_shape:
         raise ParameterError(f"a chunk has shape {records.shape}; its records should be {point_shape}")
     if any(len(values) != len(records) for values in beside):
