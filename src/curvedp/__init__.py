@@ -1,7 +1,6 @@
 """Differential privacy on curved spaces: release a statistic of manifold data with a certificate anybody can check."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from curvedp.planning import plan
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
     from curvedp.privacy.compose import compose
+
+    __version__: str
 
 __all__ = [
     "GDP",
@@ -43,35 +44,18 @@ __all__ = [
     "compose",
     "plan",
 ]
-__version__ = version("curvedp")
 
-_HOME = {
-    **dict.fromkeys(("GDP", "ZCDP", "ApproxDP", "PureDP", "RaoDP", "RenyiDP", "compose"), "curvedp.privacy"),
-    **dict.fromkeys(
-        (
-            "PrivateDispersion",
-            "PrivateFrechetMean",
-            "PrivateFrechetMedian",
-            "PrivateGeodesicRegression",
-            "PrivateMDM",
-            "PrivatePCA",
-            "PrivateSoftmax",
-            "PrivateTangentSpace",
-        ),
-        "curvedp.estimators",
-    ),
-    "Ledger": "curvedp.ledger",
-    "ReleaseWarning": "curvedp.errors",
-    "check": "curvedp.checking",
-    "plan": "curvedp.planning",
-}
+_HOME = {"Ledger": "ledger", "ReleaseWarning": "errors", "check": "checking", "plan": "planning"}
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported on first use, so that `import curvedp` and the command line start at once."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'curvedp' has no attribute {name!r}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("curvedp")
+    if name not in __all__:
+        raise AttributeError(f"module 'curvedp' has no attribute {name!r}")
+    home = _HOME.get(name, "estimators" if name.startswith("Private") else "privacy")
+    return getattr(import_module(f"curvedp.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -26,6 +26,7 @@ from curvedp._console import (
     number_or_word,
     one_line_errors,
 )
+from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
 from curvedp.cli_release import reading_of, release_app
@@ -79,7 +80,8 @@ def check(
         middle = None if center is None else load_point(center, space)
         place = int(groups) if groups is not None and groups.isdigit() else groups
         persons = None if place is None else read_column(data, place, header=header, sep=sep, skip=skip)
-        found = look(space, data, middle, radius, persons, **reading_of(given))
+        with waiting("looking at the records"):
+            found = look(space, data, middle, radius, persons, **reading_of(given))
         print(json_module.dumps(found.to_dict(), default=str) if json else found)
 
 
@@ -101,19 +103,11 @@ def plan(
     from curvedp.planning import plan as make_plan
 
     with one_line_errors():
-        study = make_plan(parse_manifold(manifold), records, number_or_word(radius), asked(mu, epsilon, delta))
-        lines = study.advice()
-        if error is not None:
-            lines.append(f"for an error of {error:g}: {study.records_needed(error)} records")
-        if error is not None and not isinstance(study.radius, str):
-            lines[-1] += f", or a radius of {study.radius_for(error):.3g}"
-        if shift is not None:
-            found = study.power(shift)
-            lines.append(
-                f"a two-sample test of {records} records each finds a shift of {shift:g} with power {found:.2f}"
-            )
-        if plot is not None:
-            study.plot().savefig(plot)
+        with waiting("predicting the error of each mechanism"):
+            study = make_plan(parse_manifold(manifold), records, number_or_word(radius), asked(mu, epsilon, delta))
+            lines = [*study.advice(), *_answers(study, error, shift)]
+            if plot is not None:
+                study.plot().savefig(plot)
         if json:
             print(json_module.dumps({**study.to_dict(), "advice": lines}))
             return
@@ -123,6 +117,18 @@ def plan(
         console.print(table)
         for line in lines:
             console.print(inert(line), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None)
+
+
+def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
+    """What was asked of a plan besides, one line each."""
+    lines = []
+    if error is not None:
+        other = "" if isinstance(study.radius, str) else f", or a radius of {study.radius_for(error):.3g}"
+        lines.append(f"for an error of {error:g}: {study.records_needed(error)} records{other}")
+    if shift is not None:
+        found = f"finds a shift of {shift:g} with power {study.power(shift):.2f}"
+        lines.append(f"a two-sample test of {study.n} records each {found}")
+    return lines
 
 
 @app.command()

@@ -73,7 +73,7 @@ def _check_value(mechanism: Any, certificate: Any, published: Any, components: i
     import numpy as np
 
     from curvedp.geometry import Grassmann
-    from curvedp.mechanisms.statistic import unpack
+    from curvedp.mechanisms.second_moment import unpack
 
     own = np.asarray(mechanism.value_of(certificate))
     if components is None:

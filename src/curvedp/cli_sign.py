@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvedp._console import console, errors, inert, one_line_errors
+from curvedp._console import console, inert, one_line_errors
 from curvedp._files import write_atomically
+from curvedp._progress import waiting
 from curvedp.cli_verify import SECONDS, checks_of, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
 if TYPE_CHECKING:
-    from curvedp.mechanisms.base import Check
+    from curvedp.mechanisms.certificate import Check
 
 __all__ = ["check_signature", "key", "sign", "signatures_of", "statement"]
 
@@ -50,7 +51,7 @@ def sign(
 
     with one_line_errors():
         identity = read_key(key)
-        with errors.status("recomputing every claim"):
+        with waiting("recomputing every claim"):
             failed = [check.claim for check in limited(lambda: checks_of(certificate), seconds) if check.holds is False]
         if failed:
             raise VerificationFailed(f"not signed: {', '.join(failed)}")
@@ -61,8 +62,7 @@ def sign(
 
 def check_signature(path: Path, key: str) -> "Check":
     """Whether the certificate in a file was signed, as it stands, by the holder of a public key (text or file)."""
-    from curvedp.mechanisms.base import Check
-    from curvedp.mechanisms.certificate import Certificate
+    from curvedp.mechanisms.certificate import Certificate, Check
 
     text = _public(key)
     held = Certificate.load(path).is_signed(text, signatures_of(path).get(text))
@@ -131,7 +131,7 @@ def statement(
             write_atomically(study, words.template())
             raise ParameterError(f"{study} was written: answer its questions, then run this again")
         said = words.read_study(study)
-        with errors.status("recomputing every claim"):
+        with waiting("recomputing every claim"):
             checks = limited(lambda: checks_of(certificate), seconds)
         if failed := [check.claim for check in checks if check.holds is False]:
             raise VerificationFailed(f"no statement: {', '.join(failed)}")

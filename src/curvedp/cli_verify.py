@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 
 from curvedp._console import JsonOption, console, errors, inert, one_line_errors
+from curvedp._progress import waiting
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
 __all__ = ["SECONDS", "checks_of", "limited", "verify"]
@@ -37,7 +38,7 @@ def verify(
     but the release was drawn in float64 or its sensitivity is the caller's word, for which no certificate can vouch, and 2 if
     it is no certificate or takes more than its time or 2 GB."""
     with one_line_errors():
-        with errors.status("recomputing every claim"):
+        with waiting("recomputing every claim"):
             checks, alarms = limited(lambda: _recomputed(certificate, key), seconds)
         failed = [check.claim for check in checks if check.holds is False]
         unknown = [check for check in checks if check.holds is None]

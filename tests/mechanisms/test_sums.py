@@ -168,7 +168,7 @@ def test_persons_of_a_second_moment_count_once():
     assert certificate.statistic["n"] == 20
     assert all(check.holds for check in verify_certificate(certificate))
     mean = sum(np.mean([np.outer(x, x) for x in X[ids == k]], axis=0) for k in range(20)) / 20
-    from curvedp.mechanisms.statistic import SecondMoment, unpack
+    from curvedp.mechanisms.second_moment import SecondMoment, unpack
     from curvedp.records.base import open_records
     from curvedp.records.persons import person_rows
 

@@ -45,7 +45,6 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
     NewtonMechanism,
 )
-from curvedp.mechanisms.base import ValueMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
@@ -54,6 +53,7 @@ from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, 
 from curvedp.mechanisms.stages import Noise, StagedMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism
+from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.records import open_records

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from curvedp import _validate
 from curvedp.audit.pairs import neighbours, scores
 from curvedp.errors import ParameterError
-from curvedp.mechanisms.base import ValueMechanism
+from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
 
 __all__ = ["AuditResult", "audit_mechanism", "audit_scores", "claimed_mu"]

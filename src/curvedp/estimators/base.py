@@ -83,9 +83,7 @@ class PrivateEstimator(BaseEstimator):
         entry = self._pay([job.mechanism for job in jobs])
         with waiting("drawing exact noise"):
             return [
-                job.mechanism.released(
-                    data, source=source, guarantee=self.guarantee, unit=unit, reason=job.reason, entry=entry
-                )
+                job.mechanism.released(data, source, self.guarantee, unit, job.reason, entry)
                 for job, data in zip(jobs, accepted, strict=True)
             ]
 

@@ -13,7 +13,7 @@ from curvedp.errors import ParameterError
 from curvedp.estimators.base import PERSON, Job, PrivateEstimator, readable
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.statistic import SecondMoment, clipped_rows, unpack
+from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
 from curvedp.mechanisms.sums import GramSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records import ChunkedRecords, by_chunks, is_chunked

@@ -25,7 +25,8 @@ from curvedp.inference.shapes import (
 )
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.statistic import FrechetMean, SecondMoment, Statistic
+from curvedp.mechanisms.second_moment import SecondMoment
+from curvedp.mechanisms.statistic import FrechetMean, Statistic
 
 __all__ = ["Region", "components_of", "consistent", "radii_of", "region_of", "simultaneous"]
 

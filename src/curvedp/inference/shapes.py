@@ -5,15 +5,15 @@ from math import exp, floor, inf, isfinite, pi, sinh, sqrt, tan, tanh
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import chi
+from scipy.special import gammainccinv, ndtri
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import CHART_ERROR
-from curvedp.mechanisms.statistic import Statistic, unpack
+from curvedp.mechanisms.second_moment import unpack
+from curvedp.mechanisms.statistic import Statistic
 
 __all__ = ["SHAPES", "Chart", "Shape", "Subspaces", "curvature_roots", "hessian_bounds", "principal_subspaces"]
 
@@ -148,7 +148,7 @@ def principal_subspaces(statistic: Any, reading: Reading, level: float, componen
         raise ParameterError(f"{components} components of {d} features: a region is of 1 to {d - 1}")
     drawn = unpack(reading.drawn, d)
     grid = sqrt(reading.drawn.size) * reading.cell / 2
-    q = sigma / sqrt(2) * float(chi.isf(miss * (1 - _SWAPPED), components * (d - components))) + grid
+    q = sigma / sqrt(2) * sqrt(2 * gammainccinv(components * (d - components) / 2, miss * (1 - _SWAPPED))) + grid
     e = sigma * (sqrt(2 * d) - float(ndtri(miss * _SWAPPED / 2))) + grid
     values, vectors = np.linalg.eigh(drawn)
     center, gap = vectors[:, ::-1][:, :components], float(values[-components] - values[-components - 1])

@@ -111,7 +111,9 @@ class Ledger:
         self.path, self.key = _path("path", path), None if key is None else _path("key", key)
         self._seen: State | None = None
         if budget is None and not self.path.exists():
-            raise ParameterError(f"there is no ledger at {path}; give a budget, e.g. GDP(1.0), to start one")
+            raise ParameterError(
+                f"there is no ledger at {path}; a budget such as GDP(1.0) starts one, or: curvedp ledger create"
+            )
         if budget is not None:
             self._start(budget)
         stored = self._state().budget

@@ -16,11 +16,9 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.certificate import Certificate, Claims, digest_of_integers
+from curvedp.mechanisms.certificate import Certificate, Check, Claims, digest_of_integers
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, convert
@@ -30,14 +28,11 @@ __all__ = [
     "EXACT",
     "FLOAT",
     "TRUST",
-    "Check",
     "Draw",
     "Mechanism",
     "Reading",
     "Release",
-    "ValueMechanism",
     "assign",
-    "at_least",
     "check_guarantee",
     "check_source",
     "replay",
@@ -48,23 +43,6 @@ FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"
 TRUST = "a curator holds the records and is trusted with them"
 _MOST_KEPT = 1 << 14  # released integers that a certificate lists; of more it has the hash alone
-
-
-class Check(NamedTuple):
-    """One claim of a certificate: confirmed, refuted, or (None) of a kind that nobody can confirm from the certificate."""
-
-    claim: str
-    holds: bool | None
-    detail: str
-
-
-ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ by
-
-
-def at_least(claim: str, stated: Any, least: float) -> Check:
-    """Whether a stated noise or sensitivity is no less than the recomputed one; what is no number is not."""
-    number = stated if isinstance(stated, int | float) and not isinstance(stated, bool) else float("nan")
-    return Check(f"{claim} {number:.9g}", bool(least * (1 - ROUNDED) <= number < inf), f"recomputed {least:.9g}")
 
 
 def replay(integers: Any) -> Callable[..., np.ndarray]:
@@ -301,16 +279,13 @@ class Mechanism(ABC):
         entry : mapping, optional
             Number and hash of the ledger's entry that paid.
         """
-        source = check_source(source)
-        return self.released(
-            self.accepted(data), source=source, guarantee=guarantee, unit=unit, reason=reason, entry=entry
-        )
+        accepted = self.accepted(data)
+        return self.released(accepted, check_source(source), guarantee, unit, reason, entry)
 
     @final
     def released(
         self,
         accepted: Any,
-        *,
         source: Source,
         guarantee: Guarantee | None,
         unit: str | None,
@@ -370,68 +345,9 @@ class Mechanism(ABC):
         if type(asked) is type(budget):
             return asked
         try:
-            order = getattr(budget, "order", None)
-            return (
-                convert(self.profile, to=type(budget), order=order) if order else convert(self.profile, to=type(budget))
-            )
+            return convert(self.profile, to=type(budget), order=getattr(budget, "order", None))
         except CurvedpError:
             return asked  # which the ledger converts, or refuses in its own words
-
-
-@dataclass(frozen=True, eq=False)
-class ValueMechanism(Mechanism):
-    """Noise about the statistic's value."""
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Every statistic that has a value."""
-        return statistic.valued
-
-    @property
-    def sensitivity(self) -> float:
-        """The statistic's."""
-        return self.statistic.sensitivity
-
-    @abstractmethod
-    def at(self, coordinates: np.ndarray) -> np.ndarray:
-        """The drawn point of these grid coordinates: post-processing."""
-
-    @property
-    def drawn_shape(self) -> tuple[int, ...]:
-        """The shape of what is drawn."""
-        return self.manifold.point_shape
-
-    def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The point of the one draw, finished."""
-        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
-        return np.asarray(self.finish(self.at(drawn)))
-
-    def reading(self, integers: Any) -> Reading:
-        """The point of the one draw, about the statistic."""
-        drawn = replay(integers)(np.empty(self.drawn_shape))
-        kind, space, scale, _ = self.noise
-        law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, scale)
-        return Reading("point", law, self.at(drawn))
-
-    @property
-    @abstractmethod
-    def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind ("gaussian" or "laplace"), space, scale and sensitivity of the law, for the certified path."""
-
-    @abstractmethod
-    def scaled(self, factor: float) -> Self:
-        """The same with its noise multiplied: what a cheat draws."""
-
-    @abstractmethod
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
-
-    def accepted(self, data: Any) -> np.ndarray:
-        """One point; what is none becomes the origin."""
-        value = _validate.array("value", data)
-        if value.shape != self.manifold.point_shape:
-            raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
-        return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
 
 
 def _served(made: Callable[..., Any]) -> Any:

@@ -22,7 +22,7 @@ from html import escape
 from importlib.metadata import version
 from math import exp, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,12 +33,29 @@ from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP,
 from curvedp.privacy.rounding import up
 from curvedp.signing import digest, is_signed, signature
 
-__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Claims", "digest_of_integers"]
+__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Check", "Claims", "at_least", "digest_of_integers"]
 
 SCHEMA = "curvedp-certificate/2"
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_BYTES = 1 << 22  # of a certificate's text; beyond, it is not read
 _PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
+
+
+class Check(NamedTuple):
+    """One claim of a certificate: confirmed, refuted, or (None) of a kind that nobody can confirm from the certificate."""
+
+    claim: str
+    holds: bool | None
+    detail: str
+
+
+ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ by
+
+
+def at_least(claim: str, stated: Any, least: float) -> Check:
+    """Whether a stated noise or sensitivity is no less than the recomputed one; what is no number is not."""
+    number = stated if isinstance(stated, int | float) and not isinstance(stated, bool) else float("nan")
+    return Check(f"{claim} {number:.9g}", bool(least * (1 - ROUNDED) <= number < inf), f"recomputed {least:.9g}")
 
 
 @dataclass(frozen=True)

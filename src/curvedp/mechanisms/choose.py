@@ -15,8 +15,9 @@ from curvedp import _validate
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import frechet_mean, parse_manifold
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Mechanism, ValueMechanism, check_guarantee
+from curvedp.mechanisms.base import Mechanism, check_guarantee
 from curvedp.mechanisms.statistic import Ball, Statistic
+from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import Guarantee
 
 __all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "rank", "useless_error"]

@@ -14,8 +14,8 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
 from curvedp.mechanisms.base import Draw, assign
 from curvedp.mechanisms.chart import CHART_ERROR, REACH
-from curvedp.mechanisms.isotropic import IsotropicMechanism
 from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.value import IsotropicMechanism
 
 __all__ = ["GaussianMechanism"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, isfinite, log2
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,20 +20,21 @@ from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
-from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clipped_logs, mean_moved
+from curvedp.mechanisms.of_mean import GaussianMeanMechanism, least_scale
 from curvedp.mechanisms.shrink import james_stein
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
 from curvedp.records.base import Records, open_records
 
 __all__ = ["GradientMechanism"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class GradientMechanism(Mechanism):
+class GradientMechanism(GaussianMeanMechanism):
     """A private Fréchet mean by one noisy step from the ball's center.
 
     Parameters
@@ -52,6 +53,8 @@ class GradientMechanism(Mechanism):
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Stiefel
+    >>> from curvedp.mechanisms.statistic import FrechetMean
+    >>> from curvedp.privacy import GDP
     >>> X = np.broadcast_to(Stiefel(4, 2).origin, (50, 4, 2))
     >>> mean = FrechetMean(Stiefel(4, 2), None, 0.5, 50)
     >>> GradientMechanism.for_statistic(mean, GDP(1.0)).release(X).value.shape
@@ -62,25 +65,17 @@ class GradientMechanism(Mechanism):
 
     name: ClassVar[str] = "gradient-step"
     option: ClassVar[str | None] = "gradient"
-    reads: ClassVar[Literal["value", "records"]] = "records"
     streams: ClassVar[bool] = True
 
     def __init__(self, *, statistic: Statistic, scale: float) -> None:
-        if not self.serves(statistic):
-            raise ParameterError(f"GradientMechanism releases Fréchet means, not the {statistic.name}")
-        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Fréchet means."""
-        return isinstance(statistic, FrechetMean)
+        self._take(statistic)
+        assign(self, scale=_validate.length("scale", scale))
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
         moved = cls(statistic=statistic, scale=1.0).sensitivity
-        scale = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), check_guarantee(guarantee), moved)
-        return cls(statistic=statistic, scale=float(scale))
+        return cls(statistic=statistic, scale=least_scale(guarantee, moved))
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
@@ -95,25 +90,15 @@ class GradientMechanism(Mechanism):
             return f"the mean need not be unique in a ball of radius {space.convexity_radius:.6g} or more"
         return None
 
-    @property
-    def _mean(self) -> FrechetMean:
-        assert isinstance(self.statistic, FrechetMean)  # `serves` no other
-        return self.statistic
-
     @cached_property
     def sensitivity(self) -> float:
         """2r/n, with the rounding of a record's vector and of the mean."""
-        return mean_moved(self._mean.radius, self._grid, self.manifold.dim, self._mean.n)
+        return mean_moved(self.radius, self._grid, self.manifold.dim, self.n)
 
     @cached_property
     def profile(self) -> PrivacyProfile:
         """One Gaussian release."""
         return gaussian_profile(0.0, 1, self.scale, self.sensitivity)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -123,16 +108,16 @@ class GradientMechanism(Mechanism):
     @property
     def unit(self) -> float:
         """A public power of two, so that the grid is fine whatever the records' unit."""
-        return 2.0 ** ceil(log2(self._mean.radius))
+        return 2.0 ** ceil(log2(self.radius))
 
     def accepted(self, data: Any) -> Records:
         """The records at home; those in memory in the ball, the others are moved into it when they are read."""
         if getattr(data, "where", "memory") == "memory":
             given = data.array() if hasattr(data, "array") else data
-            return open_records(self._mean.accepted(given), self.manifold.point_shape)
-        if data.n != self._mean.n:
-            raise ParameterError(f"{data.n} records, not {self._mean.n}")
-        return data.carried(self.manifold, self._mean.center)  # type: ignore[no-any-return]  # records
+            return open_records(self.mean.accepted(given), self.manifold.point_shape)
+        if data.n != self.n:
+            raise ParameterError(f"{data.n} records, not {self.n}")
+        return data.carried(self.manifold, self.mean.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
@@ -147,12 +132,7 @@ class GradientMechanism(Mechanism):
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Shrunk towards the center, then moved into the ball."""
-        return self.statistic.inside(james_stein(self.manifold, self._mean.ball.center, points, self.scale))
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Shrinkage, where there is any, and projection."""
-        return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + self.statistic.afterwards
+        return self.statistic.inside(james_stein(self.manifold, self.center, points, self.scale))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The point of the one draw."""
@@ -163,22 +143,22 @@ class GradientMechanism(Mechanism):
         """The drawn vector, about the mean logarithm at the center."""
         drawn = self.unit * replay(integers)(np.empty(self.manifold.dim))
         law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
-        return Reading("gradient", law, drawn, *self._mean.ball, cell=self.unit * 2.0**-GRID)
+        return Reading("gradient", law, drawn, *self.mean.ball, cell=self.unit * 2.0**-GRID)
 
     @cached_property
     def _sums(self) -> Callable[[np.ndarray], np.ndarray]:
-        return partial(_sums, self.manifold, *self._mean.ball, self._grid)
+        return partial(_sums, self.manifold, *self.mean.ball, self._grid)
 
     @cached_property
     def _grid(self) -> FixedPoint:
-        return FixedPoint(2 * self._mean.radius)
+        return FixedPoint(2 * self.radius)
 
     def _divided(self, total: np.ndarray, n: int) -> np.ndarray:
         return self._grid.mean(total.reshape(2, -1), n)
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
-            return np.asarray(self.manifold.unchart(self._mean.ball.center, v))
+            return np.asarray(self.manifold.unchart(self.center, v))
 
 
 def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:

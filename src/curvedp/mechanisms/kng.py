@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, inf, log1p, nextafter, sqrt
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -18,11 +18,12 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import FLOAT, Draw, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
+from curvedp.mechanisms.of_mean import MeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
 __all__ = ["KNGMechanism", "check_width", "kng_draw", "pure_epsilon"]
@@ -32,7 +33,7 @@ _WORK = 1 << 22  # distances held at once while the gradient is evaluated
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class KNGMechanism(Mechanism):
+class KNGMechanism(MeanMechanism):
     """A private Fréchet mean of n records: one exact draw of exp(−‖∇E(x; D)‖/s), E(x) = ½·mean d²(x, xᵢ), on a public ball.
 
     Parameters
@@ -69,7 +70,6 @@ class KNGMechanism(Mechanism):
 
     name: ClassVar[str] = "k-norm-gradient"
     option: ClassVar[str | None] = "kng"
-    reads: ClassVar[Literal["value", "records"]] = "records"
     path: ClassVar[str] = FLOAT
 
     def __init__(
@@ -82,10 +82,8 @@ class KNGMechanism(Mechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        statistic = FrechetMean(manifold, center, radius, n) if statistic is None else statistic
-        if not isinstance(statistic, FrechetMean):
-            raise ParameterError(f"KNGMechanism releases Fréchet means, not the {statistic.name}")
-        assign(self, statistic=statistic, asked=check_guarantee(guarantee))
+        self._take(statistic, manifold, center, radius, n)
+        assign(self, asked=check_guarantee(guarantee))
         _ = self.domain, self.epsilon, self.sensitivity  # each may refuse
 
     @classmethod
@@ -102,34 +100,9 @@ class KNGMechanism(Mechanism):
         return found
 
     @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Fréchet means."""
-        return isinstance(statistic, FrechetMean)
-
-    @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Its draws are in floats, and take as long as the records make them."""
         return "by name only: it draws in floats, for a time that depends on the records"
-
-    @property
-    def _mean(self) -> FrechetMean:
-        assert isinstance(self.statistic, FrechetMean)  # checked when it was made
-        return self.statistic
-
-    @property
-    def center(self) -> np.ndarray:
-        """Of the public ball."""
-        return self._mean.ball.center
-
-    @property
-    def radius(self) -> float:
-        """Of the public ball."""
-        return self._mean.radius
-
-    @property
-    def n(self) -> int:
-        """How many records there are."""
-        return self._mean.n
 
     @cached_property
     def domain(self) -> GeodesicBall:
@@ -185,10 +158,6 @@ class KNGMechanism(Mechanism):
         """
         reach = self.radius + np.asarray(self.manifold.dist(self.center, records))
         return float(np.mean(_hessian_bound(self.manifold, np.minimum(reach, 2 * self.radius))))
-
-    def accepted(self, data: Any) -> np.ndarray:
-        """The records, shape (n, *point_shape), moved into the ball."""
-        return self._mean.accepted(data)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One draw, by rejection."""

@@ -7,8 +7,8 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.laws.exact import has_exact_laplace
 from curvedp.mechanisms.base import assign
-from curvedp.mechanisms.isotropic import IsotropicMechanism
 from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.value import IsotropicMechanism
 
 __all__ = ["LaplaceMechanism"]
 

@@ -20,9 +20,9 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
-from curvedp.mechanisms.isotropic import IsotropicMechanism
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 from curvedp.privacy.constant_curvature import constant_curvature_profile
 

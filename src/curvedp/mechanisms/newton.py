@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -27,13 +27,14 @@ from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import ExactDraw, exact_gaussian
-from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign, at_least, check_guarantee, replay
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.base import Draw, Reading, assign, replay
+from curvedp.mechanisms.certificate import Certificate, Check, at_least
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
+from curvedp.mechanisms.of_mean import GaussianMeanMechanism, least_scale
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
 
 __all__ = ["NewtonMechanism", "Stage"]
 
@@ -69,7 +70,7 @@ Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales 
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class NewtonMechanism(Mechanism):
+class NewtonMechanism(GaussianMeanMechanism):
     """A private Fréchet mean of n records by noisy Newton steps from the public center, on a space of constant curvature.
 
     Records are moved into the public ball B(`center`, `radius`) first, and so is every step.
@@ -100,6 +101,7 @@ class NewtonMechanism(Mechanism):
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import PoincareBall
+    >>> from curvedp.privacy import GDP
     >>> mechanism = NewtonMechanism.calibrated(PoincareBall(2), None, 6.0, 400, GDP(1.0))
     >>> mechanism.release(np.random.default_rng(0).uniform(-0.6, 0.6, (400, 2))).value.shape
     (2,)
@@ -111,7 +113,6 @@ class NewtonMechanism(Mechanism):
     name: ClassVar[str] = "noisy-newton"
     most_simulated: ClassVar[int] = 128  # each is a walk of several steps
     option: ClassVar[str | None] = "newton"
-    reads: ClassVar[Literal["value", "records"]] = "records"
     staged: ClassVar[bool] = True
 
     def __init__(
@@ -125,9 +126,7 @@ class NewtonMechanism(Mechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        assign(self, statistic=FrechetMean(manifold, center, radius, n) if statistic is None else statistic)
-        if not self.serves(self.statistic):
-            raise ParameterError(f"NewtonMechanism releases Fréchet means, not the {self.statistic.name}")
+        self._take(statistic, manifold, center, radius, n)
         if (refusal := self.left_out(self.statistic)) is not None:
             raise ParameterError(f"NewtonMechanism: {refusal}")
         steps = self._schedule.steps if steps is None else _validate.integer("steps", steps, 1)
@@ -140,12 +139,12 @@ class NewtonMechanism(Mechanism):
     ) -> Self:
         """The smallest noise that meets the guarantee."""
         statistic = FrechetMean(manifold, center, radius, n)
-        return cls(scale=_least_scale(guarantee), steps=steps, statistic=statistic)
+        return cls(scale=least_scale(guarantee), steps=steps, statistic=statistic)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The smallest noise that meets the guarantee."""
-        return cls(scale=_least_scale(guarantee), statistic=statistic)
+        return cls(scale=least_scale(guarantee), statistic=statistic)
 
     @classmethod
     def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
@@ -163,11 +162,6 @@ class NewtonMechanism(Mechanism):
         return cls(scale=parameters["scale"], steps=parameters["steps"], statistic=statistic)
 
     @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Fréchet means."""
-        return isinstance(statistic, FrechetMean)
-
-    @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Spheres and hyperbolic spaces only."""
         space = statistic.space
@@ -181,11 +175,6 @@ class NewtonMechanism(Mechanism):
         return gaussian_profile(0.0, 1, self.scale, 1.0)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
-
-    @property
     def sensitivity(self) -> float:
         """How far the gradient at the center can move."""
         return float(self.gradient_sensitivity(0.0))
@@ -194,26 +183,6 @@ class NewtonMechanism(Mechanism):
     def parameters(self) -> Mapping[str, Any]:
         """The public numbers as JSON values."""
         return {"scale": self.scale, "steps": self.steps}
-
-    @property
-    def _mean(self) -> FrechetMean:
-        assert isinstance(self.statistic, FrechetMean)  # or `left_out` refuses it
-        return self.statistic
-
-    @property
-    def center(self) -> np.ndarray:
-        """Of the public ball."""
-        return self._mean.ball.center
-
-    @property
-    def radius(self) -> float:
-        """Of the public ball."""
-        return self._mean.radius
-
-    @property
-    def n(self) -> int:
-        """How many records there are."""
-        return self._mean.n
 
     @property
     def curvature(self) -> float:
@@ -268,10 +237,6 @@ class NewtonMechanism(Mechanism):
 
     # ---- the steps ----
 
-    def accepted(self, data: Any) -> np.ndarray:
-        """The records, shape (n, *point_shape), moved into the ball."""
-        return self._mean.accepted(data)
-
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """The noisy steps, one after the other."""
         draws: list[ExactDraw] = []
@@ -306,11 +271,6 @@ class NewtonMechanism(Mechanism):
             elif stage["hessian_scale"] is not None:
                 raise ParameterError(f"stage {step + 1} measures no Hessian")
         return checks
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Shrinkage and projection."""
-        return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + self.statistic.afterwards
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
@@ -410,10 +370,6 @@ class NewtonMechanism(Mechanism):
         sign = 1.0 if self.curvature < 0 else -1.0
         along, across = 1 + sign * (t - q), 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
         return np.maximum(along, _LEAST_HESSIAN), np.maximum(across, _LEAST_HESSIAN)
-
-
-def _least_scale(guarantee: Guarantee) -> float:
-    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), check_guarantee(guarantee), 1.0))
 
 
 def _towards(value: np.ndarray, prior: Any, noise: float, spread: float) -> np.ndarray:

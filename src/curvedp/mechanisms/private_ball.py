@@ -26,8 +26,8 @@ from curvedp.entropy import Source
 from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
-from curvedp.mechanisms.base import Check, Draw, Mechanism, Reading, assign
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
+from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, scaling_direction
 from curvedp.mechanisms.shrink import shrunk

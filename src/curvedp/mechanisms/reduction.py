@@ -33,8 +33,9 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.mechanisms.base import assign
 from curvedp.mechanisms.measured import mean_moved
+from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.stages import QUERIES, Noise, StagedMechanism, Stages, private_quantile
-from curvedp.mechanisms.statistic import Statistic, clipped_rows
+from curvedp.mechanisms.statistic import Statistic
 
 __all__ = [
     "FEATURES",

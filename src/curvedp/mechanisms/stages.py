@@ -22,13 +22,14 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.laws.exact import ExactDraw, exact_gaussian
-from curvedp.mechanisms.base import Check, Draw, Mechanism, assign, check_guarantee, replay
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.base import Draw, Mechanism, assign, replay
+from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import Measured, Unmeasured
+from curvedp.mechanisms.of_mean import least_scale
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
 from curvedp.records.base import Records, open_records
 
 __all__ = [
@@ -173,11 +174,6 @@ class StagedMechanism(Mechanism):
     @abstractmethod
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Any, Stages]:
         """(value, what was released)."""
-
-
-def least_scale(guarantee: Guarantee) -> float:
-    """1/μ for the largest μ that meets the guarantee."""
-    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), check_guarantee(guarantee), 1.0))
 
 
 def collected(statistic: OuterBall, data: Any) -> Records:

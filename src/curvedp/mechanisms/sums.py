@@ -24,8 +24,9 @@ from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, re
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clip, logs_at
+from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.shrink import shrunk
-from curvedp.mechanisms.statistic import Ball, Statistic, clipped_rows, public_ball, unpack
+from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 

@@ -17,9 +17,10 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry import parse_manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.base import FLOAT, Check, Mechanism, ValueMechanism, at_least
-from curvedp.mechanisms.certificate import CURVE_EPSILONS, Certificate, Claims, digest_of_integers
+from curvedp.mechanisms.base import FLOAT, Mechanism
+from curvedp.mechanisms.certificate import CURVE_EPSILONS, Certificate, Check, Claims, at_least, digest_of_integers
 from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import certified_mu, meets
 
 __all__ = ["Check", "rebuild_mechanism", "verify_certificate"]

@@ -1,5 +1,6 @@
-"""An isotropic law about a statistic's value, on its space or in a chart: what Gaussian and Laplace mechanisms share."""
+"""Noise about a statistic's value; and what Gaussian and Laplace mechanisms share, on the space or in a chart."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,22 +8,81 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, ValueMechanism, check_guarantee
+from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
-__all__ = ["IsotropicMechanism"]
+__all__ = ["IsotropicMechanism", "ValueMechanism"]
 
 _LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace]] = {
     "gaussian": RiemannianGaussian,
     "laplace": RiemannianLaplace,
 }
 _DRAWS: dict[str, Callable[..., ExactDraw]] = {"gaussian": exact_gaussian, "laplace": exact_laplace}
+
+
+@dataclass(frozen=True, eq=False)
+class ValueMechanism(Mechanism):
+    """Noise about the statistic's value."""
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Every statistic that has a value."""
+        return statistic.valued
+
+    @property
+    def sensitivity(self) -> float:
+        """The statistic's."""
+        return self.statistic.sensitivity
+
+    @abstractmethod
+    def at(self, coordinates: np.ndarray) -> np.ndarray:
+        """The drawn point of these grid coordinates: post-processing."""
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """The shape of what is drawn."""
+        return self.manifold.point_shape
+
+    def value_of(self, certificate: Certificate) -> np.ndarray:
+        """The point of the one draw, finished."""
+        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
+        return np.asarray(self.finish(self.at(drawn)))
+
+    def reading(self, integers: Any) -> Reading:
+        """The point of the one draw, about the statistic."""
+        drawn = replay(integers)(np.empty(self.drawn_shape))
+        kind, space, scale, _ = self.noise
+        return Reading("point", _LAWS[kind](space, scale), self.at(drawn))
+
+    @property
+    @abstractmethod
+    def noise(self) -> tuple[str, Manifold, float, float]:
+        """Kind ("gaussian" or "laplace"), space, scale and sensitivity of the law, for the certified path."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The same with its noise multiplied: what a cheat draws."""
+
+    @abstractmethod
+    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
+        """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
+
+    def accepted(self, data: Any) -> np.ndarray:
+        """One point; what is none becomes the origin."""
+        value = _validate.array("value", data)
+        if value.shape != self.manifold.point_shape:
+            raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
+        return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -1,0 +1,83 @@
+"""What mechanisms share that release a Fréchet mean from the records themselves."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+from curvedp.mechanisms.base import Mechanism, assign, check_guarantee
+from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+
+__all__ = ["GaussianMeanMechanism", "MeanMechanism", "least_scale"]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class MeanMechanism(Mechanism):
+    """A private Fréchet mean that reads the records."""
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Fréchet means."""
+        return isinstance(statistic, FrechetMean)
+
+    def _take(self, statistic: Statistic | None, *ball: Any) -> None:
+        """The statistic, or the mean in a ball (manifold, center, radius, n)."""
+        statistic = FrechetMean(*ball) if statistic is None else statistic
+        if not self.serves(statistic):
+            raise ParameterError(f"{type(self).__name__} releases Fréchet means, not the {statistic.name}")
+        assign(self, statistic=statistic)
+
+    @property
+    def mean(self) -> FrechetMean:
+        """The statistic."""
+        assert isinstance(self.statistic, FrechetMean)  # `serves` no other
+        return self.statistic
+
+    @property
+    def center(self) -> np.ndarray:
+        """Of the public ball."""
+        return self.mean.ball.center
+
+    @property
+    def radius(self) -> float:
+        """Of the public ball."""
+        return self.mean.radius
+
+    @property
+    def n(self) -> int:
+        """How many records there are."""
+        return self.mean.n
+
+    def accepted(self, data: Any) -> Any:
+        """The records, shape (n, *point_shape), moved into the ball."""
+        return self.mean.accepted(data)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GaussianMeanMechanism(MeanMechanism):
+    """One with Gaussian noise, whose value is shrunk towards the center."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> PrivacyProfile:
+        """Of one Gaussian release."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP."""
+        return GDP(self.profile.mu)
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Shrinkage, where there is any, and projection."""
+        return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + self.statistic.afterwards
+
+
+def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
+    """The least σ of Gaussian noise about what moves so far that meets the guarantee: 1/μ where it moves by 1."""
+    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), check_guarantee(guarantee), moved))
