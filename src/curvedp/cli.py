@@ -7,6 +7,7 @@ line that says what to do; 3 (`verify`) every claim holds, but for what no certi
 import json as json_module
 import sys
 from importlib import import_module
+from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from curvedp._console import (
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
-from curvedp.cli_release import reading_of, release_app
+from curvedp.cli_release import CENTER, PERSONS, READING, column_of, command_of, reading_of, release_app
 from curvedp.cli_sign import key, sign, statement
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
@@ -52,37 +53,30 @@ app.add_typer(ledger_app, name="ledger")
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2")]
 
 
-@app.command()
-def check(
-    data: Annotated[Path, typer.Argument(help="whatever `curvedp release` reads")],
-    manifold: ManifoldOption,
-    radius: Annotated[float | None, typer.Option("--radius", "-r", help="of the public ball")] = None,
-    center: Annotated[Path | None, typer.Option(help="npy or csv with the ball's center; the origin otherwise")] = None,
-    groups: Annotated[str | None, typer.Option(help="column that says whose record each is")] = None,
-    key: Annotated[str | None, typer.Option(help="array inside an npz file")] = None,
-    header: Annotated[bool | None, typer.Option(help="whether the first line of a csv names its columns")] = None,
-    form: Annotated[str | None, typer.Option("--as", help="what a row is, such as latlon-degrees")] = None,
-    columns: Annotated[str | None, typer.Option(help="names or places from 0, separated by commas")] = None,
-    mask: Annotated[Path | None, typer.Option(help="which voxels of a volume are records")] = None,
-    sep: Annotated[str | None, typer.Option(help="what separates the cells")] = None,
-    decimal: Annotated[str, typer.Option(help="the decimal sign")] = ".",
-    skip: Annotated[int, typer.Option(help="lines before the first")] = 0,
-    json: JsonOption = False,
-) -> None:
-    """NOT private: what is wrong with the records of a file, for those who may see them."""
+def _check(given: SimpleNamespace) -> None:
     from curvedp.checking import check as look
     from curvedp.geometry import parse_manifold
-    from curvedp.records import load_point, read_column
+    from curvedp.records import load_point
 
-    with one_line_errors():
-        space = parse_manifold(manifold)
-        given = SimpleNamespace(**locals())
-        middle = None if center is None else load_point(center, space)
-        place = int(groups) if groups is not None and groups.isdigit() else groups
-        persons = None if place is None else read_column(data, place, header=header, sep=sep, skip=skip)
-        with waiting("looking at the records"):
-            found = look(space, data, middle, radius, persons, **reading_of(given))
-        print(json_module.dumps(found.to_dict(), default=str) if json else found)
+    space = parse_manifold(given.manifold)
+    middle = None if given.center is None else load_point(given.center, space)
+    persons = column_of(given, given.groups)
+    with waiting("looking at the records"):
+        found = look(space, given.data, middle, given.radius, persons, **reading_of(given))
+    print(json_module.dumps(found.to_dict(), default=str) if given.json else found)
+
+
+_LOOK = {
+    "manifold": (ManifoldOption, Parameter.empty),
+    "radius": (Annotated[float | None, typer.Option("--radius", "-r", help="of the public ball")], None),
+    **CENTER,
+    **PERSONS,
+    **READING,
+    "json": (JsonOption, False),
+}
+app.command("check")(
+    command_of(_LOOK, "NOT private: what is wrong with the records of a file, for those who may see them.", _check)
+)
 
 
 @app.command()
@@ -205,7 +199,7 @@ def audit(
         if json:
             print(json_module.dumps([row._asdict() for row in rows]))
         else:
-            headers = (
+            headers = [
                 "mechanism",
                 "manifold",
                 "δ",
@@ -214,20 +208,13 @@ def audit(
                 "claimed μ",
                 "audited μ ≥",
                 "tightness",
-            )
+            ]
             table = Table(*headers, title="a true claim is called violated with probability below 1e-6")
             for row in rows:
                 mu = ("", "") if row.claimed_mu is None else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
                 share = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
-                table.add_row(
-                    row.mechanism,
-                    row.manifold,
-                    f"{row.delta:g}",
-                    f"{row.claimed:.4f}",
-                    f"{row.audited:.4f}",
-                    *mu,
-                    share,
-                )
+                numbers = (f"{row.delta:g}", f"{row.claimed:.4f}", f"{row.audited:.4f}", *mu, share)
+                table.add_row(row.mechanism, row.manifold, *numbers)
             console.print(table)
         wrong = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
         if wrong:

@@ -5,6 +5,7 @@ import json as json_module
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from curvedp.errors import CurvedpError, ParameterError
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger
 
-__all__ = ["READING", "reading_of", "release_app"]
+__all__ = ["CENTER", "PERSONS", "READING", "column_of", "command_of", "reading_of", "release_app"]
 
 
 class _MeanByDefault(TyperGroup):
@@ -52,6 +53,7 @@ def _option(*names: str, help: str) -> Any:
     return typer.Option(*names, help=help)
 
 
+_DATA = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, zarr or nii, one record a row")]
 READING: dict[str, tuple[Any, Any]] = {
     "key": (Annotated[str | None, _option("--key", help="array inside an npz file")], None),
     "header": (
@@ -85,9 +87,9 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "report": (Annotated[Path | None, _option("--report", help="write a page about the release (html)")], None),
     "json": (JsonOption, False),
 }
-_CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv; the origin otherwise")], None)}
+CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv; the origin otherwise")], None)}
 _BALL = {
-    **_CENTER,
+    **CENTER,
     "mechanism": (
         Annotated[str, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")],
         "auto",
@@ -99,33 +101,30 @@ _OUTER = {
         None,
     )
 }
-_PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
+PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
 _METHOD = {"method": (Annotated[str, _option("--method", help="auto, or one of its methods")], "auto")}
 
 
-def _ball_of(given: SimpleNamespace, *names: str) -> dict[str, Any]:
-    ball = {"radius": given.radius, "center": given.center, "mechanism": given.mechanism}
-    return {**ball, **{name: getattr(given, name) for name in names}}
+def _model(given: SimpleNamespace, space: Any, common: dict[str, Any], kind: str, *names: str) -> Any:
+    """An estimator of records in a ball, with these options besides."""
+    import curvedp
+
+    chosen = {name: getattr(given, name) for name in ("radius", "center", "mechanism", *names)}
+    return getattr(curvedp, kind)(space, **chosen, **common)
 
 
-def _mean(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivateFrechetMean
+def _location(kind: str) -> Callable[..., Any]:
+    """The mean or the median."""
 
-    model = PrivateFrechetMean(space, **_ball_of(given, "outer_radius"), **common)
-    return lambda records: model.fit(records, groups=_column(given, given.groups))
+    def made(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
+        model = _model(given, space, common, kind, "outer_radius")
+        return lambda records: model.fit(records, groups=column_of(given, given.groups))
 
-
-def _median(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivateFrechetMedian
-
-    model = PrivateFrechetMedian(space, **_ball_of(given, "outer_radius"), **common)
-    return lambda records: model.fit(records, groups=_column(given, given.groups))
+    return made
 
 
 def _dispersion(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivateDispersion
-
-    return PrivateDispersion(space, **_ball_of(given), **common).fit
+    return _model(given, space, common, "PrivateDispersion").fit
 
 
 def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
@@ -136,12 +135,10 @@ def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
 
 
 def _mdm(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivateMDM
-
     if given.labels is None:
         raise ParameterError("--labels is missing: the column with the class of each record, which is public")
-    model = PrivateMDM(space, **_ball_of(given), **common)
-    return lambda records: model.fit(records, _column(given, given.labels))
+    model = _model(given, space, common, "PrivateMDM")
+    return lambda records: model.fit(records, column_of(given, given.labels))
 
 
 def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
@@ -159,12 +156,16 @@ def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> A
     model = PrivateGeodesicRegression(
         space, given.radius, given.speed, given.clip, method=given.method, center=given.center, x_range=ends, **common
     )
-    return lambda records: model.fit(_numbers(_column(given, given.x)), records)
+    return lambda records: model.fit(_numbers(column_of(given, given.x)), records)
 
 
 _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str]] = {
-    "mean": (_mean, {**_BALL, **_OUTER, **_PERSONS}, "The private Fréchet mean; with -r private no radius is needed."),
-    "median": (_median, {**_BALL, **_OUTER, **_PERSONS}, "The private geometric median."),
+    "mean": (
+        _location("PrivateFrechetMean"),
+        {**_BALL, **_OUTER, **PERSONS},
+        "The private Fréchet mean; with -r private no radius is needed.",
+    ),
+    "median": (_location("PrivateFrechetMedian"), {**_BALL, **_OUTER, **PERSONS}, "The private geometric median."),
     "dispersion": (_dispersion, _BALL, "The private Fréchet variance."),
     "pca": (
         _pca,
@@ -183,7 +184,7 @@ _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str
             "x_range": (Annotated[str | None, _option("--x-range", help="its public range, such as 20,90")], None),
             "speed": (Annotated[float | None, _option("--speed", help="public bound on the geodesic's length")], None),
             "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
-            **_CENTER,
+            **CENTER,
             **_METHOD,
         },
         "A private geodesic through the records, by a predictor.",
@@ -191,7 +192,8 @@ _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str
 }
 
 
-def _column(given: SimpleNamespace, name: str | None) -> Any:
+def column_of(given: SimpleNamespace, name: str | None) -> Any:
+    """A column of the file that the records are in, by its name or place."""
     from curvedp.records import read_column
 
     if name is None:
@@ -204,11 +206,7 @@ def _numbers(texts: Any) -> Any:
     """A predictor as numbers: what is none is missing, never an error."""
     import numpy as np
 
-    def number(text: Any) -> float:
-        try:
-            return float(text)
-        except (TypeError, ValueError, OverflowError):
-            return float("nan")
+    from curvedp.records.cells import number
 
     return np.array([number(text) for text in texts])
 
@@ -354,7 +352,7 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
         print(json_module.dumps({statistic: value.tolist(), "alarms": warnings, **signed}))
         return
     console.print(f"private {statistic} of {n} records on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
-    console.print(inert_block(np.array2string(value, precision=8)), highlight=False)
+    console.print("\n".join(map(inert, np.array2string(value, precision=8).splitlines())), highlight=False)
     for _, _, signed_one in found[:1]:
         why = signed_one.release["reason"].partition("; not considered")[0]
         text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
@@ -368,8 +366,6 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
 
 def _error_bars(fitted: Any) -> str:
     """The regions of what was released, in a line, or why there are none."""
-    from curvedp.errors import ParameterError
-
     if not hasattr(fitted, "confidence_region"):
         return "no error bars: no theorem leads from this release to the truth"
     try:
@@ -383,22 +379,15 @@ def _error_bars(fitted: Any) -> str:
     )
 
 
-def inert_block(text: str) -> str:
-    """Several lines, each inert."""
-    return "\n".join(map(inert, text.splitlines()))
-
-
-def _command(statistic: str) -> Callable[..., None]:
-    """A function with the options of one statistic, for typer to read."""
-    _, own, words = _STATISTICS[statistic]
+def command_of(options: dict[str, tuple[Any, Any]], words: str, run: Callable[[SimpleNamespace], None]) -> Any:
+    """A function with these options, each an annotation and a default, for typer to read."""
 
     def command(**given: Any) -> None:
         with one_line_errors():
-            _run(statistic, SimpleNamespace(**given))
+            run(SimpleNamespace(**given))
 
-    data = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, zarr or nii, one record a row")]
-    parameters = [Parameter("data", Parameter.KEYWORD_ONLY, annotation=data)]
-    for name, (kind, default) in {**_COMMON, **own}.items():
+    parameters = [Parameter("data", Parameter.KEYWORD_ONLY, annotation=_DATA)]
+    for name, (kind, default) in options.items():
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -406,5 +395,5 @@ def _command(statistic: str) -> Callable[..., None]:
     return command
 
 
-for _name in _STATISTICS:
-    release_app.command(_name)(_command(_name))
+for _name, (_, _own, _words) in _STATISTICS.items():
+    release_app.command(_name)(command_of({**_COMMON, **_own}, _words, partial(_run, _name)))
