@@ -58,7 +58,8 @@ class PrivateEstimator(BaseEstimator):
     def _check_common(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
         check_guarantee(self.guarantee, *self._adjacencies)
-        check_source(self.source)
+        if self.source is not None:
+            check_source(self.source)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise ParameterError(
                 f"ledger={_validate.shown(self.ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"

@@ -204,7 +204,7 @@ def _of_records(mechanism: Mechanism, reading: Reading, level: float, components
     about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
     if components is not None:
         about = "the leading directions of the records' second moment, records being shortened to the radius"
-    center = statistic.placed(shape.center[None])[0]
+    center = statistic.placed(shape.center(M)[None])[0]
     return Region(M, center, shape.radius, level, "records", about, shape.theorem, shape.within)
 
 

@@ -54,12 +54,18 @@ class Subspaces(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A ball that holds the region, in the frame of the draw; what the region is, where that is less; and why."""
+    """A ball that holds the region, in the frame of the draw; what the region is, where that is less; and why. Its middle
+    is `base`, or where the coordinates `step` lead from there."""
 
-    center: np.ndarray
+    base: np.ndarray
     radius: float
     theorem: str
     within: Chart | Subspaces | None = None
+    step: np.ndarray | None = None
+
+    def center(self, manifold: Manifold) -> np.ndarray:
+        """The middle."""
+        return self.base if self.step is None else np.asarray(manifold.unchart(self.base, self.step))
 
 
 def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
@@ -78,7 +84,7 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
-    return Shape(np.asarray(M.unchart(_base(reading), z)), radius, "exact: the law's own quantile in the chart", chart)
+    return Shape(chart.base, radius, "exact: the law's own quantile in the chart", chart, z)
 
 
 def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
@@ -105,7 +111,7 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: floa
     theorem = (
         "exact: the law's own quantile" if low == high == 1 else "conservative: one step by Hessian bounds (Karcher)"
     )
-    return whole if radius >= ball.radius else Shape(np.asarray(M.unchart(w, t * g)), radius, theorem)
+    return whole if radius >= ball.radius else Shape(w, radius, theorem, None, t * g)
 
 
 def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float) -> Shape:

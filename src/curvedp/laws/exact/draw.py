@@ -253,10 +253,11 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
             integers, certain = (normals.floats() * sigma + start).round(grid)
         out[certain] = [int(k) for k in integers[certain]]
         open_ = np.flatnonzero(~certain)
-    precision, sigma_ball = first_precision(grid), arb(sigma)
-    for i in open_.tolist():
-        # In a call and not in a closure over i, so that each question keeps its own coordinate.
-        out[i] = decide(_coordinate(normals, i, arb(float(start[i])), sigma_ball, grid), precision)
+    precision, scale = first_precision(grid), arb(sigma)
+    # In a call and not in a closure over i, so that each question keeps its own coordinate.
+    asked = [(i, _coordinate(normals, i, arb(float(start[i])), scale, grid)) for i in open_.tolist()]
+    for i, question in asked:
+        out[i] = decide(question, precision)
     return out
 
 
