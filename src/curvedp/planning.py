@@ -3,7 +3,6 @@
 import html
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf, log, sqrt
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
-from curvedp.geometry import parse_manifold
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
 from curvedp.inference import region_of
@@ -22,20 +20,14 @@ from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.stages import least_scale
-from curvedp.mechanisms.statistic import FrechetMean, public_ball
+from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
 
 _MOST_SIMULATED = 10**5  # records
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
-_STEP, _TRIES, _CLOSE = (
-    1.1,
-    40,
-    1.01,
-)  # first step and number of steps of a search, and the ratio at which it has arrived
-
-
+_STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a search, and the ratio where it has arrived
 _TESTS = 200  # simulated for a power
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
 _MANY, _TRIALS = 50, (160, 320)  # dimensions, and trials times μ of a reduced classifier (docs/high-dimension.md)
@@ -308,24 +300,14 @@ def plan(
     middle = np.asarray(statistic.center, dtype=np.float64)
     key = float(statistic.radius) if isinstance(statistic, FrechetMean) else "private"
     wide = statistic.outer_radius if isinstance(statistic, OuterBallMean) else None
-    errors, left_out = _predicted(manifold.name, middle.tobytes(), key, statistic.n, guarantee, wide, mechanism)
+    errors, left_out = _predicted(statistic, guarantee, mechanism)
     if not errors:
         _ = statistic.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
     spread = statistic.typical.radius if statistic.typical is not None else inf
-    return Plan(
-        manifold,
-        statistic.n,
-        key,
-        guarantee,
-        middle,
-        wide,
-        spread,
-        useless_error(statistic),
-        dict(errors),
-        dict(left_out),
-    )
+    useless = useless_error(statistic)
+    return Plan(manifold, statistic.n, key, guarantee, middle, wide, spread, useless, errors, left_out)
 
 
 def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any) -> FrechetMean | OuterBallMean:
@@ -333,17 +315,12 @@ def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radiu
     if isinstance(radius, str):
         _validate.choice("radius", radius, ("private",))
         return OuterBallMean(manifold, center, outer_radius, count)
-    ball = public_ball(manifold, center, radius)
-    return FrechetMean(manifold, ball.center, ball.radius, count)
+    return FrechetMean(manifold, center, radius, count)
 
 
-@lru_cache(maxsize=256)
 def _predicted(
-    name: str, center: bytes, radius: float | str, n: int, guarantee: Guarantee, outer: float | None, only: str
+    statistic: FrechetMean | OuterBallMean, guarantee: Guarantee, only: str
 ) -> tuple[dict[str, float], dict[str, str]]:
-    manifold = parse_manifold(name)
-    middle = np.frombuffer(center).reshape(manifold.point_shape)
-    statistic = _statistic(manifold, middle, radius, n, outer)
     with one_blas_thread():  # small matrices
         if only != "auto":
             return {only: predicted_error(choose_mechanism(only, statistic, guarantee).mechanism)}, {}

@@ -30,7 +30,7 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
 )
-from curvedp.mechanisms.statistic import SecondMoment, unpack
+from curvedp.mechanisms.second_moment import SecondMoment, unpack
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.records.base import open_records

@@ -17,8 +17,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
+from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.shrink import james_stein
-from curvedp.mechanisms.statistic import clipped_rows, public_ball, unpack
+from curvedp.mechanisms.statistic import public_ball
 from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 
 __all__ = ["ClassMeansKernel", "DispersionKernel", "Kernel", "MeanKernel", "MomentKernel", "kernel_from_dict"]

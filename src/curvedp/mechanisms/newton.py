@@ -278,10 +278,6 @@ class NewtonMechanism(GaussianMeanMechanism):
             records, size, lambda values, scales: values + scales[:, None] * rng.standard_normal(values.shape)
         )[0]
 
-    def walk(self, records: np.ndarray | None, noisy: Noise) -> tuple[np.ndarray, list[Stage], np.ndarray]:
-        """One walk, for a mechanism of which these steps are the last part."""
-        return self._walk(records, 1, noisy)
-
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """What the released integers lead to: the whole walk is a function of them."""
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))

@@ -208,10 +208,9 @@ class Stated(Statistic):
         object.__setattr__(self, "moved", _validate.length("sensitivity", self.moved))
         if self.center is not None:
             object.__setattr__(self, "center", check_point("base", self.manifold, self.center))
-        if self.radius is not None:
-            object.__setattr__(self, "radius", _validate.length("radius", self.radius))
-        if self.in_chart is not None:
-            object.__setattr__(self, "in_chart", _validate.length("chart_sensitivity", self.in_chart))
+        for name, word in (("radius", "radius"), ("in_chart", "chart_sensitivity")):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _validate.length(word, getattr(self, name)))
 
     @property
     def space(self) -> Manifold:
