@@ -14,20 +14,6 @@ from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, Release
 if TYPE_CHECKING:
     from curvedp.privacy import Guarantee
 
-__all__ = [
-    "DeltaOption",
-    "EpsilonOption",
-    "JsonOption",
-    "MuOption",
-    "RhoOption",
-    "asked",
-    "console",
-    "errors",
-    "inert",
-    "number_or_word",
-    "one_line_errors",
-]
-
 console = Console()
 errors = Console(stderr=True)
 

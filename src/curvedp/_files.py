@@ -4,8 +4,6 @@ import os
 import secrets
 from pathlib import Path
 
-__all__ = ["write_atomically"]
-
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Write beside the target and rename onto it: a reader never sees half a file, and a crash leaves the old one."""

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
 
-__all__ = ["waiting"]
-
 _PATIENCE = 2.0  # seconds
 
 

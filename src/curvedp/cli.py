@@ -35,8 +35,6 @@ from curvedp.cli_sign import key, sign, statement
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True,
     help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",

@@ -10,8 +10,6 @@ from curvedp._console import JsonOption, console, inert, one_line_errors
 from curvedp.cli_verify import SECONDS, checks_of, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
-__all__ = ["region"]
-
 
 def region(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],

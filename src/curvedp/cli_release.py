@@ -30,8 +30,6 @@ from curvedp.errors import CurvedpError, ParameterError
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger
 
-__all__ = ["CENTER", "PERSONS", "READING", "column_of", "command_of", "reading_of", "release_app"]
-
 
 class _MeanByDefault(TyperGroup):
     """`curvedp release FILE` means the mean."""

@@ -19,8 +19,6 @@ from curvedp.errors import ParameterError, VerificationFailed
 if TYPE_CHECKING:
     from curvedp.mechanisms.certificate import Check
 
-__all__ = ["check_signature", "key", "sign", "signatures_of", "statement"]
-
 SCHEMA = "curvedp-signature/1"
 _MOST_BYTES = 1 << 20
 

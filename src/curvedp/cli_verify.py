@@ -19,8 +19,6 @@ from curvedp._console import JsonOption, console, errors, inert, one_line_errors
 from curvedp._progress import waiting
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
-__all__ = ["SECONDS", "checks_of", "limited", "verify"]
-
 _MEMORY = 2 << 30  # bytes, beyond what the process has at the start
 SECONDS = 7.0  # of computing: ten with the start of the program
 _WAIT = 10  # seconds for each second of computing, on a machine with a lot of other work

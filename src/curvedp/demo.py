@@ -21,8 +21,6 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
 from curvedp.report import write_report
 
-__all__ = ["covariance_descriptors", "run_demo"]
-
 # Public choices, from the features' ranges and not from these images: intensities lie in [0, 1] with a variance of some
 # tenths, derivatives and intensity times position somewhat below.
 CENTER = np.diag([0.15, 0.1, 0.05, 0.03, 0.1])

@@ -19,7 +19,7 @@ from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.stages import least_scale
+from curvedp.mechanisms.of_mean import least_scale
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.privacy import GDP, Guarantee
 

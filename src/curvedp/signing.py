@@ -25,18 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = [
-    "canonical",
-    "digest",
-    "is_signed",
-    "key_of",
-    "new_identity",
-    "public_key",
-    "read_key",
-    "signature",
-    "write_key",
-]
-
 _MOST_BYTES = 1 << 14  # of a key's file
 
 

@@ -19,8 +19,6 @@ from curvedp.errors import ParameterError
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import ZCDP, ApproxDP, PureDP, RenyiDP
 
-__all__ = ["QUESTIONS", "Study", "label", "read_study", "registry", "template", "worksheet", "yaml"]
-
 QUESTIONS: dict[str, tuple[str, Any]] = {
     "slug": ("a short name for a web address", "my-study-2026"),
     "name": ("name of what is published", ""),

@@ -6,8 +6,6 @@ from typing import Any
 from curvedp.errors import MissingExtra, ParameterError
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 
-__all__ = ["to_dp_event"]
-
 
 def to_dp_event(guarantee: Guarantee) -> Any:
     """The event whose accountants never promise more than this guarantee does.

@@ -8,8 +8,6 @@ from curvedp._validate import integer
 from curvedp.errors import MissingExtra, ParameterError
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, convert
 
-__all__ = ["make_measurement"]
-
 
 def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> Any:
     """A measurement on arrays of n records under change-one distance.

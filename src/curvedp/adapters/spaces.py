@@ -18,8 +18,6 @@ from curvedp.geometry import (
     Sphere,
 )
 
-__all__ = ["from_geomstats", "from_geoopt", "to_geomstats", "to_geoopt"]
-
 # Ours; geomstats' module, class, metric's module and class; geoopt's class with its options. A size is what our class takes.
 _TABLE: list[tuple[Any, tuple[str, str, str, str], tuple[str, dict[str, Any]]]] = [
     (Euclidean, ("euclidean", "Euclidean", "euclidean", "CanonicalEuclideanMetric"), ("Euclidean", {"ndim": 1})),

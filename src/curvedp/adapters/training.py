@@ -14,8 +14,6 @@ from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import rounded_clip, rsgd_noise
 
-__all__ = ["PrivateOptimizer"]
-
 
 class PrivateOptimizer:
     """Steps of another optimizer along noisy means of clipped Riemannian gradients.

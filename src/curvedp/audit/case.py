@@ -12,8 +12,6 @@ from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 from curvedp.privacy import Guarantee
 
-__all__ = ["Case", "Outputs", "k_norm_outputs"]
-
 _BLOCK = 100_000
 
 Outputs = Callable[[np.random.Generator, int, int], list[np.ndarray]]

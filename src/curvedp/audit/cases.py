@@ -60,8 +60,6 @@ from curvedp.records import open_records
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clipped_direction
 
-__all__ = ["SPACES", "cases"]
-
 SPACES: tuple[Manifold, ...] = (
     Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),
     SPDAffineInvariant(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), SPDBuresWasserstein(2),

@@ -20,8 +20,6 @@ from curvedp.errors import ParameterError
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
 
-__all__ = ["AuditResult", "audit_mechanism", "audit_scores", "claimed_mu"]
-
 _THRESHOLDS = 400
 
 

@@ -20,8 +20,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
-__all__ = ["OneRunResult", "audit_optimiser", "one_run_bound"]
-
 
 class OneRunResult(NamedTuple):
     """`audited` is a lower bound on ε at `delta` that holds with the given confidence; `claimed` is the run's own ε."""

@@ -18,8 +18,6 @@ from curvedp.geometry import Euclidean, Grassmann, Lorentz, PoincareBall, Rotati
 from curvedp.geometry.base import Manifold
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["OptimiserCase", "optimiser_cases"]
-
 OPTIMISERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
 FAMILIES: tuple[Manifold, ...] = (
     Euclidean(2), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Grassmann(4, 2), Rotations(3),

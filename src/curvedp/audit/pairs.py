@@ -12,8 +12,6 @@ from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.base import Mechanism
 
-__all__ = ["data_sets", "neighbours", "rounded", "scores"]
-
 _DIRECTIONS = 32
 _EDGE = 1 - 1e-9  # of the ball: inside it after rounding
 

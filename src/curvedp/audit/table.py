@@ -14,8 +14,6 @@ from curvedp.audit.cases import cases
 from curvedp.audit.optimiser_cases import optimiser_cases
 from curvedp.geometry.names import manifold_name
 
-__all__ = ["FAILURE", "Row", "audit_all", "case_names"]
-
 FAILURE = 1e-6  # that any true claim in the whole table is called violated
 
 

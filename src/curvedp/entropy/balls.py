@@ -17,18 +17,6 @@ from flint import arb
 
 from curvedp.entropy.precision import precision as at_precision
 
-__all__ = [
-    "FILTER_GRID",
-    "FILTER_SIZE",
-    "FloatBall",
-    "arb_array",
-    "decide",
-    "first_precision",
-    "float_ball",
-    "float_up",
-    "round_arb",
-]
-
 FILTER_GRID = 40  # on finer grids float64 settles almost nothing
 FILTER_SIZE = 48  # with fewer numbers than this, Arb at 64 bits is the faster first stage
 

@@ -13,8 +13,6 @@ from curvedp.entropy.balls import FloatBall, decide
 from curvedp.entropy.csprng import Source
 from curvedp.errors import EnvelopeViolation
 
-__all__ = ["LazyNormals", "LazyUniforms", "accepts"]
-
 
 class LazyUniforms:
     """n independent uniforms on (0, 1), to any number of bits."""

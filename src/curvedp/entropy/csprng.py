@@ -17,8 +17,6 @@ from scipy.special import ndtri
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-__all__ = ["EPOCH_BYTES", "EPOCH_DISTANCE", "GeneratorSource", "SecureSource", "Source", "check_source"]
-
 _KEY_BYTES = 32
 _BLOCK_BYTES = 16
 _KEYSTREAM = 1 << 14  # bytes made with one key: an epoch

@@ -5,8 +5,6 @@ import threading
 
 from flint import ctx
 
-__all__ = ["precision"]
-
 _precision_lock = threading.RLock()
 
 

@@ -29,8 +29,6 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
-__all__ = ["PERSON", "BallEstimator", "Job", "PrivateEstimator", "private_ball_choice", "readable"]
-
 PERSON = PERSON_UNIT
 
 

@@ -8,8 +8,6 @@ from curvedp.mechanisms.in_private_ball import OuterBallVariance
 from curvedp.mechanisms.statistic import FrechetVariance
 from curvedp.mechanisms.sums import SpreadSum
 
-__all__ = ["PrivateDispersion"]
-
 
 class PrivateDispersion(BallEstimator):
     """The Fréchet variance, min over x of mean d²(x, xᵢ), of records in a public ball.

@@ -9,8 +9,6 @@ from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum
 
-__all__ = ["PrivateFrechetMean"]
-
 
 class PrivateFrechetMean(BallEstimator):
     """The Fréchet mean of records on a manifold, released under a privacy guarantee.

@@ -8,8 +8,6 @@ from curvedp.estimators.base import BallEstimator, Job
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
 
-__all__ = ["PrivateFrechetMedian"]
-
 
 class PrivateFrechetMedian(BallEstimator):
     """The geometric median of records on a manifold, released under a privacy guarantee.

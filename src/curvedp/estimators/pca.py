@@ -20,8 +20,6 @@ from curvedp.records import ChunkedRecords, by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_rows
 
-__all__ = ["PrivatePCA"]
-
 _STEPS = 60  # of descent
 _ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
 

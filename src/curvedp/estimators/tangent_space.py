@@ -12,8 +12,6 @@ from curvedp.mechanisms.measured import logs_at
 from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import open_records
 
-__all__ = ["PrivateTangentSpace"]
-
 
 class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
     """Maps records to coordinates of their logarithms at a private Fréchet mean.

@@ -28,8 +28,6 @@ from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError, Unat
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert, guarantee_from_dict
 from curvedp.privacy.rounding import bracket, float_of, private_side
 
-__all__ = ["Charge", "State", "replay"]
-
 Cost = tuple[Fraction, ...]
 Group = tuple[str | None, str | None]
 

@@ -22,8 +22,6 @@ from typing import Any
 
 from curvedp.errors import CurvedpError, LedgerCorrupted, ParameterError
 
-__all__ = ["append", "create", "hash_of", "read", "read_key", "transaction"]
-
 Row = tuple[int, dict[str, Any], str]
 
 _SCHEMA = """

@@ -11,8 +11,6 @@ import numpy as np
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
 
-__all__ = ["alarms_of", "foreseen_error"]
-
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 

@@ -23,21 +23,6 @@ from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, convert
 
-__all__ = [
-    "DISCRETE",
-    "EXACT",
-    "FLOAT",
-    "TRUST",
-    "Draw",
-    "Mechanism",
-    "Reading",
-    "Release",
-    "assign",
-    "check_guarantee",
-    "check_source",
-    "replay",
-]
-
 EXACT = "exact-then-round"
 FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"

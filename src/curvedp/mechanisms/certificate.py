@@ -33,8 +33,6 @@ from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP,
 from curvedp.privacy.rounding import up
 from curvedp.signing import digest, is_signed, signature
 
-__all__ = ["CURVE_EPSILONS", "MOST_BYTES", "SCHEMA", "Certificate", "Check", "Claims", "at_least", "digest_of_integers"]
-
 SCHEMA = "curvedp-certificate/2"
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_BYTES = 1 << 22  # of a certificate's text; beyond, it is not read

@@ -5,8 +5,6 @@ from math import isfinite, sin, sqrt
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-__all__ = ["CHART_ERROR", "GRID", "REACH", "chart_stretch"]
-
 GRID = 30  # releases are whole multiples of 2^-30, a public constant
 
 # log_o and to_coordinates are accurate to 1e-12 relative on every space (tests/geometry); tenfold is allowed for.

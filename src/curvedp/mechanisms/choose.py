@@ -20,8 +20,6 @@ from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import Guarantee
 
-__all__ = ["Choice", "choose_mechanism", "mechanism_names", "predicted_error", "rank", "useless_error"]
-
 # Draws for each of three populations, times the dimension: an isotropic noise's length varies by about 1/√dim of itself,
 # so that the standard error is about a percent of the predicted error in every dimension.
 _DRAWS_TIMES_DIM = 2048

@@ -17,8 +17,6 @@ from curvedp.mechanisms.chart import CHART_ERROR, REACH
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 
-__all__ = ["GaussianMechanism"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class GaussianMechanism(IsotropicMechanism):

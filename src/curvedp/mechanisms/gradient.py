@@ -30,8 +30,6 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
 from curvedp.records.base import Records, open_records
 
-__all__ = ["GradientMechanism"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class GradientMechanism(GaussianMeanMechanism):

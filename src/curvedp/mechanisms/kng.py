@@ -26,8 +26,6 @@ from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
-__all__ = ["KNGMechanism", "check_width", "kng_draw", "pure_epsilon"]
-
 _WIDEST = 1e8
 _WORK = 1 << 22  # distances held at once while the gradient is evaluated
 

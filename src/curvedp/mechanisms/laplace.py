@@ -10,8 +10,6 @@ from curvedp.mechanisms.base import assign
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 
-__all__ = ["LaplaceMechanism"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class LaplaceMechanism(IsotropicMechanism):

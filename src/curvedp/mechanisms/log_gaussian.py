@@ -26,8 +26,6 @@ from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 from curvedp.privacy.constant_curvature import constant_curvature_profile
 
-__all__ = ["LogGaussianMechanism", "LogLaplaceMechanism"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class _LogMechanism(IsotropicMechanism):

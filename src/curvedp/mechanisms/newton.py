@@ -36,8 +36,6 @@ from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
 
-__all__ = ["NewtonMechanism", "Stage"]
-
 _WORK = 1 << 21  # coordinates held at once
 _TRUSTED = 1.0  # steps are no longer than the radius of curvature, over which H changes
 _LEAST_HESSIAN = 0.1  # below this no step is trusted; the sensitivity theorem stops there too

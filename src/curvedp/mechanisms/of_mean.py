@@ -11,8 +11,6 @@ from curvedp.mechanisms.base import Mechanism, assign, check_guarantee
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 
-__all__ = ["GaussianMeanMechanism", "MeanMechanism", "least_scale"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class MeanMechanism(Mechanism):

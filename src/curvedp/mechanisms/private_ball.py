@@ -30,16 +30,9 @@ from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, scaling_direction
+from curvedp.mechanisms.of_mean import least_scale
 from curvedp.mechanisms.shrink import shrunk
-from curvedp.mechanisms.stages import (
-    Noise,
-    Search,
-    StagedMechanism,
-    Stages,
-    least_scale,
-    private_quantile,
-    same_stages,
-)
+from curvedp.mechanisms.stages import Noise, Search, StagedMechanism, Stages, private_quantile, same_stages
 from curvedp.mechanisms.statistic import Ball, Statistic, check_point
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records

@@ -16,8 +16,6 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.records.base import Records
 from curvedp.records.persons import MOST_ROWS
 
-__all__ = ["SecondMoment", "clipped_rows", "pack", "unpack"]
-
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment(Statistic):

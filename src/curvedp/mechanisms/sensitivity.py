@@ -14,8 +14,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 
-__all__ = ["dispersion_sensitivity", "frechet_mean_sensitivity", "mean_chart_sensitivity", "mean_gradient_sensitivity"]
-
 # The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, at most
 # 5e-6 relative (`test_the_grids_are_fine_enough`). This margin covers it with room.
 _GRID_MARGIN = 1e-5

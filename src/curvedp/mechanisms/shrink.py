@@ -11,8 +11,6 @@ import numpy as np
 
 from curvedp.geometry.base import Manifold
 
-__all__ = ["james_stein", "shrunk"]
-
 
 def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, noise: Any) -> np.ndarray:
     """Points, shape (k, *point_shape), drawn towards the centre; `noise` is the σ of each coordinate, one or a column.

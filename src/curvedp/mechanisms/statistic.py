@@ -24,18 +24,6 @@ from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
 
-__all__ = [
-    "PERSON_UNIT",
-    "Ball",
-    "FrechetMean",
-    "FrechetVariance",
-    "Stated",
-    "Statistic",
-    "check_point",
-    "public_ball",
-]
-
-
 PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
 
 

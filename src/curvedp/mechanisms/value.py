@@ -21,8 +21,6 @@ from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
-__all__ = ["IsotropicMechanism", "ValueMechanism"]
-
 _LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace]] = {
     "gaussian": RiemannianGaussian,
     "laplace": RiemannianLaplace,

@@ -23,8 +23,6 @@ from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import certified_mu, meets
 
-__all__ = ["Check", "rebuild_mechanism", "verify_certificate"]
-
 _WIDTH = 1e-6  # relative width of the certified enclosures
 _LARGEST_TAU = 2.0**-80  # of a whole release
 _LARGEST_DIMENSION = 20_000  # beyond, nothing is recomputed: a short text could ask for any amount of work

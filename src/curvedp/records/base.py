@@ -23,8 +23,6 @@ from curvedp.records.chunked import ChunkedRecords, is_chunked, of_n
 from curvedp.records.labels import ClassLabels, Labels
 from curvedp.records.memory import entries
 
-__all__ = ["Records", "open_records"]
-
 Moments = tuple[np.ndarray, float]
 Kernel = Callable[..., np.ndarray]
 

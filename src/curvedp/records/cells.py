@@ -10,8 +10,6 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 
-__all__ = ["number", "numbers", "rows"]
-
 _REAL, _TEXT = "biuf", "OUST"
 
 

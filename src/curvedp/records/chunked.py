@@ -14,18 +14,6 @@ from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_gues
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
 from curvedp.geometry.numerics.namespace import to_host
 
-__all__ = [
-    "SAMPLE",
-    "ChunkedRecords",
-    "by_chunks",
-    "check_sizes",
-    "checked_block",
-    "computed",
-    "is_chunked",
-    "of_n",
-    "refuse_chunked",
-]
-
 SAMPLE = 1 << 14  # records that the start is found from
 _FAN_IN = 8  # partial sums that one task adds up
 _PATIENCE = "5s"  # for a scheduler's answer; dask itself complains of an event loop that is busy for 3

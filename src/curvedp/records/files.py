@@ -21,8 +21,6 @@ from curvedp.records.memory import entries
 from curvedp.records.parquet import read_parquet
 from curvedp.records.tables import Choices, excel, excel_cells, frame_column, text, text_column
 
-__all__ = ["load_point", "load_records", "read_column", "read_records"]
-
 
 def read_records(
     source: Any,

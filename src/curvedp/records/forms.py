@@ -15,8 +15,6 @@ from curvedp._validate import choice
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-__all__ = ["FORMS", "Form", "find_form", "forms_of_width"]
-
 Points = Callable[[np.ndarray], np.ndarray]
 
 

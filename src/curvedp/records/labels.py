@@ -10,8 +10,6 @@ from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_gues
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
 
-__all__ = ["ChunkedLabels", "ClassLabels", "Labels"]
-
 _FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
 
 

@@ -9,8 +9,6 @@ from curvedp.geometry.numerics.namespace import to_host
 from curvedp.records.cells import numbers, rows
 from curvedp.records.tables import Choices, chosen, frame, is_frame
 
-__all__ = ["entries"]
-
 
 def entries(where: str, X: Any, shape: tuple[int, ...], choices: Choices = Choices()) -> np.ndarray:  # noqa: B008
     """X as doubles: (n, *shape), unless X is an array of another shape, which is for the caller to judge.

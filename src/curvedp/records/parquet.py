@@ -13,8 +13,6 @@ from curvedp.geometry.base import Manifold
 from curvedp.records.tables import Choices, frame
 from curvedp.records.volumes import STREAMED
 
-__all__ = ["from_parquet", "read_parquet"]
-
 
 def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
     """Parquet files as a dask array of records, one chunk a row group, sizes read off the files' footers.

@@ -8,8 +8,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
 
-__all__ = ["MOST_ROWS", "person_codes", "person_means", "person_rows"]
-
 MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 
 

@@ -12,8 +12,6 @@ from curvedp._validate import integer, shown
 from curvedp.errors import ParameterError
 from curvedp.records.cells import number, numbers, rows
 
-__all__ = ["Choices", "chosen", "excel", "excel_cells", "frame", "frame_column", "is_frame", "text", "text_column"]
-
 
 class Choices(NamedTuple):
     """What the caller says about a table or a file; all of it is public. `read_records` says what each means."""

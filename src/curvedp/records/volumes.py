@@ -10,8 +10,6 @@ from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.records.tables import Choices
 
-__all__ = ["READERS", "STREAMED", "masked"]
-
 STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as dask arrays
 
 

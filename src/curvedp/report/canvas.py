@@ -9,22 +9,6 @@ from matplotlib.patches import Circle, Ellipse
 
 from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere
 
-__all__ = [
-    "ACCENT",
-    "INK",
-    "LINES",
-    "PANEL",
-    "SOFT",
-    "TRACK",
-    "WARM",
-    "disc",
-    "disc_grid",
-    "ellipse",
-    "figure",
-    "frame_at",
-]
-__all__ += ["is_tensor", "seen", "sphere_grid", "square", "view_of"]
-
 INK, ACCENT, SOFT, WARM = "#1d2b3a", "#0b6e99", "#9ec9d9", "#d1603d"
 PANEL, LINES, TRACK = "#f3f7f9", "#c4d3db", "#e8eef2"
 _TURN = np.linspace(0, 2 * np.pi, 361)

@@ -27,15 +27,6 @@ from curvedp.report.canvas import (
     view_of,
 )
 
-__all__ = [
-    "budget_figure",
-    "plan_figure",
-    "profile_figure",
-    "radius_figure",
-    "region_figure",
-    "tradeoff_figure",
-]
-
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _FILL: dict[str, Any] = {"facecolor": SOFT, "alpha": 0.45, "edgecolor": ACCENT, "lw": 1.5}
 

@@ -21,8 +21,6 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import Guarantee
 from curvedp.report import canvas, figures
 
-__all__ = ["write_report"]
-
 _PAGE = Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>

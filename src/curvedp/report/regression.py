@@ -12,8 +12,6 @@ from curvedp.geometry import KendallShapes
 from curvedp.geometry.base import Manifold
 from curvedp.report.canvas import INK, LINES, disc, disc_grid, ellipse, frame_at, seen, sphere_grid, square, view_of
 
-__all__ = ["plot_geodesic"]
-
 _COLORS = ("#1d2b3a", "#d1603d", "#2e8b57", "#8e5ea2")  # of the geodesics, in the order given
 _AGES = LinearSegmentedColormap.from_list("ages", ["#a9d3e2", "#064a68"])  # of the data, by predictor
 _STRIP = 6  # shapes in a strip

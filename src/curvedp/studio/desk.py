@@ -19,8 +19,6 @@ from curvedp.report import write_report
 from curvedp.studio.pictures import attack_picture, size_picture
 from curvedp.studio.study import Study, guarantee_of, notebook
 
-__all__ = ["Desk"]
-
 
 class Desk:
     """What lies on the table: a file, a ledger, and the releases that were made.

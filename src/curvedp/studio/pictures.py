@@ -4,8 +4,6 @@ import numpy as np
 
 from curvedp.privacy import Guarantee
 
-__all__ = ["attack_picture", "size_picture"]
-
 _SIDE, _EDGE = 200, 24
 
 

@@ -24,8 +24,6 @@ from curvedp.errors import CurvedpError, ParameterError
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
 
-__all__ = ["Guard", "application", "opened", "serve"]
-
 _PAGE = Path(__file__).with_name("page.html")
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="14" fill="#0b6e99"/></svg>'

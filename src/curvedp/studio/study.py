@@ -18,8 +18,6 @@ from curvedp.planning import Plan, plan
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 
-__all__ = ["Study", "guarantee_of", "notebook"]
-
 _KINDS: dict[str, Any] = {"gdp": (GDP, "mu"), "approx": (ApproxDP, "eps", "delta"), "pure": (PureDP, "eps")}
 
 
