@@ -13,7 +13,7 @@ import typer
 from curvedp._console import console, inert, one_line_errors
 from curvedp._files import write_atomically
 from curvedp._progress import waiting
-from curvedp.cli_verify import SECONDS, checks_of, limited
+from curvedp.cli_verify import SECONDS, checks_of, confirmed, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def sign(
     with one_line_errors():
         identity = read_key(key)
         with waiting("recomputing every claim"):
-            failed = [check.claim for check in limited(lambda: checks_of(certificate), seconds) if check.holds is False]
-        if failed:
-            raise VerificationFailed(f"not signed: {', '.join(failed)}")
+            confirmed(limited(lambda: checks_of(certificate), seconds), "not signed: ")
         signed = {**_kept(certificate), key_of(identity): Certificate.load(certificate).signature(identity)}
         write_atomically(_beside(certificate), json.dumps({"schema": SCHEMA, "signatures": signed}, indent=2) + "\n")
         console.print(f"signed by {key_of(identity)}: {inert(_beside(certificate))}", soft_wrap=True)
@@ -130,9 +128,7 @@ def statement(
             raise ParameterError(f"{study} was written: answer its questions, then run this again")
         said = words.read_study(study)
         with waiting("recomputing every claim"):
-            checks = limited(lambda: checks_of(certificate), seconds)
-        if failed := [check.claim for check in checks if check.holds is False]:
-            raise VerificationFailed(f"no statement: {', '.join(failed)}")
+            checks = confirmed(limited(lambda: checks_of(certificate), seconds), "no statement: ")
         held, open_ = Certificate.load(certificate), tuple(f"{c.claim}: {c.detail}" for c in checks if c.holds is None)
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))

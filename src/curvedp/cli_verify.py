@@ -38,16 +38,14 @@ def verify(
     with one_line_errors():
         with waiting("recomputing every claim"):
             checks, alarms = limited(lambda: _recomputed(certificate, key), seconds)
-        failed = [check.claim for check in checks if check.holds is False]
         unknown = [check for check in checks if check.holds is None]
         if json:
             print(json_module.dumps([check._asdict() for check in checks]))
         else:
-            _show(checks, sure=not failed and not unknown)
+            _show(checks)
             for line in alarms:
                 console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
-        if failed:
-            raise VerificationFailed(", ".join(failed))
+        confirmed(checks)
         if unknown:
             text = f"{inert(unknown[0].claim)}; {inert(unknown[0].detail)}"
             which = unknown[0].claim.split()[0].rstrip(":")
@@ -82,13 +80,26 @@ def _recomputed(path: Path, key: Any) -> tuple[list[Any], list[str]]:
     return checks, [] if any(check.holds is False for check in checks) else Certificate.load(path).alarms
 
 
-def _show(checks: list[Any], *, sure: bool) -> None:
+def confirmed(checks: list[Any], before: str = "") -> list[Any]:
+    """The checks, of which none has failed.
+
+    Raises
+    ------
+    VerificationFailed
+        Otherwise, with what could not be confirmed after these words.
+    """
+    if failed := [check.claim for check in checks if check.holds is False]:
+        raise VerificationFailed(before + ", ".join(failed))
+    return checks
+
+
+def _show(checks: list[Any]) -> None:
     shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
     table = Table("claim", "holds", "how")
     for check in checks:
         table.add_row(inert(check.claim), shown[check.holds], inert(check.detail))
     console.print(table)
-    if sure:
+    if all(check.holds for check in checks):
         console.print("[bold green]verified[/]: every claim was recomputed and holds")
 
 

@@ -99,7 +99,6 @@ class PrivateFrechetMean(BallEstimator):
         self.location_ = release.value
         self.certificate_ = release.certificate
         self.ball_ = self._ball(choice.mechanism, release.certificate)
-        self._mechanism = choice.mechanism
         return self
 
     @property
@@ -107,4 +106,4 @@ class PrivateFrechetMean(BallEstimator):
         """See the class."""
         if self._adding:
             raise ParameterError("what is expected depends on the number of records, which is private")
-        return predicted_error(self._mechanism.ending(self.certificate_))
+        return predicted_error(self.certificate_.made_by.ending(self.certificate_))
