@@ -28,7 +28,7 @@ from curvedp.federated.plan import Round
 from curvedp.federated.session import Session, mask
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import ValueMechanism
+from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 
 EQUAL = [200] * 10
