@@ -12,7 +12,7 @@ from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
+from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PoissonRuns, PureDP
 
 LAWS = [NegativeBinomialRuns(0.1), NegativeBinomialRuns(0.3, 1.0), NegativeBinomialRuns(0.05, -0.5)]
 
@@ -130,6 +130,7 @@ def test_scores_that_are_none_lose():
     found = private_selection(["bad", "good"], lambda c, *_: (math.nan if c == "bad" else 0.0, c), PureDP(1.0),
                               runs=NegativeBinomialRuns(1e-3, 1.0))  # fmt: skip
     assert found.candidate == "good"
+    assert private_selection(np.linspace(0, 1, 5), release, PureDP(1.0)).candidate <= 1.0
 
 
 def test_refusals():
@@ -138,7 +139,8 @@ def test_refusals():
         (([1], None, PureDP(1.0)), "release"),
         (([1], release, 1.0), "guarantee"),
         (([1], release, GDP(1.0)), "PureDP or ApproxDP"),
-        ((np.ones(3), release, PureDP(1.0)), "candidates"),
+        ((3, release, PureDP(1.0)), "candidates"),
+        (([1], release, PureDP(1.0), PoissonRuns(3.0)), "runs"),
     ):
         with pytest.raises(ParameterError, match=says):
             private_selection(*arguments)

@@ -93,14 +93,16 @@ def private_selection(
     0.1
     """
     check_guarantee(guarantee, "replace-one", "add-remove")
-    if not callable(release) or not isinstance(candidates, Sequence) or not len(candidates):
+    if runs is not None and not isinstance(runs, NegativeBinomialRuns):
+        raise ParameterError(f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)")
+    candidates = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []
+    if not callable(release) or not candidates:
         raise ParameterError(
             "candidates must be a sequence of at least one, and release a function that runs one of them"
         )
-    law = NegativeBinomialRuns.of_mean(3.0 * len(candidates)) if runs is None else runs
-    run, order = law.one_of(guarantee)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
-    mechanism = SelectionMechanism(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
+    mechanism = SelectionMechanism.calibrated(statistic, guarantee, runs)
+    run = guarantee_from_dict(mechanism.run)
     source = check_source(source)
     entry = None if ledger is None else ledger.spend(mechanism.bill(ledger.account, guarantee), label)
     paid = None if entry is None else {"entry": entry.number, "head": entry.hash}
@@ -170,8 +172,12 @@ class SelectionMechanism(Mechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """With the default number of runs."""
-        assert isinstance(statistic, BestRelease)  # `serves` no other
-        law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates)
+        return cls.calibrated(statistic, guarantee, None)
+
+    @classmethod
+    def calibrated(cls, statistic: Any, guarantee: Guarantee, runs: NegativeBinomialRuns | None) -> Self:
+        """Runs that meet what it takes; by default about three for each candidate."""
+        law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates) if runs is None else runs
         run, order = law.one_of(replace(guarantee, adjacency=statistic.adjacency))
         return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
 
