@@ -15,6 +15,7 @@ from curvedp import GDP, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, SPDLogEuclidean, Sphere
 from curvedp.laws.exact import ExactDraw
+from transcript import replace_draws
 
 SPD3 = SPDAffineInvariant(3)
 DATA = {
@@ -24,7 +25,6 @@ DATA = {
     "missing": lambda M, rng: np.full((60, *M.point_shape), np.nan),
     "huge": lambda M, rng: 1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim)))),
 }
-MODULES = ["gaussian", "laplace", "newton", "regression", "stages", "gradient", "sums"]
 
 
 @pytest.fixture
@@ -44,9 +44,7 @@ def led(monkeypatch):
             integers = np.round((near + 0.01 * rng.normal(size=near.shape)) * 2**grid).astype(np.int64).astype(object)
             return ExactDraw(integers, grid, 2.0**-100, manifold, drawn_base(manifold))
 
-        for module in MODULES:
-            for name in ("exact_gaussian", "exact_laplace"):
-                monkeypatch.setattr(f"curvedp.mechanisms.{module}.{name}", scripted, raising=False)
+        replace_draws(monkeypatch, scripted, ("exact_gaussian", "exact_laplace"))
 
     return restart
 
