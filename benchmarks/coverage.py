@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
-from scipy.stats import beta
+from scipy.stats import beta, kstest, laplace, norm
 
 from curvedp import GDP, PureDP
 from curvedp.entropy import GeneratorSource
@@ -37,6 +37,7 @@ from curvedp.inference import region_of
 from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.inference.shapes import SHAPES
+from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.kng import pure_epsilon
 from curvedp.mechanisms.statistic import FrechetMean
@@ -149,32 +150,45 @@ def spoiled(X: np.ndarray) -> np.ndarray:
 
 
 def levels(runs: int) -> None:
-    """Type-I error in twenty settings."""
+    """Type-I error in twenty settings, by floats; a sub-sample by the exact draw, whose noise is compared with the law."""
     allowed = 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
     print(f"\nrejections of true hypotheses at level 0.05, B = 59, {runs} runs; at most {allowed:.4f} wanted\n")
-    print(f"{'space':<22}{'sizes':<14}{'GDP':>6}  {'records':<22}{'share':>8}")
+    print(f"{'space':<22}{'sizes':<14}{'guarantee':<14}{'records':<22}{'share':>8}{f'exact, {THROUGH}':>12}")
     for M in (Euclidean(3), Sphere(2), Lorentz(3), SPDAffineInvariant(2), Rotations(3)):
-        for sizes, mu, spoil in (
-            ([20, 20], 1.0, False),
-            ([10, 40], 5.0, True),
-            ([60, 60], 50.0, True),
-            ([15, 20, 25], 5.0, True),
+        for sizes, asked, spoil in (
+            ([20, 20], PureDP(1.0), False),
+            ([10, 40], GDP(5.0), True),
+            ([60, 60], GDP(50.0), True),
+            ([15, 20, 25], PureDP(5.0), True),
         ):
-            share = rejections(M, sizes, mu, runs, spoil=spoil)
+            share, few = rejections(M, sizes, asked, runs, spoil=spoil)
             kind = "ties, clipped, none" if spoil else "as they are"
-            print(f"{M.name:<22}{'+'.join(map(str, sizes)):<14}{mu:>6g}  {kind:<22}{share:>8.4f}", flush=True)
+            print(
+                f"{M.name:<22}{'+'.join(map(str, sizes)):<14}{asked!s:<14}{kind:<22}{share:>8.4f}{few:>12d}", flush=True
+            )
+    for asked in (GDP(1.0), PureDP(1.0)):
+        print(f"{asked!s}: exact noise against the law, Kolmogorov-Smirnov p = {noise_agrees(asked):.3f}")
 
 
-def rejections(M: Manifold, sizes: list[int], mu: float, runs: int, *, spoil: bool) -> float:
-    """Share of tests that reject where all samples are from one law."""
-    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, RADIUS, sizes), GDP(mu)).at(0.05, 59)
-    rng, source, count = np.random.default_rng(2), GeneratorSource(np.random.default_rng(3)), 0
-    for _ in range(runs):
+def rejections(M: Manifold, sizes: list[int], asked: Any, runs: int, *, spoil: bool) -> tuple[float, int]:
+    """Share of tests that reject where all samples are from one law, and how many of the first by the exact draw."""
+    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, RADIUS, sizes), asked).at(0.05, 59)
+    rng, source, found, few = np.random.default_rng(2), GeneratorSource(np.random.default_rng(3)), [], 0
+    for run in range(runs):
         pooled = sample(M, rng, sum(sizes))
         pooled = spoiled(pooled)[rng.permutation(len(pooled))] if spoil else pooled
-        parts = np.split(pooled, np.cumsum(sizes)[:-1])
-        count += int(mechanism.draw(mechanism.accepted(parts), source).integers[0][0])
-    return count / runs
+        z = mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1]))
+        found.append(mechanism.simulate(rng, z))
+        few += int(mechanism.draw(z, source).integers[0][0]) if run < THROUGH else 0
+    return float(np.mean(found)), few
+
+
+def noise_agrees(asked: Any) -> float:
+    """p-value of the exact noise, on the grid, against the float law that `simulate` draws."""
+    mechanism = PermutationMechanism.for_statistic(SamplesDistance(Euclidean(3), None, RADIUS, [10, 40]), asked)
+    drawn, _ = mechanism._noisy(np.zeros(2000), GeneratorSource(np.random.default_rng(4)))
+    law = norm if mechanism.noise == "gaussian" else laplace
+    return float(kstest(np.array(drawn) / 2.0**GRID, law(scale=mechanism.scale).cdf).pvalue)
 
 
 def permutation(

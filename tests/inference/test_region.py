@@ -11,10 +11,8 @@ from curvedp import (
     PrivateDispersion,
     PrivateFrechetMean,
     PrivateFrechetMedian,
-    PrivateGeodesicRegression,
     PrivateMDM,
     PrivatePCA,
-    PureDP,
 )
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
@@ -313,14 +311,3 @@ def test_two_releases_are_consistent_unless_they_differ():
     assert consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL, of="population")
     with pytest.raises(ParameterError, match="nothing to compare"):
         consistent(first, PrivateFrechetMean(Euclidean(2), radius=1.0).fit(records(Euclidean(2))).certificate_)
-
-
-def test_a_geodesic_has_no_region_and_says_why():
-    x = np.linspace(0, 1, 40)
-    Y = Sphere(2).exp(Sphere(2).origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
-    for guarantee in (GDP(1.0), PureDP(1.0)):
-        model = PrivateGeodesicRegression(
-            Sphere(2), radius=0.8, speed=1.5, clip=0.3, guarantee=guarantee, method="dp-rgd"
-        )
-        with pytest.raises(ParameterError, match="how the predictors are spread"):
-            model.fit(x, Y).confidence_region()

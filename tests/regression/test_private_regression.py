@@ -277,14 +277,14 @@ def test_gaussian_fits_come_near(M):
 
 
 def test_the_noise_of_a_descent_is_what_its_certificate_charges():
-    """One Gaussian of sensitivity √T·Δ: μ of the certificate is √T·Δ/σ, at most what was asked."""
+    """T steps and a last release worth as much: μ of the certificate is √(2T)·Δ/σ, at most what was asked."""
     x, Y = data(Euclidean(3), 100)
     for guarantee in (GDP(0.7), ApproxDP(1.0, 1e-6), ZCDP(0.3)):
         model = PrivateGeodesicRegression(
             Euclidean(3), radius=0.5, speed=1.0, clip=0.3, guarantee=guarantee, method="dp-rgd", source=source(8)
         ).fit(x, Y)
         c = model.certificate_
-        mu = math.sqrt(c.parameters["steps"]) * 2 * 0.3 / 100 / c.parameters["scale"]
+        mu = math.sqrt(2 * c.parameters["steps"]) * 2 * 0.3 / 100 / c.parameters["scale"]
         assert c.claims.gdp == pytest.approx(mu, rel=1e-6)
         assert c.claims.gdp >= mu
         assert c.numerics["tau"] < 2.0**-90

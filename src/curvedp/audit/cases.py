@@ -45,11 +45,12 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
     NewtonMechanism,
 )
+from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine, KNGRegressionMechanism
+from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.mechanisms.stages import Noise, StagedMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism
@@ -57,8 +58,6 @@ from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.records import open_records
-from curvedp.regression.bounds import DEVIATION
-from curvedp.regression.gradient import clipped_direction
 
 SPACES: tuple[Manifold, ...] = (
     Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),
@@ -240,23 +239,23 @@ def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
 
 
 def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
-    """All noisy directions of a private descent that stands still, at the centre: the guarantee covers every step's."""
+    """All noisy directions of a private descent that stands still, at the center, and its last release: the guarantee
+    covers them together, and the likelihood ratio weights each by its precision."""
     space = mechanism.manifold
 
     @cache
-    def directions() -> list[np.ndarray]:
+    def seen() -> tuple[list[np.ndarray], list[np.ndarray]]:
         still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
-        return [
-            clipped_direction(space, (x[:, None] - 0.5) / DEVIATION, DEVIATION, Y, _CLIP, origin, still).ravel()
-            for x, Y in _on_a_line(space)
-        ]
+        ends = [mechanism.ending((x[:, None] - 0.5, Y, np.arange(len(x))), origin, still) for x, Y in _on_a_line(space)]
+        return [each[: mechanism.near.size] for each in ends], ends
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        one, two = directions()
-        seen = np.zeros((size, one.size))
-        for _ in range(mechanism.steps):
-            seen += directions()[side] + shrunk * mechanism.scale * rng.standard_normal(seen.shape)
-        return [rounded(seen @ (one - two))]
+        score = np.zeros(size)
+        for pair, scale, times in zip(seen(), (mechanism.scale, mechanism.last), (mechanism.steps, 1), strict=True):
+            for _ in range(times):
+                noisy = pair[side] + shrunk * scale * rng.standard_normal((size, pair[0].size))
+                score += noisy @ (pair[0] - pair[1]) / scale**2
+        return [rounded(score)]
 
     return Case(mechanism.name, space, lambda: _CLAIM, outputs)
 

@@ -5,7 +5,6 @@ the population: that, and how far the mean of n independent records is from the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log, sin, sqrt
 from typing import Any
 
@@ -14,17 +13,11 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.inference.shapes import (
-    SHAPES,
-    Chart,
-    Shape,
-    Subspaces,
-    curvature_roots,
-    hessian_bounds,
-    principal_subspaces,
-)
+from curvedp.inference.lines import line_region
+from curvedp.inference.shapes import SHAPES, Region, Shape, curvature_roots, hessian_bounds, principal_subspaces
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 
@@ -34,68 +27,6 @@ _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball
 _POPULATION = (
     "the Fréchet mean of the population, moved into the public ball, of which the records are independent draws"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Region:
-    """A set that holds the truth with a stated probability over the noise (and the sample, where it says so).
-
-    Attributes
-    ----------
-    manifold : Manifold
-        Where it lies.
-    center : ndarray
-        Its middle, in the frame of the records.
-    radius : float
-        A geodesic ball of this radius about the center holds the region.
-    level : float
-        The probability, at least.
-    of : {"records", "population"}
-        Whose statistic.
-    about : str
-        What it holds, in words.
-    theorem : str
-        Whether it is exact or conservative, and why.
-
-    Examples
-    --------
-    >>> from curvedp import PrivateFrechetMean
-    >>> from curvedp.geometry import Sphere
-    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
-    >>> region = PrivateFrechetMean(Sphere(2), radius=0.7).fit(X).confidence_region(level=0.95)
-    >>> region.level, region.of, region.contains(X[:2]).shape
-    (0.95, 'records', (2,))
-    """
-
-    manifold: Manifold
-    center: np.ndarray
-    radius: float
-    level: float
-    of: str
-    about: str
-    theorem: str
-    within: Chart | Subspaces | None = None
-
-    def contains(self, points: Any) -> np.ndarray:
-        """Whether each point, shape (..., *point_shape), lies in the region; what is not finite does not."""
-        points, axes = _validate.array("points", points), len(self.manifold.point_shape)
-        if points.shape[points.ndim - axes :] != self.manifold.point_shape:
-            raise ParameterError(f"points have shape {points.shape}; it must end with {self.manifold.point_shape}")
-        with np.errstate(all="ignore"):
-            near = np.asarray(self.manifold.dist(self.center, points)) <= self.radius
-            return np.asarray(near if self.within is None else near & self.within.contains(self.manifold, points))
-
-    def edge(self, directions: np.ndarray) -> np.ndarray:
-        """Points of its boundary in these directions, unit vectors of shape (count, dim), as seen from its middle."""
-        if isinstance(self.within, Chart):
-            return self.within.edge(self.manifold, directions)
-        return np.asarray(self.manifold.unchart(self.center, self.radius * directions))
-
-    def plot(self) -> Any:
-        """A matplotlib figure of it, where it lies (extra: report)."""
-        from curvedp.report import region_figure
-
-        return region_figure(self)
 
 
 def region_of(
@@ -136,6 +67,8 @@ def radii_of(certificate: Certificate, levels: Sequence[float], components: int 
     """The radius of `region_of` at each of these levels."""
     mechanism, reading = _drawn_by(certificate)
     M, statistic = mechanism.manifold, reading.frame or mechanism.statistic
+    if isinstance(statistic, GeodesicLine):
+        return [line_region(statistic, reading, level).radius for level in levels]
     return [_shape(M, statistic, reading, level, components)[1].radius for level in levels]
 
 
@@ -200,6 +133,8 @@ def _shape(
 
 def _of_records(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> Region:
     statistic = reading.frame or mechanism.statistic
+    if isinstance(statistic, GeodesicLine):
+        return line_region(statistic, reading, level)
     M, shape = _shape(mechanism.manifold, statistic, reading, level, components)
     about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
     if components is not None:

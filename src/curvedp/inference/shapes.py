@@ -1,12 +1,14 @@
 """From what a mechanism has drawn to a set that holds the truth: one theorem for each kind of draw (docs/inference.md)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import exp, floor, inf, isfinite, pi, sinh, sqrt, tan, tanh
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammainccinv, ndtri
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
 from curvedp.geometry.base import Manifold
@@ -15,7 +17,17 @@ from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.mechanisms.second_moment import unpack
 from curvedp.mechanisms.statistic import Statistic
 
-__all__ = ["SHAPES", "Chart", "Shape", "Subspaces", "curvature_roots", "hessian_bounds", "principal_subspaces"]
+__all__ = [
+    "SHAPES",
+    "Chart",
+    "Region",
+    "Shape",
+    "Subspaces",
+    "curvature_roots",
+    "hessian_bounds",
+    "principal_subspaces",
+    "quantile",
+]
 
 _SWAPPED = 0.1  # of 1 − level: what a region of subspaces spends on eigenvalues not having changed places
 
@@ -53,6 +65,68 @@ class Subspaces(NamedTuple):
         return np.asarray(np.linalg.norm(across, axis=(-2, -1)) <= self.quantile)
 
 
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A set that holds the truth with a stated probability over the noise (and the sample, where it says so).
+
+    Attributes
+    ----------
+    manifold : Manifold
+        Where it lies.
+    center : ndarray
+        Its middle, in the frame of the records.
+    radius : float
+        A geodesic ball of this radius about the center holds the region.
+    level : float
+        The probability, at least.
+    of : {"records", "population"}
+        Whose statistic.
+    about : str
+        What it holds, in words.
+    theorem : str
+        Whether it is exact or conservative, and why.
+
+    Examples
+    --------
+    >>> from curvedp import PrivateFrechetMean
+    >>> from curvedp.geometry import Sphere
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> region = PrivateFrechetMean(Sphere(2), radius=0.7).fit(X).confidence_region(level=0.95)
+    >>> region.level, region.of, region.contains(X[:2]).shape
+    (0.95, 'records', (2,))
+    """
+
+    manifold: Manifold
+    center: np.ndarray
+    radius: float
+    level: float
+    of: str
+    about: str
+    theorem: str
+    within: Chart | Subspaces | None = None
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Whether each point, shape (..., *point_shape), lies in the region; what is not finite does not."""
+        points, axes = _validate.array("points", points), len(self.manifold.point_shape)
+        if points.shape[points.ndim - axes :] != self.manifold.point_shape:
+            raise ParameterError(f"points have shape {points.shape}; it must end with {self.manifold.point_shape}")
+        with np.errstate(all="ignore"):
+            near = np.asarray(self.manifold.dist(self.center, points)) <= self.radius
+            return np.asarray(near if self.within is None else near & self.within.contains(self.manifold, points))
+
+    def edge(self, directions: np.ndarray) -> np.ndarray:
+        """Points of its boundary in these directions, unit vectors of shape (count, dim), as seen from its middle."""
+        if isinstance(self.within, Chart):
+            return self.within.edge(self.manifold, directions)
+        return np.asarray(self.manifold.unchart(self.center, self.radius * directions))
+
+    def plot(self) -> Any:
+        """A matplotlib figure of it, where it lies (extra: report)."""
+        from curvedp.report import region_figure
+
+        return region_figure(self)
+
+
 class Shape(NamedTuple):
     """A ball that holds the region, in the frame of the draw; what the region is, where that is less; and why. Its middle
     is `base`, or where the coordinates `step` lead from there."""
@@ -70,7 +144,7 @@ class Shape(NamedTuple):
 
 def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
     """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
-    return Shape(reading.drawn, _quantile(reading, level), "exact: the law's own quantile")
+    return Shape(reading.drawn, quantile(reading, level), "exact: the law's own quantile")
 
 
 def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
@@ -80,7 +154,7 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float)
     projection onto a convex set), so that |w − z'| <= q for each w of the region; exp stretches the segment from z' to w,
     whose vectors have length at most min(reach, |z'| + q), by at most sinh(s)/s (Rauch).
     """
-    q, z = _quantile(reading, level), _shortened(reading.drawn, reading.reach)
+    q, z = quantile(reading, level), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
@@ -95,7 +169,7 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: floa
     max(1−tλ, tH−1)·|G|/λ of exp_w(t·G); and exp_w(t·g) is within t·q·sinh(s)/s of that. |G| <= min(reach, |g| + q).
     On flat space the radius is q: exact. Where this gives more than the ball of the records, that is the region.
     """
-    q, w, g = _quantile(reading, level), _base(reading), _shortened(reading.drawn, reading.reach)
+    q, w, g = quantile(reading, level), _base(reading), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
     ball = statistic.values
     assert ball is not None  # gradients are of means of records in a ball
@@ -167,7 +241,7 @@ def principal_subspaces(statistic: Any, reading: Reading, level: float, componen
     return M, Shape(center, radius, "exact but for swapped eigenvalues (Davis & Kahan)", Subspaces(drawn, q))
 
 
-def _quantile(reading: Reading, level: float) -> float:
+def quantile(reading: Reading, level: float) -> float:
     """The least radius with P(d <= radius) >= level, by 64 sections at a time, rounded up; and half a cell a coordinate."""
     law, low, high = reading.law, 0.0, reading.law.scale
     while not law.radial_cdf(high) >= level:

@@ -1,6 +1,7 @@
 """How a statistic is released: the sampler and its privacy map in one frozen value."""
 
 from curvedp.mechanisms.base import Mechanism, Release
+from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.descent import DescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
@@ -12,7 +13,7 @@ from curvedp.mechanisms.median import MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.reduction import ReducedMeans, ReducedSoftmax
-from curvedp.mechanisms.regression import BundleDescentMechanism, KNGRegressionMechanism
+from curvedp.mechanisms.regression import KNGRegressionMechanism
 from curvedp.mechanisms.selection import private_selection
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Statistic

@@ -50,10 +50,11 @@ class Reading(NamedTuple):
 
     `drawn` was drawn by `law` about: the statistic itself ("point"); its coordinates in the chart at `base`, shortened to
     `reach` ("chart"); the mean logarithm of the records at `base`, whose length is at most `reach` ("gradient"); or how many
-    records are farther from `base` than `radii` ("counts"). `frame` is the statistic in whose frame all this is, where it
+    records are farther from `base` than `radii` ("counts"); or the `Neighborhood` of a geodesic, (p, V) stacked in `base`
+    ("line"). `frame` is the statistic in whose frame all this is, where it
     is not the mechanism's, and `cell` the width of the grid."""
 
-    kind: Literal["point", "chart", "gradient", "counts"]
+    kind: Literal["point", "chart", "gradient", "counts", "line"]
     law: Any
     drawn: np.ndarray
     base: np.ndarray | None = None

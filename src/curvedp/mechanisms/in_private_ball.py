@@ -9,11 +9,12 @@ import numpy as np
 
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.mechanisms.base import Mechanism, assign
+from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.regression import BundleDescentMechanism, GeodesicLine
+from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic
 from curvedp.regression.jacobi import check_symmetric

@@ -7,7 +7,7 @@ p and v nearly independent and halves the lever of v. Moving the released pair t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, inf, nextafter, sqrt, tanh
+from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -19,14 +19,11 @@ from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.laws import TangentBundleBall
-from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, Reading, assign, check_guarantee, replay
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
 from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
-from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
-from curvedp.privacy.rounding import up
+from curvedp.privacy import Guarantee, PureDP
 from curvedp.regression.bounds import (
     DEVIATION,
     HALF,
@@ -36,12 +33,20 @@ from curvedp.regression.bounds import (
     endpoint_sensitivity,
     joint_sensitivity,
     lipschitz_constants,
-    spread,
 )
-from curvedp.regression.gradient import clipped_direction, clipped_gradient
+from curvedp.regression.gradient import clipped_gradient
 from curvedp.regression.jacobi import check_symmetric
 
-__all__ = ["BundleDescentMechanism", "GeodesicLine", "KNGRegressionMechanism", "KNormProblem", "public_domain"]
+__all__ = [
+    "Data",
+    "GeodesicLine",
+    "KNGRegressionMechanism",
+    "KNormProblem",
+    "LineMechanism",
+    "Pair",
+    "into_domain",
+    "public_domain",
+]
 
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
 _WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
@@ -141,7 +146,7 @@ class GeodesicLine(Statistic):
     @property
     def sensitivity(self) -> float:
         """Of the mean clipped direction."""
-        return _rounded(joint_sensitivity(self.domain), self.n)
+        return rounded(joint_sensitivity(self.domain), self.n)
 
     def accepted(self, data: Any) -> Data:
         """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
@@ -170,7 +175,7 @@ class GeodesicLine(Statistic):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class _LineMechanism(Mechanism):
+class LineMechanism(Mechanism):
     """What both have in common: the records they take and the pair they give."""
 
     scale: float
@@ -199,18 +204,12 @@ class _LineMechanism(Mechanism):
 
     def finish(self, value: Pair) -> Pair:
         """The pair put back into the public domain, in the frame of the records."""
-        return self.line.placed_pair(*_into_domain(self.manifold, self.line.ball, self.domain, *value))
+        return self.line.placed_pair(*into_domain(self.manifold, self.line.ball, self.domain, *value))
 
     @property
     def afterwards(self) -> list[str]:
         """Projection."""
         return ["projection onto the public domain"]
-
-    def reading(self, integers: Any) -> Reading:
-        """None: how far noise on gradients moves the geodesic depends on how the predictors are spread."""
-        raise ParameterError(
-            "no region of a geodesic: what noise does to it depends on how the predictors are spread, which is not released"
-        )
 
     def predicted_error(self) -> float:
         """Root mean square noise on (∇_p, ∇_v/unit)."""
@@ -218,7 +217,7 @@ class _LineMechanism(Mechanism):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class KNGRegressionMechanism(_LineMechanism):
+class KNGRegressionMechanism(LineMechanism):
     """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2."""
 
     asked: Guarantee
@@ -256,7 +255,7 @@ class KNGRegressionMechanism(_LineMechanism):
     @cached_property
     def sensitivity(self) -> float:
         """Of the gradient in the norm of the endpoints."""
-        return _rounded(endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
+        return rounded(endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
 
     @property
     def profile(self) -> PureDP:
@@ -365,141 +364,12 @@ def _check_bundle(manifold: Manifold, domain: Domain) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class BundleDescentMechanism(_LineMechanism):
-    """DP-RGD on the tangent bundle: T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged.
-
-    Gaussian noise, or Laplace noise for pure ε, whose ε add up.
-    """
-
-    steps: int
-    law: Literal["gaussian", "laplace"]
-
-    name: ClassVar[str] = "tangent-bundle-descent"
-    option: ClassVar[str | None] = "dp-rgd"
-
-    def __init__(self, *, statistic: GeodesicLine, scale: float, steps: int, law: Any) -> None:
-        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
-        assign(
-            self, steps=_validate.integer("steps", steps, 1), law=_validate.choice("law", law, ("gaussian", "laplace"))
-        )
-
-    @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise of the steps that meets the guarantee."""
-        assert isinstance(statistic, GeodesicLine)  # `serves` no other
-        domain, sensitivity = statistic.domain, statistic.sensitivity
-        k, rate = domain.predictors, _rate(statistic.manifold, domain)
-        warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
-        if isinstance(check_guarantee(guarantee), PureDP):
-            # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
-            scale = up(warm * sensitivity / guarantee.eps, 1e-15)  # type: ignore[attr-defined]  # PureDP has it
-            return cls(statistic=statistic, scale=scale, steps=warm, law="laplace")
-        moved = sqrt(3 * warm) * sensitivity  # T steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
-        sigma = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)
-        return cls(statistic=statistic, scale=nextafter(sigma * (1 + 1e-14), inf), steps=3 * warm, law="gaussian")
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the law, its scale and the number of steps."""
-        assert isinstance(statistic, GeodesicLine)  # `serves` no other
-        check_symmetric(statistic.manifold)
-        given = {name: parameters[name] for name in ("scale", "steps", "law")}
-        return cls(statistic=statistic, **given)
-
-    @property
-    def sensitivity(self) -> float:
-        """Of one direction."""
-        return self.line.sensitivity
-
-    @cached_property
-    def profile(self) -> Guarantee:
-        """All steps together."""
-        if self.law == "laplace":
-            return PureDP(up(self.steps * self.sensitivity / self.scale, 1e-15))
-        return gaussian_profile(0.0, 1, self.scale, sqrt(self.steps) * self.sensitivity)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"scale": self.scale, "steps": self.steps, "law": self.law, "norm": "euclidean", "unit": DEVIATION}
-
-    def predicted_error(self) -> float:
-        """E r² = D(D+1)s² for Laplace noise in D dimensions, Dσ² for a Gaussian; steps are averaged."""
-        size = (1 + self.domain.predictors) * self.manifold.dim
-        return sqrt(size * (size + 1 if self.law == "laplace" else 1) / (self.steps * 2 / 3)) * self.scale
-
-    def draw(self, data: Data, source: Source) -> Draw:
-        """The noisy steps, one after the other."""
-        t, Y, codes = data[0] / DEVIATION, data[1], data[2]
-        release, draws = exact_laplace if self.law == "laplace" else exact_gaussian, []
-
-        def noisy(p: np.ndarray, V: np.ndarray) -> np.ndarray:
-            value = clipped_direction(self.manifold, t, DEVIATION, Y, self.domain.clip, p, V, codes)
-            draws.append(release(Euclidean(value.size), self.scale, value.ravel(), source=source, grid=GRID))
-            return np.asarray(draws[-1].value)
-
-        pair = self._descend(noisy)
-        return Draw(pair, [each.integers for each in draws], sum(each.tau for each in draws))
-
-    def value_of(self, certificate: Certificate) -> Pair:
-        """The same descent along the released directions."""
-        size = (1 + self.domain.predictors) * self.manifold.dim
-        drawn = replay(certificate.release["integers"])
-        if len(certificate.release["integers"]) != self.steps:
-            raise ParameterError("the released integers are not those of so many steps")
-        return self.finish(self._descend(lambda p, V: drawn(np.empty(size))))
-
-    def _descend(self, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pair:
-        """In (p, v·unit), the unit a spread-out predictor's standard deviation, the energy's curvature is about the same in
-        all coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and
-        several predictors share that. A step that leaves the doubles is not taken."""
-        M, domain, rate = self.manifold, self.domain, _rate(self.manifold, self.domain)
-        p, V, path = self.line.ball.center, np.zeros((domain.predictors, *M.point_shape)), []
-        for step in range(self.steps):
-            drawn = noisy(p, V).reshape(1 + domain.predictors, M.dim)
-            with np.errstate(all="ignore"):  # released numbers only, but a warning helps nobody
-                moved = self._step(p, V, rate * drawn[0], rate / (2 * domain.predictors) * drawn[1:] / DEVIATION)
-            p, V = moved if all(np.all(np.isfinite(part)) for part in moved) else (p, V)
-            if step >= self.steps // 3:
-                path.append((p, V))
-        points, velocities = (np.stack(part) for part in zip(*path, strict=True))
-        middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
-        carried = np.asarray(M.transport(points[:, None], middle, velocities))
-        return middle, np.mean(carried, axis=0)
-
-    def _step(self, p: np.ndarray, V: np.ndarray, foot: np.ndarray, shoot: np.ndarray) -> Pair:
-        M, nothing = self.manifold, (np.full_like(p, np.nan), V)
-        V = V + np.asarray(M.from_coordinates(p, shoot))
-        length = float(np.linalg.norm(foot))  # no point of the domain is farther than 2R, and exp may overflow
-        move = foot * min(1.0, 2 * self.domain.radius / length if length > 0 else 1.0)
-        try:
-            q = np.asarray(M.exp(p, M.from_coordinates(p, move)))
-            return _into_domain(M, self.line.ball, self.domain, q, np.asarray(M.transport(p, q, V)))
-        except np.linalg.LinAlgError:  # of released numbers; some decompositions raise where others give NaN
-            return nothing
-
-
-def _rounded(sensitivity: float, n: int) -> float:
+def rounded(sensitivity: float, n: int) -> float:
     """Enlarged by round-off: 1e-9 for one record's share, and n units in the last place for each of the two sums."""
     return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
 
 
-def _rate(manifold: Manifold, domain: Domain) -> float:
-    """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
-    c, _ = spread(manifold, domain.predictors * domain.speed * HALF)
-    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
-    return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
-
-
-def _into_domain(
-    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def into_domain(M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A released pair put back into the public domain, V stacked by predictor: post-processing."""
     inside = np.asarray(project_to_ball(M, ball.center, domain.radius, p[None])[0])
     V = np.asarray(M.transport(p, inside, V)) if np.any(inside != p) else V

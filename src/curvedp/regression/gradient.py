@@ -7,13 +7,14 @@ log(Exp(p, xᵢv), yᵢ) carried back to p (Fletcher 2011, with the Jacobi field
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["Gradient", "clipped_direction", "clipped_gradient", "residuals_at"]
+__all__ = ["Gradient", "clipped_direction", "clipped_gradient", "contributions", "mean_over_persons", "residuals_at"]
 
 # (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -60,6 +61,22 @@ def clipped_direction(
     Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record, or one person with
     all theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors; `codes` say whose each is.
     """
+    rows = _clipped(contributions(manifold, t, unit, Y, p, V).whole, clip)
+    return mean_over_persons(rows, clip, codes).reshape(-1, manifold.dim)
+
+
+class Contributions(NamedTuple):
+    """Of each record: (C·h, t₁S·h, …), unclipped and in one row; the lengths of its move and of its residual h."""
+
+    whole: np.ndarray
+    moves: np.ndarray
+    residuals: np.ndarray
+
+
+def contributions(
+    manifold: Manifold, t: np.ndarray, unit: float, Y: np.ndarray, p: np.ndarray, V: np.ndarray
+) -> Contributions:
+    """What `clipped_direction` clips, and what bounds how it changes."""
     moves = np.tensordot(unit * t, V, axes=1)
     h = residuals_at(manifold, p, moves, Y)
     if len(V) == 1:  # all moves share a direction, so one frame serves, with the square of x as its time
@@ -70,10 +87,14 @@ def clipped_direction(
     local = (h[:, None] @ frame)[:, 0]
     foot, shoot = ((frame @ (factor * local)[:, :, None])[:, :, 0] for factor in cos_and_sinc(values))
     whole = np.concatenate([foot[:, None], t[:, :, None] * shoot[:, None]], axis=1)
-    rows = _clipped(whole.reshape(len(t), -1), clip)
+    return Contributions(whole.reshape(len(t), -1), np.asarray(manifold.norm(p, moves)), np.linalg.norm(h, axis=-1))
+
+
+def mean_over_persons(rows: np.ndarray, longest: float, codes: np.ndarray | None) -> np.ndarray:
+    """The mean over persons of the mean of each one's rows, none of which is longer than `longest`."""
     if codes is not None and len(np.unique(codes)) < len(codes):
-        rows = _clipped(_person_means(rows, codes), clip)  # again, as a mean of rounded rows may be a little longer
-    return np.asarray(rows.mean(axis=0).reshape(-1, manifold.dim))
+        rows = _clipped(_person_means(rows, codes), longest)  # as a mean of rounded rows may be a little longer
+    return np.asarray(rows.mean(axis=0))
 
 
 def _person_means(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:

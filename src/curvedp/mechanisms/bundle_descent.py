@@ -1,0 +1,206 @@
+"""Private geodesic regression by descent on the tangent bundle, for any symmetric space and any number of predictors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, inf, nextafter, sqrt, tanh
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean
+from curvedp.geometry.base import Manifold
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import exact_gaussian, exact_laplace
+from curvedp.mechanisms.base import Draw, Reading, assign, check_guarantee, replay
+from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.regression import Data, GeodesicLine, LineMechanism, Pair, into_domain
+from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy.rounding import up
+from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
+from curvedp.regression.gradient import clipped_direction, contributions, mean_over_persons
+from curvedp.regression.jacobi import check_symmetric
+from curvedp.regression.linearity import LENGTHENED, Neighborhood
+
+__all__ = ["BundleDescentMechanism"]
+
+_LEAST = 0.5  # of an eigenvalue of mean aaᵀ, in the last step: it is 1 where predictors are spread evenly
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class BundleDescentMechanism(LineMechanism):
+    """DP-RGD on the tangent bundle, then one Newton step of a release that is worth as much as all before it.
+
+    T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged; at their average the `Neighborhood` is
+    released: the direction once more, and how it changes, from which a region follows. Gaussian noise, or Laplace noise for
+    pure ε, whose ε add up.
+    """
+
+    steps: int
+    law: Literal["gaussian", "laplace"]
+
+    name: ClassVar[str] = "tangent-bundle-descent"
+    option: ClassVar[str | None] = "dp-rgd"
+
+    def __init__(self, *, statistic: GeodesicLine, scale: float, steps: int, law: Any) -> None:
+        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
+        assign(
+            self, steps=_validate.integer("steps", steps, 1), law=_validate.choice("law", law, ("gaussian", "laplace"))
+        )
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The least noise of the steps that meets the guarantee."""
+        assert isinstance(statistic, GeodesicLine)  # `serves` no other
+        domain, sensitivity = statistic.domain, statistic.sensitivity
+        k, rate = domain.predictors, _rate(statistic.manifold, domain)
+        warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
+        if isinstance(check_guarantee(guarantee), PureDP):
+            # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
+            scale = up(2 * warm * sensitivity / guarantee.eps, 1e-15)  # type: ignore[attr-defined]  # PureDP has it
+            return cls(statistic=statistic, scale=scale, steps=warm, law="laplace")
+        moved = sqrt(6 * warm) * sensitivity  # T steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
+        sigma = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)
+        return cls(statistic=statistic, scale=nextafter(sigma * (1 + 1e-14), inf), steps=3 * warm, law="gaussian")
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From the law, its scale and the number of steps."""
+        assert isinstance(statistic, GeodesicLine)  # `serves` no other
+        check_symmetric(statistic.manifold)
+        given = {name: parameters[name] for name in ("scale", "steps", "law")}
+        return cls(statistic=statistic, **given)
+
+    @property
+    def sensitivity(self) -> float:
+        """Of one direction."""
+        return self.line.sensitivity
+
+    @cached_property
+    def last(self) -> float:
+        """The noise of the last release, whose sensitivity is √(1 + η²) times that of a step: worth as much as all steps."""
+        share = self.steps if self.law == "laplace" else sqrt(self.steps)
+        return float(up(LENGTHENED * self.scale / share, 1e-15))
+
+    @cached_property
+    def profile(self) -> Guarantee:
+        """All steps together, and the last release, which doubles ε, or μ²."""
+        if self.law == "laplace":
+            return PureDP(up(2 * self.steps * self.sensitivity / self.scale, 1e-15))
+        return gaussian_profile(0.0, 1, self.scale, sqrt(2 * self.steps) * self.sensitivity)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε."""
+        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The public numbers as JSON values."""
+        return {"scale": self.scale, "steps": self.steps, "law": self.law, "norm": "euclidean", "unit": DEVIATION}
+
+    def predicted_error(self) -> float:
+        """Of two estimates, weighted by their precision."""
+        return 1 / sqrt(sum(1 / each for each in self._variances))
+
+    @property
+    def _variances(self) -> tuple[float, float]:
+        """Of the average and of the last step: a coordinate of Laplace noise in D dimensions has (D + 1)s²."""
+        size, more = self.near.size, self.near.released
+        each = (size + 1, more + 1) if self.law == "laplace" else (1, 1)
+        return size * each[0] * self.scale**2 / (self.steps * 2 / 3), size * each[1] * self.last**2
+
+    @property
+    def near(self) -> Neighborhood:
+        """Of the last release."""
+        return Neighborhood(self.manifold, self.domain, self.last)
+
+    def draw(self, data: Data, source: Source) -> Draw:
+        """The noisy steps, one after the other, and the last release."""
+        release, draws = exact_laplace if self.law == "laplace" else exact_gaussian, []
+
+        def noisy(value: np.ndarray, scale: float) -> np.ndarray:
+            draws.append(release(Euclidean(value.size), scale, value.ravel(), source=source, grid=GRID))
+            return np.asarray(draws[-1].value)
+
+        pair = self._descend(lambda p, V: noisy(self._direction(data, p, V), self.scale))
+        value = self._improved(pair, noisy(self.ending(data, *pair), self.last))
+        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws))
+
+    def _direction(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
+        x, Y, codes = data
+        return clipped_direction(self.manifold, x / DEVIATION, DEVIATION, Y, self.domain.clip, p, V, codes)
+
+    def ending(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """What is released at the end, before its noise. NOT private."""
+        t, near = data[0] / DEVIATION, self.near
+        rows = near.rows(t, contributions(self.manifold, t, DEVIATION, data[1], p, V))
+        return np.concatenate([self._direction(data, p, V).ravel(), mean_over_persons(rows, near.longest, data[2])])
+
+    def value_of(self, certificate: Certificate) -> Pair:
+        """The same descent along the released directions, and the same last step."""
+        return self.finish(self._improved(*self._replayed(certificate.release["integers"])))
+
+    def reading(self, integers: Any) -> Reading:
+        """The last release, whose noise is fresh given the pair at which it was made."""
+        (p, V), drawn = self._replayed(integers)
+        law = RiemannianLaplace if self.law == "laplace" else RiemannianGaussian
+        return Reading("line", law(Euclidean(drawn.size), self.last), drawn, np.stack([p, *V]))
+
+    def _replayed(self, integers: Any) -> tuple[Pair, np.ndarray]:
+        """(the pair that the steps lead to, what was released there)."""
+        drawn = replay(integers)
+        if len(integers) != self.steps + 1:
+            raise ParameterError("the released integers are not those of so many steps")
+        pair = self._descend(lambda p, V: drawn(np.empty(self.near.size)))
+        return pair, drawn(np.empty(self.near.released))
+
+    def _improved(self, pair: Pair, drawn: np.ndarray) -> Pair:
+        """A Newton step, shortened by how well the pair is known without it, and where noise hides mean aaᵀ."""
+        direction, normal, _ = self.near.parts(drawn)
+        values, vectors = np.linalg.eigh(normal)
+        hidden = 3 * self.last * self.near.units[0] * sqrt(self.near.released if self.law == "laplace" else 1)
+        one, other = self._variances
+        z = one / (one + other) * (vectors / np.maximum(values, max(_LEAST, hidden))) @ vectors.T @ direction
+        return self._taken(*pair, z[0], z[1:] / DEVIATION)
+
+    def _descend(self, noisy: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pair:
+        """In (p, v·unit), the unit a spread-out predictor's standard deviation, the energy's curvature is about the same in
+        all coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and
+        several predictors share that."""
+        M, domain, rate = self.manifold, self.domain, _rate(self.manifold, self.domain)
+        p, V, path = self.line.ball.center, np.zeros((domain.predictors, *M.point_shape)), []
+        for step in range(self.steps):
+            drawn = noisy(p, V).reshape(1 + domain.predictors, M.dim)
+            p, V = self._taken(p, V, rate * drawn[0], rate / (2 * domain.predictors) * drawn[1:] / DEVIATION)
+            if step >= self.steps // 3:
+                path.append((p, V))
+        points, velocities = (np.stack(part) for part in zip(*path, strict=True))
+        middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
+        carried = np.asarray(M.transport(points[:, None], middle, velocities))
+        return into_domain(M, self.line.ball, domain, middle, np.mean(carried, axis=0))
+
+    def _taken(self, p: np.ndarray, V: np.ndarray, foot: np.ndarray, shoot: np.ndarray) -> Pair:
+        """The pair after a step; a step that leaves the doubles is not taken."""
+        M, moved = self.manifold, V + np.asarray(self.manifold.from_coordinates(p, shoot))
+        length = float(np.linalg.norm(foot))  # no point of the domain is farther than 2R, and exp may overflow
+        move = foot * min(1.0, 2 * self.domain.radius / length if length > 0 else 1.0)
+        with np.errstate(all="ignore"):  # released numbers only, but a warning helps nobody
+            try:
+                q = np.asarray(M.exp(p, M.from_coordinates(p, move)))
+                found = into_domain(M, self.line.ball, self.domain, q, np.asarray(M.transport(p, q, moved)))
+            except np.linalg.LinAlgError:  # of released numbers; some decompositions raise where others give NaN
+                return p, V
+        return found if all(np.all(np.isfinite(part)) for part in found) else (p, V)
+
+
+def _rate(manifold: Manifold, domain: Domain) -> float:
+    """One over a bound of the curvature of E: 1 where curvature is ≥ 0."""
+    c, _ = spread(manifold, domain.predictors * domain.speed * HALF)
+    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
+    return 1 / (c * c * (s / tanh(s) if s > 1e-6 else 1.0))
