@@ -43,7 +43,7 @@ ARROWS: dict[str, set[str]] = {
     "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "regression", "report"},  # `Region.plot`
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
     "adapters": {"entropy", "geometry", "ledger", "mechanisms", "privacy"},
-    "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records", "regression"},
+    "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records"},
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "studio": {"alarms", "checking", "estimators", "geometry", "ledger", "planning", "privacy", "records", "report"},
     "statement": {"mechanisms", "privacy"},

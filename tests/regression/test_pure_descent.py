@@ -9,7 +9,7 @@ from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
-from curvedp.mechanisms import Certificate, regression
+from curvedp.mechanisms import Certificate, bundle_descent
 from curvedp.mechanisms.verify import verify_certificate
 
 
@@ -89,14 +89,15 @@ def _verified(certificate):
 
 def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
     """Densities of one path differ by exp(Σ‖value − value'‖/scale) at most: lead both data sets along it, and add up."""
-    M, eps, path = Euclidean(2), 0.7, np.random.default_rng(3).normal(0, 0.005, (100, 4))
+    M, eps, path = Euclidean(2), 0.7, np.random.default_rng(3).normal(0, 0.005, (100, 8))
     asked = []
 
     def scripted(space, scale, value, **_):
         asked.append((scale, value))
-        return SimpleNamespace(value=path[len(asked) % 100], tau=0.0, integers=np.zeros(4))
+        drawn = path[len(asked) % 100, : value.size]
+        return SimpleNamespace(value=drawn, tau=0.0, integers=np.zeros(value.size))
 
-    monkeypatch.setattr(regression, "exact_laplace", scripted)
+    monkeypatch.setattr(bundle_descent, "exact_laplace", scripted)
     model = PrivateGeodesicRegression(M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(eps), method="dp-rgd")
     x, Y = np.full(6, 0.5), np.zeros((6, 2))
     runs = []
@@ -106,4 +107,5 @@ def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
         runs.append(list(asked))
     losses = [np.linalg.norm(a - b) / scale for (scale, a), (_, b) in zip(*runs, strict=True)]
     assert sum(losses) <= eps
-    assert sum(losses) > 0.99 * eps  # opposite records far away: the sensitivity is attained at every step
+    assert sum(losses[:-1]) > 0.99 * eps / 2  # opposite records far away: the sensitivity is attained at every step
+    assert sum(losses) > 0.95 * eps  # in the last release they have aaᵀ in common

@@ -83,7 +83,7 @@ class BundleDescentMechanism(LineMechanism):
 
     @cached_property
     def last(self) -> float:
-        """The noise of the last release, whose sensitivity is √(1 + η²) times that of a step: worth as much as all steps."""
+        """The noise of the last release, whose sensitivity is √(1 + ¾η²) times that of a step: worth as much as all steps."""
         share = self.steps if self.law == "laplace" else sqrt(self.steps)
         return float(up(LENGTHENED * self.scale / share, 1e-15))
 

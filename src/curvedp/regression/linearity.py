@@ -16,9 +16,9 @@ from curvedp.regression.gradient import Contributions
 
 __all__ = ["LENGTHENED", "Neighborhood", "stretch", "turned"]
 
-_SHARE = 0.7  # η: what aaᵀ and remainders count for beside a direction
+_SHARE = 0.5  # η: what aaᵀ and remainders count for beside a direction
 _UNBOUNDED = 1e300
-LENGTHENED = sqrt(1 + _SHARE**2)  # by how much that makes a release longer
+LENGTHENED = sqrt(1 + 0.75 * _SHARE**2)  # by how much that adds to a sensitivity of 2τ/n
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Neighborhood:
     """Pairs within `reach` of one that was released, and the last release there, of noise `scale`: the mean clipped direction
     and, times ητ, the means of aaᵀ/A and of remainders/b; A = max |a|², b the largest remainder.
 
-    A record's row is a direction of length at most τ and two parts of length at most ητ, whose products with those of another
-    record are none negative: replacing one of n moves the mean by at most 2τ√(1 + η²)/n.
+    Replacing one of n records moves the mean direction by at most 2τ/n, mean aaᵀ/A by √2/n, as products of such matrices are
+    not negative, and the mean share of b by 1/n: together by at most τ√(4 + 3η²)/n.
     """
 
     manifold: Manifold
