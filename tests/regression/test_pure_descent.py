@@ -1,5 +1,6 @@
 """Pure ε where no K-norm draw is possible: descent with Laplace noise, on any symmetric space and for any predictors."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
     # A seeded source is never confirmed; every other claim is.
     assert all(check.holds or "entropy" in check.claim for check in verify_certificate(certificate))
     smaller = {**certificate.parameters, "scale": 0.99 * certificate.parameters["scale"]}
-    cheat = Certificate(**{**vars(certificate), "parameters": smaller}).sealed()
+    cheat = replace(certificate, parameters=smaller).sealed()
     assert any(check.holds is False and "pure" in check.claim for check in verify_certificate(cheat))
 
 
@@ -53,7 +54,7 @@ def test_certificates_of_no_regression_are_not_confirmed(M, change):
     model = PrivateGeodesicRegression(M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0)).fit(x, Y)
     assert model.method_ == ("kng" if M.dim == 2 else "dp-rgd")
     altered = {**model.certificate_.statistic, **change}
-    cheat = Certificate(**{**vars(model.certificate_), "statistic": altered}).sealed()
+    cheat = replace(model.certificate_, statistic=altered).sealed()
     with pytest.raises(VerificationFailed, match=next(iter(change))):
         verify_certificate(cheat)
 
@@ -76,7 +77,7 @@ def test_tampered_certificates_are_not_confirmed(part, change):
     )
     honest = model.fit(x, x[:, None]).certificate_
     assert all(check.holds for check in verify_certificate(honest))
-    tampered = Certificate(**{**vars(honest), part: {**getattr(honest, part), **change}}).sealed()
+    tampered = replace(honest, **{part: {**getattr(honest, part), **change}}).sealed()
     assert not all(check.holds for check in _verified(tampered))
 
 
