@@ -114,7 +114,7 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
     z = rng.normal(size=(1 + k, M.dim))
     q, W = moved(M, p, V, 2 * mechanism.last * z)  # about as far as descents end
     value, law = (
-        mechanism.ending(accepted, q, W),
+        mechanism.last_value(accepted, q, W),
         RiemannianGaussian(Euclidean(mechanism.near.released), mechanism.last),
     )
     found = []

@@ -246,7 +246,9 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
     @cache
     def seen() -> tuple[list[np.ndarray], list[np.ndarray]]:
         still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
-        ends = [mechanism.ending((x[:, None] - 0.5, Y, np.arange(len(x))), origin, still) for x, Y in _on_a_line(space)]
+        ends = [
+            mechanism.last_value((x[:, None] - 0.5, Y, np.arange(len(x))), origin, still) for x, Y in _on_a_line(space)
+        ]
         return [each[: mechanism.near.size] for each in ends], ends
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:

@@ -129,14 +129,14 @@ class BundleDescentMechanism(LineMechanism):
             return np.asarray(draws[-1].value)
 
         pair = self._descend(lambda p, V: noisy(self._direction(data, p, V), self.scale))
-        value = self._improved(pair, noisy(self.ending(data, *pair), self.last))
+        value = self._improved(pair, noisy(self.last_value(data, *pair), self.last))
         return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws))
 
     def _direction(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
         x, Y, codes = data
         return clipped_direction(self.manifold, x / DEVIATION, DEVIATION, Y, self.domain.clip, p, V, codes)
 
-    def ending(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
+    def last_value(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
         """What is released at the end, before its noise. NOT private."""
         t, near = data[0] / DEVIATION, self.near
         rows = near.rows(t, contributions(self.manifold, t, DEVIATION, data[1], p, V))
