@@ -37,7 +37,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws.exact import ExactDraw
 from curvedp.laws.exact.draw import drawn_base
-from curvedp.mechanisms import isotropic
+from curvedp.mechanisms import value
 from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
@@ -49,7 +49,7 @@ def replace_draws(patch, draw, names=("exact_gaussian",)):
         for name in names:
             patch.setattr(importlib.import_module(module.name), name, draw, raising=False)
     for name in names:  # a table of its own, which no public name shows
-        patch.setitem(isotropic._DRAWS, name.removeprefix("exact_"), draw)
+        patch.setitem(value._DRAWS, name.removeprefix("exact_"), draw)
 
 
 class Caught:
