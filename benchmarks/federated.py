@@ -61,13 +61,16 @@ def rms(manifold: Manifold, truth: np.ndarray, points: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(manifold.dist(truth, points)))))
 
 
-def alone(manifold: Manifold, radius: float, records: np.ndarray, runs: int, rng: np.random.Generator) -> np.ndarray:
-    """Releases of one holder of records, by the mechanism that is chosen for him."""
+def alone(
+    manifold: Manifold, radius: float, records: np.ndarray, runs: int, rng: np.random.Generator, at_once: int = 1
+) -> np.ndarray:
+    """Releases of one holder of records, by the mechanism that is chosen for him; `at_once` times as many where it can draw
+    many at once."""
     model = PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0)).fit(records)
     mechanism = rebuild_mechanism(model.certificate_)
     if not isinstance(mechanism, ValueMechanism):  # nothing draws many at once
         return np.array([model.fit(records).location_ for _ in range(runs)])
-    return mechanism.finished(mechanism.simulate(rng, np.asarray(frechet_mean(manifold, records)), runs))
+    return mechanism.finished(mechanism.simulate(rng, np.asarray(frechet_mean(manifold, records)), at_once * runs))
 
 
 def errors() -> None:
@@ -94,7 +97,7 @@ def error_line(
     plan = Plan(MeanKernel(manifold, radius), keys, counts, GDP(1.0), 3, colluding)
     kept = np.concatenate(records[lost:])
     truth = np.asarray(frechet_mean(manifold, kept))
-    curator = rms(manifold, truth, alone(manifold, radius, kept, RUNS, rng))
+    curator = rms(manifold, truth, alone(manifold, radius, kept, RUNS, rng, 20))
     federated = rms(manifold, truth, np.array([simulated(plan, records, rng, lost) for _ in range(RUNS)]))
     weights = np.array(counts[lost:]) / sum(counts[lost:])
     each = np.array([alone(manifold, radius, x, RUNS // 6, rng) for x in records[lost:]])
@@ -180,7 +183,7 @@ def view(transcripts: int = 100_000, mu: float = 1.0, at_once: int = 1000) -> No
         if "word" in name:
             both = stats.kstest(np.concatenate([low, high]) / 2.0**64, "uniform").pvalue
             print(
-                f"| (uniform: p = {both:.2f}; the same at both ends: p = {stats.ks_2samp(low, high).pvalue:.2f}) | | |"
+                f"| (uniform: p = {both:.4f}; the same at both ends: p = {stats.ks_2samp(low, high).pvalue:.4f}) | | |"
             )
     print(f"\n{len(low) + len(high)} transcripts, {time.process_time() - begin:.0f} s")
 
