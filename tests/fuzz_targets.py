@@ -99,7 +99,7 @@ def _methods(values: list[Any]) -> dict[str, Call]:
 STATISTICS: list[Statistic] = [
     mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
     mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.in_private_ball.OuterBallMean(S2, None, 1.0, 40),
-    mechanisms.sums.ClippedSum(S2, None, 0.5),
+    mechanisms.sums.ClippedSum(S2, None, 0.5), mechanisms.selection.BestRelease(3, "replace-one"),
     mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
     mechanisms.reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
 ]  # fmt: skip
@@ -115,7 +115,7 @@ def _served(kind: type[Mechanism]) -> Statistic:
 def _asked(kind: type[Mechanism]) -> Any:
     if kind.name == "gaussian-sum":
         return GDP(1.0, adjacency="add-remove")
-    return PureDP(1.0) if "laplace" in kind.name or "k-norm" in kind.name else GDP(1.0)
+    return PureDP(1.0) if any(part in kind.name for part in ("laplace", "k-norm", "selection")) else GDP(1.0)
 
 
 TARGETS: dict[str, dict[str, Call]] = {

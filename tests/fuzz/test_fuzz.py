@@ -87,9 +87,9 @@ def sound(result: Any) -> None:
         sound(result.certificate_.guarantee)
 
 
-# Reached through the calls that make them: `dp_rgd` and its like, the tests of `inference`, `Plan`, `private_selection`.
+# Reached through the calls that make them: `dp_rgd` and its like, the tests of `inference`, `Plan` of `federated`.
 ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "AddedDescentMechanism", "VarianceReducedMechanism",
-             "PermutationMechanism", "FederatedMechanism", "SelectionMechanism"}  # fmt: skip
+             "PermutationMechanism", "FederatedMechanism"}  # fmt: skip
 
 
 def test_everything_registered_is_a_target():

@@ -23,6 +23,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, NegativeBinomialRuns, guarantee_from_dict
+from curvedp.privacy.base import ADJACENCIES
 
 __all__ = ["BestRelease", "Selection", "SelectionMechanism", "private_selection"]
 
@@ -92,7 +93,7 @@ def private_selection(
     >>> private_selection([0.1, 0.5], release, PureDP(1.0)).candidate
     0.1
     """
-    check_guarantee(guarantee, "replace-one", "add-remove")
+    check_guarantee(guarantee, *ADJACENCIES)
     if runs is not None and not isinstance(runs, NegativeBinomialRuns):
         raise ParameterError(f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)")
     candidates = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []
@@ -138,7 +139,7 @@ class BestRelease(Statistic):
 
     def __post_init__(self) -> None:
         assign(self, candidates=_validate.integer("candidates", self.candidates, 1))
-        _validate.choice("adjacency", self.adjacency, ("replace-one", "add-remove"))
+        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
 
     @property
     def space(self) -> Manifold:
@@ -178,7 +179,7 @@ class SelectionMechanism(Mechanism):
     def calibrated(cls, statistic: Any, guarantee: Guarantee, runs: NegativeBinomialRuns | None) -> Self:
         """Runs that meet what it takes; by default about three for each candidate."""
         law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates) if runs is None else runs
-        run, order = law.one_of(replace(guarantee, adjacency=statistic.adjacency))
+        run, order = law.one_of(replace(check_guarantee(guarantee, *ADJACENCIES), adjacency=statistic.adjacency))
         return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
 
     @classmethod
