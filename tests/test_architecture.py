@@ -40,7 +40,16 @@ ARROWS: dict[str, set[str]] = {
         "regression",
     },
     "optim": {"entropy", "geometry", "mechanisms", "privacy", "records"},
-    "inference": {"entropy", "geometry", "laws", "ledger", "mechanisms", "privacy", "regression", "report"},  # `Region.plot`
+    "inference": {
+        "entropy",
+        "geometry",
+        "laws",
+        "ledger",
+        "mechanisms",
+        "privacy",
+        "regression",
+        "report",
+    },  # `Region.plot`
     "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
     "adapters": {"entropy", "geometry", "ledger", "mechanisms", "privacy"},
     "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records"},

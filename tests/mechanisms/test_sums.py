@@ -6,10 +6,10 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, ApproxDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA, PureDP
+from curvedp import GDP, ApproxDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivatePCA, PureDP
 from curvedp.audit import audit_scores
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import CurvedpError, ParameterError
+from curvedp.errors import CurvedpError
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.mechanisms.sums import ClippedSum, GramSum, SpreadSum, SumMechanism
 from curvedp.mechanisms.verify import verify_certificate
@@ -139,8 +139,6 @@ def test_a_ledger_counts_one_kind_of_neighbors(tmp_path):
 def test_what_would_use_n_is_refused(make):
     with pytest.raises(CurvedpError):
         make().fit(cloud(Sphere(2), 50, np.random.default_rng(7)))
-    with pytest.raises(ParameterError):
-        PrivateMDM(Sphere(2), radius=0.8, guarantee=ADDED).fit(np.ones((4, 3)), [0, 0, 1, 1])
 
 
 def test_persons_are_added_or_removed_too():
