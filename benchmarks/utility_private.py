@@ -89,7 +89,7 @@ def cases(folder: Path, runs: int, only: str) -> Iterator[str]:
 def case(study: Study, mu: float, runs: int) -> tuple[str, tuple[float, float, float]]:
     """(row, (÷ hand, ÷ cautious, 95th percentile ÷ hand's))."""
     M, X, ball = study.manifold, study.records, study.ball
-    truth, runs = np.asarray(frechet_mean(M, X)), runs if M.dim <= 100 else 2 * runs // 3
+    truth, runs = np.asarray(frechet_mean(M, X)), 4 * runs if M.dim < 3 else runs if M.dim <= 100 else 2 * runs // 3
     hand = Errors.of(M, truth, given_ball(M, X, ball, mu, runs))
     try:
         cautious = Errors.of(M, truth, given_ball(M, X, Ball(ball.center, widest(M, ball.radius)), mu, runs))

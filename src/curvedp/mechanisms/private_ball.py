@@ -180,7 +180,8 @@ class PrivateBallMechanism(StagedMechanism):
         stages = Stages(self.scale, noisy)
         c = self._units(measured, stages, self.target.center)
         c, off = self._extrinsic(measured, stages, c)
-        hopeless = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION)) > 1
+        rough = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION))  # noise over radius
+        hopeless = rough > (0.5 if self._bent else 1.0)  # noise across the step counts for more where directions part
         r = self._median(measured, stages, c)
         going = not hopeless and r <= _OFF * off and self._affords(stages)
         if not going and self._affords(stages):
