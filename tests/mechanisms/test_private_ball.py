@@ -52,7 +52,7 @@ def test_a_release_verifies_and_reads_back(M):
     X = cloud(M, 0.3, 200, rng)
     model = PrivateFrechetMean(M, radius="private", guarantee=GDP(1.0)).fit(X)
     assert all(check.holds for check in verify_certificate(model.certificate_))
-    np.testing.assert_allclose(model._mechanism.value_of(model.certificate_), model.location_)
+    np.testing.assert_allclose(model.certificate_.made_by.value_of(model.certificate_), model.location_)
     assert model.ball_.radius > 0
     changed = {**model.certificate_.release, "stages": model.certificate_.release["stages"][:-1]}
     try:
