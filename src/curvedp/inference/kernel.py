@@ -1,6 +1,6 @@
 """Kernel statistics of records on a manifold: how far apart samples are, with bounded sensitivity.
 
-The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²) with ℓ half the radius: positive
+The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²) with ℓ a third of the radius: positive
 definite on every manifold, as the coordinates are Euclidean, and characteristic on the ball. ‖φ(x) − φ(x')‖² = 2 − 2k <= 2.
 """
 
@@ -79,11 +79,11 @@ class KernelStatistic(Statistic):
     def sensitivity(self) -> float:
         """In real numbers, and the float error at both ends.
 
-        The computed square is off by at most η = Σ|wᵢwⱼ|·(relative error of k, 10(d+8)u as its exponent is at most 8, and of
+        The computed square is off by at most η = Σ|wᵢwⱼ|·(relative error of k, 20(d+8)u as its exponent is at most 18, and of
         sums of N terms, then of C contrasts, 2.1(N+C+8)u); its root is off by at most √η.
         """
         mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
-        eta = mass * _UNIT * (10 * (self.manifold.dim + 8) + 2.1 * (self.total + len(self.contrasts) + 8))
+        eta = mass * _UNIT * (20 * (self.manifold.dim + 8) + 2.1 * (self.total + len(self.contrasts) + 8))
         return nextafter(self.exact_sensitivity + 2 * sqrt(eta), inf)
 
     def accepted(self, data: Any) -> np.ndarray:
@@ -103,7 +103,7 @@ class KernelStatistic(Statistic):
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
         """k of all pairs of coordinates."""
-        return np.asarray(np.exp(-2 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = r/2
+        return np.asarray(np.exp(-4.5 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = r/3
 
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
         """The statistic and its permuted values. NOT private."""
