@@ -1,6 +1,6 @@
 """Kernel statistics of records on a manifold: how far apart samples are, with bounded sensitivity.
 
-The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²) with ℓ a third of the radius: positive
+The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²), ℓ a third of the radius: positive
 definite on every manifold, as the coordinates are Euclidean, and characteristic on the ball. ‖φ(x) − φ(x')‖² = 2 − 2k <= 2.
 """
 
