@@ -14,7 +14,8 @@ import time
 import numpy as np
 from scipy.stats import kstest
 
-from curvedp.laws.spd_gaussian import acceptance, radial_cdf, sample_log_eigenvalues, sample_spd
+from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues, sample_spd
+from curvedp.laws.spd_normalizer import radial_cdf
 
 CASES = [(2, 0.3), (2, 1.5), (3, 0.3), (3, 1.5), (5, 1.0), (10, 0.3), (10, 1.0), (20, 0.3), (20, 0.7), (20, 2.0)]
 

@@ -22,7 +22,7 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.laws.knorm import GeodesicBall, KNormLaw, TangentBundleBall
+from curvedp.laws import GeodesicBall, KNormLaw, TangentBundleBall
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
 NODES, WEIGHTS = (NODES + 1) / 2, WEIGHTS / 2

@@ -16,12 +16,10 @@ from curvedp.laws.spd_gaussian import (
     FarEnvelope,
     NearEnvelope,
     acceptance,
-    log_normalizer,
-    mean_square_radius,
-    radial_cdf,
     sample_log_eigenvalues,
     sample_spd,
 )
+from curvedp.laws.spd_normalizer import log_normalizer, mean_square_radius, radial_cdf
 
 # ---- references that share nothing with the code: SPD(2) = R × H² with κ = −½, and the chamber of three eigenvalues
 

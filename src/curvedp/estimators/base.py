@@ -15,7 +15,8 @@ from curvedp._progress import waiting
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.inference.region import Region, region_of
+from curvedp.inference.region import region_of
+from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate

@@ -20,8 +20,6 @@ from curvedp.records.persons import person_codes
 from curvedp.regression.bounds import HALF
 from curvedp.regression.fit import GeodesicFit
 
-__all__ = ["PrivateGeodesicRegression"]
-
 
 class PrivateGeodesicRegression(PrivateEstimator):
     """The geodesic x ↦ Exp(p, x·v) that fits responses on a manifold, released under a privacy guarantee.

@@ -11,7 +11,8 @@ from curvedp.errors import ParameterError
 from curvedp.estimators.base import BallEstimator, Job, private_ball_choice
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.geometry.base import Manifold
-from curvedp.inference.region import Region, simultaneous
+from curvedp.inference.region import simultaneous
+from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
@@ -23,8 +24,6 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.labels import Labels
 from curvedp.records.persons import person_codes
-
-__all__ = ["PrivateMDM"]
 
 
 class PrivateMDM(ReducedClassifier, BallEstimator):

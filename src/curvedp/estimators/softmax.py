@@ -24,8 +24,6 @@ from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import open_records
 from curvedp.records.persons import person_codes
 
-__all__ = ["PrivateSoftmax", "ReducedClassifier"]
-
 
 class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     """Fitting and predicting for every estimator whose release is a `LinearClassifier` of reduced matrices."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import Answers
 
-__all__ = ["answer", "main", "party_from_settings"]
-
 _POLL = 0.3  # seconds between looks for answers
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 

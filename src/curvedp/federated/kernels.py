@@ -22,8 +22,6 @@ from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import public_ball
 from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 
-__all__ = ["ClassMeansKernel", "DispersionKernel", "Kernel", "MeanKernel", "MomentKernel", "kernel_from_dict"]
-
 Array = np.ndarray
 
 # Each round of a mean has so many times the budget of the one before: early ones only bring the point near, and averaging

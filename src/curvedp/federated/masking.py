@@ -30,8 +30,6 @@ from curvedp.federated import session as p
 from curvedp.federated.session import PROTOCOL, Session, agreed, derived, mask, public_half
 from curvedp.signing import digest, is_signed, key_of, signature
 
-__all__ = ["Party", "is_announcement", "recovered"]
-
 _ONCE = ("announce", "share")  # stages of a session; the others come every round
 
 Announcements = Mapping[int, Mapping[str, Any]]

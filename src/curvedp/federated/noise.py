@@ -23,18 +23,6 @@ from curvedp.errors import ParameterError
 from curvedp.federated.session import chain, derived, keystream
 from curvedp.privacy.rounding import up
 
-__all__ = [
-    "LEAST_VARIANCE",
-    "SMOOTHING",
-    "KeyedSource",
-    "discrete_gaussian",
-    "layers",
-    "noise_slack",
-    "site_noise",
-    "surplus",
-    "variance",
-]
-
 SMOOTHING = 8  # what discreteness costs of the variance: θ_8 < 2^-226
 LEAST_VARIANCE = 16  # of a share, so that two of them give ab/(a + b) ≥ 8
 

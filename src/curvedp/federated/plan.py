@@ -23,8 +23,6 @@ from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
 from curvedp.signing import digest
 
-__all__ = ["MOST_ROUNDS", "Plan", "Round"]
-
 MOST_ROUNDS = 6
 _SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times, or the server's
 _LARGEST = 1024  # dimensions

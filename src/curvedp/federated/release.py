@@ -22,8 +22,6 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
 from curvedp.signing import digest
 
-__all__ = ["Answers", "Ask", "FederatedMechanism", "FederatedRelease", "asked", "coordinate", "in_process", "stage_of"]
-
 Answers = dict[int, dict[str, Any]]
 Ask = Callable[[Mapping[int, Mapping[str, Any]]], Answers]  # requests by site -> answers of those that gave one
 

@@ -15,23 +15,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.signing import digest, public_key
 
-__all__ = [
-    "CHANCE",
-    "PRIME",
-    "PROTOCOL",
-    "SHARE_BYTES",
-    "Session",
-    "agreed",
-    "chain",
-    "derived",
-    "join",
-    "keystream",
-    "mask",
-    "public_half",
-    "split",
-    "weights",
-]
-
 PROTOCOL = "curvedp-masked-sum/2"  # what the sites' signatures of messages are for
 PRIME = 2**521 - 1  # a Mersenne prime; secrets of 256 bits fit with room
 SHARE_BYTES = 66

@@ -21,8 +21,6 @@ from curvedp.mechanisms.certificate import Certificate, digest_of_integers
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.persons import person_codes
 
-__all__ = ["Site"]
-
 _WALK = 1e-6  # what another machine's floats may change in a point
 
 

@@ -15,8 +15,6 @@ from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import GDP, Guarantee
 
-__all__ = ["PermutationTest", "k_sample_test", "paired_test", "two_sample_test"]
-
 
 @dataclass(frozen=True)
 class PermutationTest:

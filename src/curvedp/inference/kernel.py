@@ -23,8 +23,6 @@ from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.statistic import Statistic, public_ball
 
-__all__ = ["KernelStatistic", "PairedDistance", "SamplesDistance"]
-
 _MOST = 10_000  # records: the kernel's matrix is held in memory
 _UNIT = 2.0**-53
 

@@ -21,8 +21,6 @@ from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.regression.bounds import DEVIATION, HALF
 from curvedp.regression.linearity import Neighborhood, stretch, turned
 
-__all__ = ["LineRegion", "line_region"]
-
 _HIDDEN = 0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
 _ABOUT = "the geodesic on which the mean clipped direction of the records vanishes: least squares where none is clipped"
 

@@ -35,8 +35,6 @@ from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import Guarantee, PrivacyProfile
 
-__all__ = ["PermutationMechanism"]
-
 _MOST = 100_000  # permutations
 _NOISES: dict[str, Any] = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
 

@@ -21,8 +21,6 @@ from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 
-__all__ = ["Region", "components_of", "consistent", "radii_of", "region_of", "simultaneous"]
-
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 _POPULATION = (
     "the Fréchet mean of the population, moved into the public ball, of which the records are independent draws"

@@ -17,18 +17,6 @@ from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.mechanisms.second_moment import unpack
 from curvedp.mechanisms.statistic import Statistic
 
-__all__ = [
-    "SHAPES",
-    "Chart",
-    "Region",
-    "Shape",
-    "Subspaces",
-    "curvature_roots",
-    "hessian_bounds",
-    "principal_subspaces",
-    "quantile",
-]
-
 _SWAPPED = 0.1  # of 1 − level: what a region of subspaces spends on eigenvalues not having changed places
 
 

@@ -1,7 +1,8 @@
 """Noise laws with exact samplers, and distribution functions that share no code with them."""
 
+from curvedp.laws.domains import GeodesicBall, TangentBundleBall
 from curvedp.laws.gaussian import RiemannianGaussian
-from curvedp.laws.knorm import GeodesicBall, KNormLaw, TangentBundleBall
+from curvedp.laws.knorm import KNormLaw
 from curvedp.laws.laplace import RiemannianLaplace
 from curvedp.laws.tangent import TangentGaussian
 

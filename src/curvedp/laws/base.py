@@ -16,8 +16,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-__all__ = ["Engine", "Floats", "IsotropicLaw", "Law", "Size", "blocks", "check_rng", "draw_shape", "uniform_directions"]
-
 Floats = NDArray[np.float64]
 Size = int | Sequence[int] | None
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from curvedp.errors import EnvelopeViolation
 from curvedp.laws.domains import GeodesicBall
 
-__all__ = ["CellSampler"]
-
 Float = NDArray[np.float64]
 Cells = dict[str, Float]  # columns of a table with one row a cell
 

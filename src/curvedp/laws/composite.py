@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.geometry.base import Manifold
-from curvedp.laws import spd_gaussian
+from curvedp.laws import spd_gaussian, spd_normalizer
 from curvedp.laws.base import Engine, Floats
-
-__all__ = ["ProductGaussian", "SPDGaussian"]
 
 Cdf = Callable[[ArrayLike], Floats]
 
@@ -37,16 +35,16 @@ class SPDGaussian:
     @property
     def log_normalizer(self) -> float:
         """Closed form (a Pfaffian, or a product for β = 2)."""
-        return spd_gaussian.log_normalizer(self.m, self.scale, self.beta)
+        return spd_normalizer.log_normalizer(self.m, self.scale, self.beta)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(d ≤ r), by inversion of a Laplace transform in closed form."""
-        return np.asarray(spd_gaussian.radial_cdf(self.m, self.scale, r, self.beta))
+        return np.asarray(spd_normalizer.radial_cdf(self.m, self.scale, r, self.beta))
 
     def moment(self, order: int) -> float:
         """E[d^order]."""
         if order == 2:
-            return spd_gaussian.mean_square_radius(self.m, self.scale, self.beta)
+            return spd_normalizer.mean_square_radius(self.m, self.scale, self.beta)
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:

@@ -21,8 +21,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 
-__all__ = ["GeodesicBall", "TangentBundleBall"]
-
 Float = NDArray[np.float64]
 
 _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension

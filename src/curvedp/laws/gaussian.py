@@ -15,8 +15,6 @@ from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
 
-__all__ = ["RiemannianGaussian"]
-
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):

@@ -20,8 +20,6 @@ from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws.radial import Floats
 
-__all__ = ["GrassmannGaussian"]
-
 _LEAST_ACCEPTANCE = 1e-5
 _TOP = math.pi / 2
 _ORDER = 120

@@ -15,9 +15,7 @@ import numpy as np
 from curvedp._validate import integer, positive
 from curvedp.errors import ParameterError
 from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import GeodesicBall, TangentBundleBall
-
-__all__ = ["GeodesicBall", "KNormLaw", "TangentBundleBall"]
+from curvedp.laws.domains import GeodesicBall
 
 _LARGEST_RATIO = 1e8  # beyond it the density's width is lost in the rounding of the coordinates
 

@@ -17,8 +17,6 @@ from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.pure import PureProfile
 from curvedp.privacy.rounding import float_of
 
-__all__ = ["RiemannianLaplace"]
-
 
 @dataclass(frozen=True)
 class RiemannianLaplace(IsotropicLaw):

@@ -16,8 +16,6 @@ from scipy.optimize import brentq
 from curvedp.errors import EnvelopeViolation
 from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["TangentHat", "mode", "radius_sampler"]
-
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
 

@@ -8,8 +8,6 @@ from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.projective import ProjectiveProfile
 from curvedp.privacy.rotations import certified_rotation_delta
 
-__all__ = ["isotropic_certified_delta", "isotropic_profile"]
-
 
 def isotropic_profile(kind: Kind, rays: Rays, scale: float, sensitivity: float) -> PrivacyProfile:
     """The exact profile: of constant curvature, or of a real or complex projective space."""

@@ -17,8 +17,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Floats", "Kind", "RadialLaw", "Rays", "Table", "log_sphere_area", "radial_law"]
-
 Kind = Literal["gaussian", "laplace"]
 Floats = NDArray[np.float64]
 

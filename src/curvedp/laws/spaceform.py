@@ -19,8 +19,6 @@ from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
 from curvedp.laws.radial import Kind, RadialLaw, Rays, radial_law
 
-__all__ = ["SpaceForm", "rays_of", "space_form", "space_form_factors"]
-
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
 _BOOST_LIMIT = 32.0

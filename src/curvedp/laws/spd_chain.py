@@ -17,8 +17,6 @@ from scipy.special import ndtr, ndtri
 
 from curvedp.laws.spd_normalizer import log_pfaffian
 
-__all__ = ["ChainEnvelope"]
-
 Float = NDArray[np.float64]
 
 _CELLS = 4096  # the cells' own loss is then below 0.1 in log acceptance at m = 20

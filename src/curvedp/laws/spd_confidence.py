@@ -13,8 +13,6 @@ from curvedp.errors import ParameterError
 from curvedp.laws.spd_gaussian import sample_log_eigenvalues, turned
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 
-__all__ = ["FAILURE_PROBABILITY", "spd_confidence"]
-
 FAILURE_PROBABILITY = 1e-6
 _WORK = 3_000_000  # eigenvalues to compute
 _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}

@@ -27,26 +27,7 @@ from scipy.optimize import brentq
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.laws.spd_chain import ChainEnvelope
-from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share, mean_square_radius, radial_cdf
-
-__all__ = [
-    "Envelope",
-    "NearEnvelope",
-    "acceptance",
-    "accepted",
-    "best_envelope",
-    "best_of",
-    "check_eigenvalues",
-    "far_log_ratio",
-    "gaussian_eigenvalues",
-    "log_normalizer",
-    "log_sinhc",
-    "mean_square_radius",
-    "radial_cdf",
-    "sample_log_eigenvalues",
-    "sample_spd",
-    "turned",
-]
+from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share
 
 Float = NDArray[np.float64]
 Size = int | tuple[int, ...] | None

@@ -30,8 +30,6 @@ from curvedp.laws.spd_gaussian import (
 )
 from curvedp.laws.spd_normalizer import dimension, log_ordered_share, log_volume_constant, radial_cdf
 
-__all__ = ["FarLaplace", "MatrixLaplace", "NearLaplace", "best_laplace", "half_sum"]
-
 _STEP = (
     0.25  # of a trapezoidal rule in log τ: the integrand is analytic for |Im log τ| < π/2, it errs by e^{−2π·1.5/step}
 )

@@ -31,16 +31,6 @@ from curvedp._validate import integer, positive
 from curvedp.entropy.precision import precision
 from curvedp.errors import ParameterError
 
-__all__ = [
-    "dimension",
-    "log_normalizer",
-    "log_ordered_share",
-    "log_pfaffian",
-    "log_volume_constant",
-    "mean_square_radius",
-    "radial_cdf",
-]
-
 _STEP = 1 / 48  # a trapezoidal error of e⁻⁴⁸ before the integrand's growth
 _MAX_BITS = 1 << 17  # a bound on work, far above what m = 20 with scale 1e-9 asks for (about 2^13)
 

@@ -9,8 +9,6 @@ from scipy.special import gammainc, poch
 
 from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape
 
-__all__ = ["TangentGaussian"]
-
 
 @dataclass(frozen=True)
 class TangentGaussian(Law):

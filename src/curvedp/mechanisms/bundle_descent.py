@@ -27,8 +27,6 @@ from curvedp.regression.gradient import clipped_direction, contributions, mean_o
 from curvedp.regression.jacobi import check_symmetric
 from curvedp.regression.linearity import LENGTHENED, Neighborhood
 
-__all__ = ["BundleDescentMechanism"]
-
 _LEAST = 0.5  # of an eigenvalue of mean aaᵀ, in the last step: it is 1 where predictors are spread evenly
 
 

@@ -22,15 +22,6 @@ from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
 from curvedp.privacy.descent import added_guarantee, rgd_guarantee, rsgd_guarantee, rsvrg_guarantee
 
-__all__ = [
-    "AddedDescentMechanism",
-    "BatchDescentMechanism",
-    "ClippedGradient",
-    "ClippedGradientSum",
-    "DescentMechanism",
-    "VarianceReducedMechanism",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ClippedGradient(Statistic):

@@ -19,8 +19,6 @@ from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic
 from curvedp.regression.jacobi import check_symmetric
 
-__all__ = ["InPrivateBall", "OuterBallLine", "OuterBallMean", "OuterBallVariance"]
-
 _CLEAR = 0.75  # of the largest ball in which a mean is unique, or a geodesic is clear of its cut locus
 _CLOSE = 1e-6  # of the radius: how well the mean must be known for its variance
 

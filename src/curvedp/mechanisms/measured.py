@@ -24,8 +24,6 @@ from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Ball
 from curvedp.records.base import Records
 
-__all__ = ["Measured", "Unmeasured", "clip", "clipped_logs", "logs_at", "mean_moved", "scaling_direction"]
-
 
 class Unmeasured:
     """Numbers of the right shape and the right sensitivities, for reading a walk back from its integers."""

@@ -22,8 +22,6 @@ from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic
 
-__all__ = ["GeometricMedian", "MedianMechanism"]
-
 _RADIUS, _SEARCH = 0.04, 0.05  # shares of μ² of a median distance, and of a step on the way
 _SEARCHES, _STEPS, _GROWTH = 3, 5, 1.5  # the last steps share what is left, each with half as much again
 _SMOOTH = 0.1  # of the median distance: nearer records pull in proportion to their distance

@@ -9,8 +9,6 @@ from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import assign
 from curvedp.mechanisms.statistic import Ball, FrechetMean, Statistic, public_ball
 
-__all__ = ["OuterBall", "outer_radius_of"]
-
 
 def outer_radius_of(manifold: Manifold, given: Any = None) -> float:
     """The given radius, or a generous one: all of a compact space, any unit of measurement on a cone of matrices, distance

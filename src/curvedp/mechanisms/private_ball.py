@@ -37,8 +37,6 @@ from curvedp.mechanisms.statistic import Ball, Statistic, check_point
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 
-__all__ = ["PrivateBallMechanism"]
-
 _UNITS, _COUNTS, _LOCATION, _BEND = 0.04, 0.08, 0.06, 0.01  # shares of μ²
 _MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
 _KEPT = 0.35  # for the last mechanism: steps end before

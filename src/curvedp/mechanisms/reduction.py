@@ -37,17 +37,6 @@ from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.stages import QUERIES, Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic
 
-__all__ = [
-    "FEATURES",
-    "LinearClassifier",
-    "Reduced",
-    "ReducedClasses",
-    "ReducedMeans",
-    "ReducedSoftmax",
-    "longest_features",
-    "normalized",
-]
-
 FEATURES = ("power", "log")
 _NORM, _MOMENT, _RADIUS, _COUNTS = 0.04, 0.30, 0.06, 0.03  # shares of μ²
 _STEPS, _RATE, _INTERCEPT = 10, 8.0, 0.3  # of the softmax; the constant feature beside those of length at most 1

@@ -37,17 +37,6 @@ from curvedp.regression.bounds import (
 from curvedp.regression.gradient import clipped_gradient
 from curvedp.regression.jacobi import check_symmetric
 
-__all__ = [
-    "Data",
-    "GeodesicLine",
-    "KNGRegressionMechanism",
-    "KNormProblem",
-    "LineMechanism",
-    "Pair",
-    "into_domain",
-    "public_domain",
-]
-
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
 _WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
 _MOST_BUNDLE_DIMENSIONS = 4

@@ -25,8 +25,6 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, NegativeBinomialRuns, guarantee_from_dict
 from curvedp.privacy.base import ADJACENCIES
 
-__all__ = ["BestRelease", "Selection", "SelectionMechanism", "private_selection"]
-
 
 class Selection(NamedTuple):
     """The best run: its candidate, the value and the score that it released, and why they may be published."""

@@ -32,18 +32,6 @@ from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
 from curvedp.records.base import Records, open_records
 
-__all__ = [
-    "QUERIES",
-    "Noise",
-    "Search",
-    "StagedMechanism",
-    "Stages",
-    "collected",
-    "least_scale",
-    "private_quantile",
-    "same_stages",
-]
-
 QUERIES = 7  # of a search over 127 lengths
 
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values

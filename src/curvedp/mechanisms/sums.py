@@ -30,17 +30,6 @@ from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.records.base import Records, open_records
 
-__all__ = [
-    "ADDED",
-    "PERSON_ADDED",
-    "RECORD_ADDED",
-    "ClippedSum",
-    "GramSum",
-    "SpreadSum",
-    "SumMechanism",
-    "SumStatistic",
-]
-
 ADDED = "add-remove"
 RECORD_ADDED = "one record, added or removed; the number of records is private"
 PERSON_ADDED = "one person with all their records, added or removed; the number of persons is private"

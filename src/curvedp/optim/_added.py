@@ -30,8 +30,6 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy.descent import WHOLE_BITS, added_clip, added_noise, check_request
 
-__all__ = ["added_descent", "is_added"]
-
 
 def is_added(guarantee: Any, noise: Any) -> bool:
     """Whether n is private, which only a guarantee can say."""

@@ -10,8 +10,6 @@ import numpy as np
 
 from curvedp.optim._loop import Randomness, on_processor
 
-__all__ = ["Batches", "batch_sum", "draw_batches", "fixed_batches", "poisson_batches"]
-
 # {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
 Batches = dict[str, Any]
 

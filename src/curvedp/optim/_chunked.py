@@ -22,8 +22,6 @@ from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import BLOCK, derive, rgd_guarantee, rgd_noise
 from curvedp.records import ChunkedRecords, check_sizes
 
-__all__ = ["chunked_clip", "chunked_rgd"]
-
 
 def chunked_rgd(
     problem: Problem,

@@ -23,28 +23,6 @@ from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
 from curvedp.records import refuse_chunked
 from curvedp.records.persons import person_codes
 
-__all__ = [
-    "Persons",
-    "Randomness",
-    "chunks",
-    "clip_rows",
-    "clipped_sum",
-    "clipped_total",
-    "compiled_once",
-    "descended",
-    "full_precision",
-    "joined",
-    "objective_if",
-    "on_processor",
-    "prepare",
-    "rates",
-    "recorded",
-    "rows_of",
-    "slopes_of",
-    "step_along",
-    "summed",
-]
-
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
 _DLPACK_CPU = 1  # kDLCPU of the DLPack standard
 _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before

@@ -14,8 +14,6 @@ from scipy.special import ndtr, ndtri
 
 from curvedp.entropy import Source
 
-__all__ = ["ziggurat_normals"]
-
 _LAYERS = 256
 _PIECE = 1 << 14  # words at a time: their intermediate arrays stay in the processor's cache
 

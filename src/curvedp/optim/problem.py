@@ -17,8 +17,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.geometry.base import Manifold, check_manifold
 
-__all__ = ["FrechetMeanProblem", "LeadingEigenvectorProblem", "Problem", "SubspaceProblem"]
-
 
 @dataclass(frozen=True)
 class Problem:

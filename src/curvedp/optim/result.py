@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
-__all__ = ["OptimResult", "finished"]
-
 
 class OptimResult(NamedTuple):
     """The private point and what it costs.

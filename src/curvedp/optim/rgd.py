@@ -30,8 +30,6 @@ from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rgd_guarantee, rgd_noise, rounded_clip
 from curvedp.records import is_chunked
 
-__all__ = ["descent_mechanism", "dp_rgd"]
-
 
 def dp_rgd(
     problem: Problem,

@@ -30,8 +30,6 @@ from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rounded_clip, rsgd_guarantee, rsgd_noise
 
-__all__ = ["check_batch", "dp_rsgd"]
-
 
 def dp_rsgd(
     problem: Problem,

@@ -39,8 +39,6 @@ from curvedp.optim.rsgd import check_batch
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
 
-__all__ = ["dp_rsvrg"]
-
 
 def dp_rsvrg(
     problem: Problem,

@@ -22,25 +22,6 @@ from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
 from curvedp.privacy.rounding import bracket, down, private_side, up
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
-__all__ = [
-    "ACCELERATOR_BLOCK",
-    "BLOCK",
-    "WHOLE_BITS",
-    "added_clip",
-    "added_guarantee",
-    "added_noise",
-    "check_request",
-    "derive",
-    "error_weights",
-    "rgd_guarantee",
-    "rgd_noise",
-    "rounded_clip",
-    "rsgd_guarantee",
-    "rsgd_noise",
-    "rsvrg_guarantee",
-    "rsvrg_noise",
-]
-
 BLOCK, ACCELERATOR_BLOCK = 4096, 32768  # records whose gradients are held and summed at once in a full pass
 
 

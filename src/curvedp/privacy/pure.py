@@ -11,8 +11,6 @@ from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.guarantees import PureDP
 from curvedp.privacy.profile import PrivacyProfile
 
-__all__ = ["PureProfile"]
-
 Array = NDArray[np.float64]
 
 

@@ -22,8 +22,6 @@ from curvedp.privacy.base import Guarantee, vouched
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.rounding import bracket, down, float_of, private_side, up
 
-__all__ = ["NegativeBinomialRuns", "PoissonRuns"]
-
 _ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])  # every one gives a bound; the best is taken
 
 

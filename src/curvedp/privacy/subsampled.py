@@ -41,8 +41,6 @@ from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.guarantees import GDP, ApproxDP
 from curvedp.privacy.rounding import bracket, float_of, private_side, root_of, up
 
-__all__ = ["FixedSizeGaussianStep", "PoissonGaussianStep", "subsampled_gaussian", "subsampled_noise_multiplier"]
-
 _LARGEST_MULTIPLIER = 1e100  # more noise needs none of this accounting, and its squares overflow
 # With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is taken as q for every ε.
 _LEAST_MULTIPLIER = 1e-6

@@ -15,19 +15,6 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-__all__ = [
-    "DEVIATION",
-    "HALF",
-    "Domain",
-    "endpoint_clips",
-    "endpoint_norm",
-    "endpoint_sensitivity",
-    "gradient_sensitivities",
-    "joint_sensitivity",
-    "lipschitz_constants",
-    "spread",
-]
-
 HALF = 0.5  # X: predictors lie in [0, 1] and are centred at ½
 DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of v
 

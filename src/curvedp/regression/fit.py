@@ -12,8 +12,6 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["GeodesicFit", "fit_geodesic"]
-
 _TOLERANCE = 1e-10  # of the gradient's norm
 _MOST_STEPS = 200
 

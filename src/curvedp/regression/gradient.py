@@ -14,8 +14,6 @@ import numpy as np
 from curvedp.geometry.base import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-__all__ = ["Gradient", "clipped_direction", "clipped_gradient", "contributions", "mean_over_persons", "residuals_at"]
-
 # (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 

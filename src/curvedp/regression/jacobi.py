@@ -18,8 +18,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.stable import cos_sinc, cosh_sinhc
 
-__all__ = ["check_symmetric", "cos_and_sinc", "jacobi_frame"]
-
 
 def check_symmetric(manifold: Manifold) -> None:
     """Refuse spaces whose Jacobi fields have no closed form here."""

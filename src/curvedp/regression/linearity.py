@@ -14,8 +14,6 @@ from curvedp.geometry.base import Manifold
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import Contributions
 
-__all__ = ["LENGTHENED", "Neighborhood", "stretch", "turned"]
-
 _SHARE = 0.5  # η: what aaᵀ and remainders count for beside a direction
 _UNBOUNDED = 1e300
 LENGTHENED = sqrt(1 + 0.75 * _SHARE**2)  # by how much that adds to a sensitivity of 2τ/n

@@ -13,8 +13,6 @@ import math
 from curvedp.entropy.csprng import EPOCH_BYTES, EPOCH_DISTANCE, Source
 from curvedp.errors import NotResolved
 
-__all__ = ["Allowance"]
-
 _NUMBERS = 4096
 _EPOCHS = 512
 

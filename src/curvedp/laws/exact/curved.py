@@ -24,8 +24,6 @@ from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, Manif
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
 from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["Place", "draw_curved", "place_of"]
-
 Steps = tuple[Any, Any]
 
 

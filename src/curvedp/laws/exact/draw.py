@@ -28,16 +28,6 @@ from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
 
-__all__ = [
-    "ExactDraw",
-    "exact_gaussian",
-    "exact_laplace",
-    "exact_log_gaussian",
-    "has_exact_gaussian",
-    "has_exact_laplace",
-    "in_chart",
-]
-
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
 _LEAST_SCALE, _LARGEST_SCALE, _LARGEST_HYPERBOLIC_SCALE = 1e-290, 1e290, 1e12

@@ -21,8 +21,6 @@ from curvedp.errors import NotIntegrable
 from curvedp.laws.logconcave import mode
 from curvedp.laws.radial import Kind, Rays
 
-__all__ = ["LazyRadius", "RadialBall", "draw_radius"]
-
 _OFFSETS = (-2.1, -0.9, 0.0, 0.9, 2.1)  # tangent points, in units of 1/√−h″ around the mode: accepts about 95%
 
 

@@ -34,8 +34,6 @@ from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
 
-__all__ = ["acceptance", "draw_spd"]
-
 
 def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
     """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""

@@ -20,8 +20,6 @@ from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
 from curvedp.laws.exact.spd_turn import TurnedDraw, accepted
 
-__all__ = ["ChainEnvelope", "draw_chain"]
-
 _CELLS = 1024
 
 

@@ -19,8 +19,6 @@ from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
 from curvedp.laws.spd_normalizer import dimension
 
-__all__ = ["LaplaceBound", "NearDraw", "draw_near", "near_envelope"]
-
 
 @dataclass(frozen=True)
 class TangentBound:

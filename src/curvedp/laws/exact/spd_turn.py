@@ -15,8 +15,6 @@ from curvedp.entropy.balls import arb_array, decide
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 
-__all__ = ["TurnedDraw", "accepted", "draw_far", "draw_far_laplace"]
-
 
 class TurnedDraw(ABC):
     """Decreasing eigenvalues ρ as lazy reals, and the reflections that turn diag(e^ρ)."""
