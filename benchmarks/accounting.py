@@ -73,9 +73,9 @@ def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
     sign = np.ones(d + 1)
     sign[0] = 1.0 if k > 0 else -1.0
     cs, sn = (math.cos, math.sin) if k > 0 else (math.cosh, math.sinh)
-    centres = np.zeros((2, d + 1))
-    centres[:, 0] = 1.0, cs(D)
-    centres[1, 1] = sn(D)
+    centers = np.zeros((2, d + 1))
+    centers[:, 0] = 1.0, cs(D)
+    centers[1, 1] = sn(D)
     limit = math.pi if k > 0 else math.inf
 
     def distance(x: Any, y: Any) -> float:
@@ -83,7 +83,7 @@ def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
         return 2 * (math.asin(min(math.sqrt(half), 1.0)) if k > 0 else math.asinh(math.sqrt(max(half, 0.0))))
 
     def chain(rng: np.random.Generator, which: int, n: int) -> Any:
-        x, square, out = centres[which], 0.0, np.empty(n)
+        x, square, out = centers[which], 0.0, np.empty(n)
         for i in range(n):
             z = rng.normal(scale=sigma, size=d + 1)
             if k > 0:
@@ -97,10 +97,10 @@ def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
                 y = cs(norm) * x + sn(norm) / norm * v
                 if k < 0:
                     y[0] = math.sqrt(1 + y[1:] @ y[1:])
-                there = distance(centres[which], y) ** 2
+                there = distance(centers[which], y) ** 2
                 if there <= square or rng.random() < math.exp((square - there) / (2 * sigma**2)):
                     x, square = y, there
-            out[i] = distance(centres[1], x) ** 2 - distance(centres[0], x) ** 2
+            out[i] = distance(centers[1], x) ** 2 - distance(centers[0], x) ** 2
         return out
 
     return chain

@@ -133,7 +133,7 @@ def fitted(space: str, center: Any, radius: float, records: Any) -> list[Any]:
 
 
 def before(source: Path, case: Case, folder: Path) -> list[Any]:
-    """The newcomer's array, the default centre where there are units to get wrong, and an older version."""
+    """The newcomer's array, the default center where there are units to get wrong, and an older version."""
     np.save(folder / "naive.npy", case.naive)
     center = None if case.space.startswith("spd") else case.center.tolist()
     code = "import sys, json, numpy as np; from first_data import fitted; space, center, radius = json.loads(sys.argv[1]); "

@@ -42,7 +42,7 @@ def metropolis(
 ) -> np.ndarray:
     """Random-walk Metropolis–Hastings for exp(−d²/2σ²) as the papers run it, with its step tuned to about 1/3 acceptance.
 
-    Returns the chain's distances to the centre. The proposal exp_x(tangent Gaussian) is symmetric on symmetric spaces.
+    Returns the chain's distances to the center. The proposal exp_x(tangent Gaussian) is symmetric on symmetric spaces.
     """
     step = 1.6 * scale / np.sqrt(manifold.dim)
     x, radius = center, 0.0
@@ -60,9 +60,9 @@ def metropolis(
 
 def effective_size(series: np.ndarray) -> float:
     """Length over integrated autocorrelation time, summed until it turns negative (Geyer 1992)."""
-    centred = series - series.mean()
+    centered = series - series.mean()
     size = len(series)
-    spectrum = np.fft.rfft(centred, 2 * size)
+    spectrum = np.fft.rfft(centered, 2 * size)
     correlation = np.fft.irfft(spectrum * np.conj(spectrum))[:size]
     correlation /= correlation[0]
     pairs = correlation[0 : size - 1 : 2] + correlation[1:size:2]

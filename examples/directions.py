@@ -92,7 +92,7 @@ north = np.cross(center, east)
 
 
 def globe(axes, title):
-    """A view straight down on the public centre, with parallels and meridians."""
+    """A view straight down on the public center, with parallels and meridians."""
     axes.add_patch(plt.Circle((0, 0), 1, color="#eaf2f8", zorder=0))
     for lat in range(-60, 90, 30):
         curve(axes, direction(lat, np.linspace(-180, 180, 361)))

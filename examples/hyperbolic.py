@@ -44,7 +44,7 @@ print(f"hyperbolic distance to the true mean: {float(disc.dist(true, mean.locati
 # ## The floor
 #
 # In flat space more noise is always more privacy. Not here. The volume of a hyperbolic ball grows so fast that wide
-# noise runs to the rim, and seen from the rim two centres stay apart. [No rotation-invariant noise of any
+# noise runs to the rim, and seen from the rim two centers stay apart. [No rotation-invariant noise of any
 # scale](../hyperbolic-floor.md) gets below a floor that depends on dimension and sensitivity.
 
 # %%
@@ -57,7 +57,7 @@ except UnattainableGuarantee as refusal:
     print("refused:", refusal)
 
 # %% [markdown]
-# The way out is noise in a chart: take the logarithm of the mean at the public centre, add ordinary Gaussian noise
+# The way out is noise in a chart: take the logarithm of the mean at the public center, add ordinary Gaussian noise
 # there, and go back. The logarithm does not stretch on such spaces, so this is exactly μ = Δ/σ and has no floor.
 
 # %%

@@ -34,7 +34,7 @@ print(
 # %% [markdown]
 # ## Thirty-three records carry little
 #
-# Public: today's pole is the south pole (centre), the pole's mean place over 320 Myr lies within 0.7 rad of it,
+# Public: today's pole is the south pole (center), the pole's mean place over 320 Myr lies within 0.7 rad of it,
 # plates carry the pole by at most 1.5 rad in that time (speed), and one pole is trusted for 0.4 rad (clip). With n =
 # 33 the density of the pure ε mechanism varies by at most e^{nε/4} over its whole domain. So a small ε gives an
 # answer with almost nothing in it, and we show that.

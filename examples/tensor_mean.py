@@ -32,8 +32,8 @@ print(kind, tensors.shape)
 # %% [markdown]
 # ## A public ball
 #
-# Two numbers must come from what everybody knows, not from these tensors: a centre and a radius. Water at body
-# temperature diffuses at about 3·10⁻³ mm²/s when nothing stops it, and in tissue at a third of that. So the centre is
+# Two numbers must come from what everybody knows, not from these tensors: a center and a radius. Water at body
+# temperature diffuses at about 3·10⁻³ mm²/s when nothing stops it, and in tissue at a third of that. So the center is
 # the isotropic tensor of 10⁻³ mm²/s, which is the identity in our units. A radius of 2.5 allows every axis to be 4
 # times longer or shorter (√3·log 4 = 2.4). Tensors outside are moved onto the ball, without a word.
 

@@ -44,7 +44,7 @@ def test_what_is_missing_is_counted():
     assert (facts["not finite"], facts["zero or singular"], facts["copies of another record"]) == (5, 2, 2)
     distance = S2.dist(S2.origin, np.delete(X, np.r_[:7], 0))
     assert facts["outside the ball"] == int((distance > 0.3).sum())
-    assert facts["distance to the centre"][0] == pytest.approx(np.median(distance), rel=0.01)
+    assert facts["distance to the center"][0] == pytest.approx(np.median(distance), rel=0.01)
     singular = TENSORS.copy()
     singular[3] = np.outer([1, 2, 3], [1, 2, 3])
     singular[4] = -np.eye(3)
@@ -62,7 +62,7 @@ def test_rounded_directions(decimals):
 
 def test_wrong_units():
     volts = check(SPD3, TENSORS * 1e-10, radius=2.0)
-    assert "e-10 times the centre: change the units, pass center=" in said(volts)
+    assert "e-10 times the center: change the units, pass center=" in said(volts)
     assert volts.facts["outside the ball"] == 200
     right = check(SPD3, TENSORS * 1e-10, center=1e-10 * np.eye(3), radius=5.0)
     assert "units" not in said(right)
@@ -92,10 +92,10 @@ def test_latitudes_taken_for_points():
 def test_the_ball():
     assert "wider ball than they need" in said(check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0))
     assert "outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))
-    assert "choose another centre" in said(check(S2, -DIRECTIONS, radius=1.0))
+    assert "choose another center" in said(check(S2, -DIRECTIONS, radius=1.0))
     near = check(S2, -DIRECTIONS, center=[-1.0, 0, 0], radius=1.0)
-    assert "choose another centre" not in said(near)
-    assert near.facts["their mean to the centre"] < 0.1
+    assert "choose another center" not in said(near)
+    assert near.facts["their mean to the center"] < 0.1
 
 
 def test_persons():

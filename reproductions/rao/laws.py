@@ -120,13 +120,13 @@ class MultivariateGaussian(_SphericalLaw):
         return out
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Distribution function of one coordinate about its centre."""
+        """Distribution function of one coordinate about its center."""
         return GeneralizedGaussian(1, self._unit, 2.0).cdf(x)
 
 
 @dataclass(frozen=True)
 class MultivariateLaplace(_SphericalLaw):
-    """Density ∝ exp(−‖x − center‖/σ), σ = `scale`: a shift of the centre by Δ is pure Δ/σ-DP in the Euclidean norm.
+    """Density ∝ exp(−‖x − center‖/σ), σ = `scale`: a shift of the center by Δ is pure Δ/σ-DP in the Euclidean norm.
 
     >>> MultivariateLaplace(3, 2.0).mean_radius
     6.0
@@ -192,7 +192,7 @@ class GeneralizedGaussian:
             return np.asarray(-np.sum((deviation / self.scale) ** self.power, axis=-1) - self.dim * constant)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Distribution function of one coordinate about its centre."""
+        """Distribution function of one coordinate about its center."""
         deviation = np.asarray(x, dtype=np.float64)
         half = _power_cdf(1, self.power, np.abs(deviation) / self.scale) / 2
         return np.asarray(0.5 + np.copysign(half, deviation))

@@ -3,7 +3,7 @@
 Parametric: sensitivity times the square root of the Fisher information along the shift, which is constant in a location
 family, so geodesics are straight and the length is that product. In ℝ^d with independent coordinates the squares add up
 (Burbea and Rao 1982), so the sensitivity is the L2 one. On a space of constant curvature the law is isotropic about its
-centre, so the Fisher metric of the location family is a multiple of the Riemannian metric, E[|∂_η log p|²]/d.
+center, so the Fisher metric of the location family is a multiple of the Riemannian metric, E[|∂_η log p|²]/d.
 
 Hellinger: 2·arccos∫√(pq), never larger (`privacy.rao`).
 """
@@ -161,7 +161,7 @@ def generalised_gaussian_hellinger(sensitivity: float, scale: float, power: floa
     n = _validate.within("power", power, 1, math.inf, open_high=True)
     shift = laplace_theta(sensitivity, scale)  # Δ/σ: work in units of σ
     norm = math.exp(-gammaln(1 + 1 / n)) / 2
-    # p is centred at −s/2, q at s/2; the integrand is even about 0 and not smooth only at the centres.
+    # p is centered at −s/2, q at s/2; the integrand is even about 0 and not smooth only at the centers.
     reach = shift / 2 + 90 ** (1 / n)
     cuts = np.unique(np.concatenate([np.linspace(0, shift / 2, 65), np.linspace(shift / 2, reach, 257)]))
     x = cuts[:-1, None] + np.diff(cuts)[:, None] * _NODES

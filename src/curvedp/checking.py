@@ -75,7 +75,7 @@ def check(
     X : array, frame, list or path
         Whatever `curvedp.records.read_records` reads.
     center : array, optional
-        The public ball's centre; the manifold's origin otherwise.
+        The public ball's center; the manifold's origin otherwise.
     radius : float, optional
         The public ball's radius. Without one nothing is said about the ball.
     groups : array, optional
@@ -100,7 +100,7 @@ def check(
     >>> found.facts["outside the ball"]
     5
     >>> print(found.advice[0])
-    The records are near 1e-10 times the centre: change the units, pass center= near 1e-10 times it, or radius='private'.
+    The records are near 1e-10 times the center: change the units, pass center= near 1e-10 times it, or radius='private'.
     """
     M = check_manifold(manifold)
     middle = np.asarray(M.origin if center is None else center, dtype=np.float64)
@@ -127,7 +127,7 @@ class _Look:
         self.points = nearest[self.usable]
         self.off = np.asarray(M.residual(X[self.usable]))
         self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes))
-        self.size /= np.linalg.norm(center) or 1.0  # a centre at 0 has no size to compare with
+        self.size /= np.linalg.norm(center) or 1.0  # a center at 0 has no size to compare with
         self.distance = np.asarray(M.dist(center, self.points))
         self.copies = int(self.finite.sum()) - len(_distinct(X[self.finite].reshape(-1, X[0].size)))
         self.many = self.points[:: max(1, len(self.points) // _MANY)]
@@ -151,12 +151,12 @@ class _Look:
     def _measures(self) -> Iterator[tuple[str, Any]]:
         yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
         yield "decimals written", self._decimals()
-        yield ("size, times the centre's" if self.center.any() else "size"), _quantiles(self.size)
-        yield "distance to the centre", _quantiles(self.distance)
+        yield ("size, times the center's" if self.center.any() else "size"), _quantiles(self.size)
+        yield "distance to the center", _quantiles(self.distance)
         if self.radius is not None:
             yield "outside the ball", int((self.distance > self.radius).sum())
         if self.mean is not None:
-            yield "their mean to the centre", _short(float(self.M.dist(self.center, self.mean)))
+            yield "their mean to the center", _short(float(self.M.dist(self.center, self.mean)))
             yield "distance to their mean", _quantiles(self.spread)
         if self.X.ndim == 3 and self.X.shape[1] == self.X.shape[2]:
             yield "condition numbers", _quantiles(np.linalg.cond(self.many))
@@ -164,7 +164,7 @@ class _Look:
     def advice(self) -> Iterator[str]:
         n, good = len(self.X), len(self.points)
         if good < n:
-            yield f"{n - good} of {n} records become the ball's centre: they are not finite, zero or singular."
+            yield f"{n - good} of {n} records become the ball's center: they are not finite, zero or singular."
         if 2 * good < n:
             yield "That is most of them: is the file read as it was written (header=, columns=, sep=, decimal=, form=)?"
         if good:
@@ -182,7 +182,7 @@ class _Look:
         beyond = float(np.abs(self.X[self.usable]).max()) > 2 * np.pi
         if self._scale_free() and self.center.any() and scale > 0 and abs(log10(scale)) > 1:
             near = f"near {_short(scale):g} times"
-            yield f"The records are {near} the centre: change the units, pass center= {near} it, or radius='private'."
+            yield f"The records are {near} the center: change the units, pass center= {near} it, or radius='private'."
         elif not self._scale_free() and high > 1.2 * low:
             factor = high / low if low > 0 else np.inf
             yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
@@ -201,11 +201,11 @@ class _Look:
             outside = int((self.distance > self.radius).sum())
             yield f"{outside} of {len(self.X)} records are outside the ball and are moved to its edge: the mean is biased."
         elif self.radius is not None and furthest < self.radius / 4:
-            yield f"Every record is within {_up(furthest):g} of the centre: the noise is for a wider ball than they need."
+            yield f"Every record is within {_up(furthest):g} of the center: the noise is for a wider ball than they need."
         reach = _up(float(np.quantile(self.distance, 0.99)))
         if reach > self.M.convexity_radius:
             limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
-            yield f"A ball about this centre needs radius {reach:g}, and {limit}: choose another centre, or fewer records."
+            yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center, or fewer records."
         if self.mean is not None:
             yield self._suggestion()
 
@@ -214,7 +214,7 @@ class _Look:
         fitting = self._spaces()
         space = self.M.name if self.M.is_linear or not fitting or self.M.name in fitting else " or ".join(fitting)
         reach = _up(float(np.quantile(self.spread, 0.99)))
-        return f"99% of them fit into {space} with radius {reach:g} about a centre near their mean."
+        return f"99% of them fit into {space} with radius {reach:g} about a center near their mean."
 
     def _scale_free(self) -> bool:
         """Whether multiples of points are points: the space has no scale of its own."""

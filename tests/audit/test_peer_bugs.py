@@ -70,7 +70,7 @@ def test_e4_tail_limit(hyperbolic):
 
 
 def shifted(law, distance, seed=0):
-    """Outputs of noise of the law on ℝ² about two centres, seen along the shift."""
+    """Outputs of noise of the law on ℝ² about two centers, seen along the shift."""
     rng, centers = np.random.default_rng(seed), np.array([[0.0, 0.0], [0.6 * distance, 0.8 * distance]])
     return [rounded(law.sample(rng, center, N) @ centers[1] / distance) for center in centers]
 

@@ -95,7 +95,7 @@ def test_a_centre_whose_projection_is_not_stable_to_the_last_digit_verifies():
         if not np.array_equal(manifold.project(once), once):
             break
     else:
-        pytest.fail("no such centre among fifty")
+        pytest.fail("no such center among fifty")
     mean = PrivateFrechetMean(manifold, radius=0.4, center=once, guarantee=GDP(1.0), mechanism="log-gaussian")
     certificate = mean.fit(np.broadcast_to(once, (20, 3, 3))).certificate_
     assert all(check.holds for check in verify_certificate(certificate))

@@ -270,7 +270,7 @@ SMALL = [
 
 @pytest.mark.parametrize("M", SMALL, ids=str)
 def test_the_volume_is_the_determinant_of_exp(M):
-    """By differences of exp alone, at a centre that is not the origin: no curvature is asked."""
+    """By differences of exp alone, at a center that is not the origin: no curvature is asked."""
     rng, h = np.random.default_rng(5), 1e-5
     center = M.unchart(M.origin, 0.2 * rng.standard_normal(M.dim))
     radius = 0.9 * min(M.injectivity_radius, 1.5)

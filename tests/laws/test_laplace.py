@@ -122,7 +122,7 @@ def test_density_integrates_to_one_over_the_disc():
     radius, turn = np.meshgrid((1 + node) / 2, 2 * np.pi * np.arange(1000) / 1000, indexing="ij")
     w = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=-1)
     volume = 4 / (1 - radius**2) ** 2 * radius * weight[:, None] / 2 * 2 * np.pi / 1000
-    assert np.sum(np.exp(law.log_prob(w, center)) * volume) == pytest.approx(1.0, abs=1e-3)  # a cusp at the centre
+    assert np.sum(np.exp(law.log_prob(w, center)) * volume) == pytest.approx(1.0, abs=1e-3)  # a cusp at the center
 
 
 @pytest.mark.parametrize("manifold", [Stiefel(4, 2), Rotations(4), Product(Sphere(2), Sphere(2)), Grassmann(4, 2)])

@@ -231,13 +231,13 @@ def test_release_and_simulation_follow_the_same_law():
     from scipy.stats import ks_2samp
 
     mechanism, source = GaussianMechanism(Sphere(2), 0.1, 0.6), GeneratorSource(np.random.default_rng(5))
-    centre = Sphere(2).project(np.array([1.0, 2.0, -0.5]))
-    exact = np.array([mechanism.release(centre, source=source).value for _ in range(1500)])
-    loose = mechanism.simulate(np.random.default_rng(6), centre, 20000)
-    wrong = GaussianMechanism(Sphere(2), 0.1, 0.75).simulate(np.random.default_rng(6), centre, 20000)
-    distance = Sphere(2).dist(centre, exact)
-    assert ks_2samp(distance, Sphere(2).dist(centre, loose)).pvalue > 1e-4
-    assert ks_2samp(distance, Sphere(2).dist(centre, wrong)).pvalue < 1e-6
+    center = Sphere(2).project(np.array([1.0, 2.0, -0.5]))
+    exact = np.array([mechanism.release(center, source=source).value for _ in range(1500)])
+    loose = mechanism.simulate(np.random.default_rng(6), center, 20000)
+    wrong = GaussianMechanism(Sphere(2), 0.1, 0.75).simulate(np.random.default_rng(6), center, 20000)
+    distance = Sphere(2).dist(center, exact)
+    assert ks_2samp(distance, Sphere(2).dist(center, loose)).pvalue > 1e-4
+    assert ks_2samp(distance, Sphere(2).dist(center, wrong)).pvalue < 1e-6
 
 
 def test_every_release_takes_fresh_bytes_into_a_source_that_is_kept():

@@ -1,4 +1,4 @@
-"""Noisy Newton steps: what moves by how much, what it costs, what it gains; and shrinkage towards the centre."""
+"""Noisy Newton steps: what moves by how much, what it costs, what it gains; and shrinkage towards the center."""
 
 from dataclasses import replace
 from math import sqrt

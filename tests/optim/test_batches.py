@@ -33,11 +33,11 @@ def test_poisson_batches_are_independent_coins(n, rate):
         assert stats.binomtest(int(k), steps, rate).pvalue > 1e-4
     assert stats.binomtest(int(hits.sum()), steps * n, rate * 0.9).pvalue < 1e-6  # a rate wrong by 10% is seen
     # Pairs of records in a step, and a record in neighbouring steps, are uncorrelated.
-    centred = (table - rate) / np.sqrt(rate * (1 - rate))
+    centered = (table - rate) / np.sqrt(rate * (1 - rate))
     for i, j in itertools.combinations(range(n), 2):
-        assert abs(np.mean(centred[:, i] * centred[:, j])) < 4.5 / np.sqrt(steps)
+        assert abs(np.mean(centered[:, i] * centered[:, j])) < 4.5 / np.sqrt(steps)
     for i in range(n):
-        assert abs(np.mean(centred[1:, i] * centred[:-1, i])) < 4.5 / np.sqrt(steps)
+        assert abs(np.mean(centered[1:, i] * centered[:-1, i])) < 4.5 / np.sqrt(steps)
     sizes = np.bincount(table.sum(axis=1), minlength=n + 1)
     expected = steps * stats.binom.pmf(np.arange(n + 1), n, rate)
     keep = expected > 5

@@ -165,10 +165,10 @@ def test_audit_of_dp_rgd():
     first, second = runs(dp_rgd, 50.0, seed=1, **options), runs(dp_rgd, -50.0, seed=2, **options)
     assert 0.7 * claimed <= audited_mu(first, second) <= claimed
     # Caught: a σ 30% below what is claimed, and the noise of the mean put on the sum (n times too little).
-    centre = np.array([[first.mean()], [second.mean()]])
-    noises = np.stack([first, second]) - centre
+    center = np.array([[first.mean()], [second.mean()]])
+    noises = np.stack([first, second]) - center
     for factor in (0.7, 1 / 4):
-        wrong = centre + factor * noises
+        wrong = center + factor * noises
         assert audited_mu(wrong[0], wrong[1]) > claimed
 
 

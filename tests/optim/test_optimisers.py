@@ -22,8 +22,8 @@ from curvedp.privacy.descent import rgd_guarantee, rsvrg_guarantee
 def cloud(manifold, n, spread, seed=0):
     rng = np.random.default_rng(seed)
     o = manifold.origin
-    centre = manifold.exp(o, manifold.from_coordinates(o, 0.3 * rng.normal(size=manifold.dim)))
-    return manifold.exp(centre, manifold.from_coordinates(centre, spread * rng.normal(size=(n, manifold.dim))))
+    center = manifold.exp(o, manifold.from_coordinates(o, 0.3 * rng.normal(size=manifold.dim)))
+    return manifold.exp(center, manifold.from_coordinates(center, spread * rng.normal(size=(n, manifold.dim))))
 
 
 TINY = 1e-9  # noise too small to see: the result must be the minimiser's
@@ -72,7 +72,7 @@ def test_a_users_loss():
     result = dp_rgd(problem, X, np.array([0.6, -0.4]), steps=150, clip=1.0, learning_rate=1.0, noise=TINY,
                     record_history=True, rng=np.random.default_rng(3))  # fmt: skip
     assert result.history[-1] < result.history[0]
-    assert ball.dist(result.point, frechet_mean(ball, X)) < 0.1  # its minimiser is a robust centre of the cloud
+    assert ball.dist(result.point, frechet_mean(ball, X)) < 0.1  # its minimiser is a robust center of the cloud
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -48,8 +48,8 @@ def test_the_float_path_lies_inside_and_is_never_below(case):
     assert 0 < lower <= upper <= lower * (1 + 1e-6)
     ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
     assert lower <= ours <= upper
-    centre = min((lower / (1 - 3e-9) + upper / (1 + 3e-9)) / 2, 1.0)  # of the ball, before it was widened
-    assert ours >= centre * (1 - 1e-13)
+    center = min((lower / (1 - 3e-9) + upper / (1 + 3e-9)) / 2, 1.0)  # of the ball, before it was widened
+    assert ours >= center * (1 - 1e-13)
 
 
 def test_contains_mpmath_on_s3():

@@ -120,7 +120,7 @@ def test_two_spheres_are_never_below_any_split():
 
 
 def test_search_over_three_factors_finds_known_maxima():
-    """Functions of the split whose suprema are known: at a corner, in the middle, and off centre."""
+    """Functions of the split whose suprema are known: at a corner, in the middle, and off center."""
     c, tilt = np.array([1.0, 1.1, 1.3]), np.array([0.5, 0.3, 0.812])
 
     def value(u):

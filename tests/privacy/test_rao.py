@@ -209,8 +209,8 @@ def test_e15_the_distance_of_example_1():
     # and independently: the length of a geodesic of ds² = (dμ² + 2dσ²)/σ², a half circle in (μ/√2, σ)
     m2 = 2.0
     u1, u2 = m1 / math.sqrt(2), m2 / math.sqrt(2)
-    centre = (u1 * u1 + s1 * s1 - u2 * u2 - s2 * s2) / (2 * (u1 - u2))
-    angle1, angle2 = math.atan2(s1, u1 - centre), math.atan2(s2, u2 - centre)
+    center = (u1 * u1 + s1 * s1 - u2 * u2 - s2 * s2) / (2 * (u1 - u2))
+    angle1, angle2 = math.atan2(s1, u1 - center), math.atan2(s2, u2 - center)
     length = math.sqrt(2) * abs(quad(lambda t: 1 / math.sin(t), angle1, angle2)[0])
     assert gaussian_distance(m1, s1, m2, s2) == pytest.approx(length, rel=1e-10)
 
@@ -281,7 +281,7 @@ def test_riemannian_theta_against_the_fisher_information_of_the_location(kappa, 
     rr, pp = np.meshgrid(r, phi, indexing="ij")
 
     def log_weight(t):
-        """The log density, as the centre moves by t along u, at the point with polar coordinates (r, φ)."""
+        """The log density, as the center moves by t along u, at the point with polar coordinates (r, φ)."""
         if kappa > 0:
             dist = np.arccos(np.clip(np.cos(rr) * math.cos(t) + np.sin(rr) * math.sin(t) * np.cos(pp), -1, 1))
         else:

@@ -45,7 +45,7 @@ def test_mu_on_the_circle_by_mpmath():
                 other = y - 1 if y - 1 > -mp.pi else y - 1 + 2 * mp.pi
                 return abs(density(y) - density(other))
 
-            # not smooth where the densities cross (½, ½ − π) and opposite the centres (±π, 1 − π)
+            # not smooth where the densities cross (½, ½ − π) and opposite the centers (±π, 1 − π)
             cuts = [-mp.pi, mp.mpf(1) / 2 - mp.pi, 1 - mp.pi, -0.5, mp.mpf(1) / 2, 1.5, mp.pi]
             variation = mp.quad(gap, cuts) / 2
             truth = 2 * mp.sqrt(2) * mp.erfinv(variation)

@@ -39,7 +39,7 @@ class Law(ABC):
         """Independent draws about `center`, of shape size + point shape.
 
         `center` is one point, or points whose leading axes broadcast to `size`; without `size` there is one draw a
-        centre. `rng` is a `numpy.random.Generator`: nothing is drawn from global state.
+        center. `rng` is a `numpy.random.Generator`: nothing is drawn from global state.
         """
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Engine(Protocol):
         """E[d^order]."""
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """`count` points about the centre (one point, or `count` of them)."""
+        """`count` points about the center (one point, or `count` of them)."""
 
     def check_representable(self) -> None:
         """Raises where the manifold's coordinates cannot hold the draws in doubles; the rule reads no data."""
@@ -126,7 +126,7 @@ def check_rng(rng: Any) -> np.random.Generator:
 
 
 def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
-    """The centre as an array and the shape of the draw without the point's own axes."""
+    """The center as an array and the shape of the draw without the point's own axes."""
     points = _validate.array("center", center)
     axes = points.ndim - len(point_shape)
     if axes < 0 or points.shape[axes:] != point_shape:
@@ -147,7 +147,7 @@ def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> t
 def blocks(
     points: Floats, shape: tuple[int, ...], point_shape: tuple[int, ...], dim: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yields (slice, centres of that slice) over the draws in C order, in blocks that fit the cache."""
+    """Yields (slice, centers of that slice) over the draws in C order, in blocks that fit the cache."""
     count = int(np.prod(shape, dtype=np.intp))
     one = points.ndim == len(point_shape)
     centers = points if one else np.broadcast_to(points, shape + point_shape).reshape((count, *point_shape))

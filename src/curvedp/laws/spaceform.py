@@ -115,7 +115,7 @@ class SpaceForm:
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """`count` points about the centre (one point, or `count` of them)."""
+        """`count` points about the center (one point, or `count` of them)."""
         manifold, dim = self.manifold, self.manifold.dim
         if self.rays.curvature == 0:
             if self.kind == "gaussian":
@@ -133,7 +133,7 @@ class SpaceForm:
 
 @singledispatch
 def _placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
-    """exp(center, r·u), u in coordinates at the centre or in those of any other frame: u is uniform."""
+    """exp(center, r·u), u in coordinates at the center or in those of any other frame: u is uniform."""
     return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
 
 

@@ -205,7 +205,7 @@ def _refine(value: Callable[[], Any], m: int, sigma: float) -> float:
 
 
 def _refine_ball(value: Callable[[], Any], m: int, sigma: float) -> Any:
-    """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its centre."""
+    """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its center."""
     bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
     while bits <= _MAX_BITS:
         with precision(bits):

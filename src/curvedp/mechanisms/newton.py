@@ -57,7 +57,7 @@ _NEGATIVE = _Schedule(4, 0.1, 3.0, False)
 
 
 class Stage(NamedTuple):
-    """One step as released: how far its point was from the centre, and the noise of the gradient and of the two numbers."""
+    """One step as released: how far its point was from the center, and the noise of the gradient and of the two numbers."""
 
     distance: float
     gradient_scale: float
@@ -192,7 +192,7 @@ class NewtonMechanism(GaussianMeanMechanism):
     # ---- what moves by how much, and which share of the budget it gets ----
 
     def gradient_sensitivity(self, distance: Any) -> Any:
-        """Largest change of the computed mean log_w xᵢ at `distance` from the centre: the theorem's, and the float error."""
+        """Largest change of the computed mean log_w xᵢ at `distance` from the center: the theorem's, and the float error."""
         exact = mean_gradient_sensitivity(self.manifold, self.radius, self.n, distance)
         digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(sqrt(max(-self.curvature, 0.0)) * distance)
         return exact + 4 * self.radius * digits
@@ -224,7 +224,7 @@ class NewtonMechanism(GaussianMeanMechanism):
         return gradients, [plan.of_hessian / measured if step < measured else 0.0 for step in range(self.steps)]
 
     def stage(self, step: int, distance: float) -> Stage:
-        """The noise of a step taken at `distance` from the centre."""
+        """The noise of a step taken at `distance` from the center."""
         gradient, hessian = (share[step] for share in self.shares)
         scale = nextafter(self.scale * (1 + 1e-12), inf)  # covers the rounding of the shares
         return Stage(

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.mechanisms.base import Mechanism, assign, check_guarantee
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, gaussian_profile, smallest_scale
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -78,4 +78,10 @@ class GaussianMeanMechanism(MeanMechanism):
 
 def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
     """The least σ of Gaussian noise about what moves so far that meets the guarantee: 1/μ where it moves by 1."""
-    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), check_guarantee(guarantee), moved))
+    check_guarantee(guarantee)
+    if isinstance(guarantee, PureDP):
+        raise UnattainableGuarantee(
+            f"{guarantee} is not met by Gaussian noise, and this release has no other: ask for GDP, zCDP, or ApproxDP with a "
+            "small δ; pure ε is for means in a public ball, with mechanism='auto'"
+        )
+    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved))

@@ -59,10 +59,10 @@ def frechet_mean_sensitivity(
 
 
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
-    """Largest distance between the two means' coordinates in the normal chart at the ball's centre.
+    """Largest distance between the two means' coordinates in the normal chart at the ball's center.
 
     Where curvature is <= 0 the logarithm does not stretch, and this is the sensitivity itself. Otherwise the stretch
-    a/sin a at distance a from the centre enters the supremum, which is less than the product of the two suprema.
+    a/sin a at distance a from the center enters the supremum, which is less than the product of the two suprema.
     """
     s, upper = _normalised_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -71,7 +71,7 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
 
 
 def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distance: Any = None) -> Any:
-    """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the centre.
+    """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the center.
 
     At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a: by default the whole ball's.
     """
@@ -149,12 +149,12 @@ def _reimherr_factor(s: float) -> float:
 
 @lru_cache(maxsize=256)
 def _tight_factor(s: float, in_chart: bool) -> float:
-    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the centre (curvature scaled to 1)."""
+    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the center (curvature scaled to 1)."""
     a = np.linspace(0.0, s, 513)
     reach = s + a
     # k = (1 - x·cot x)/x²: how fast the Hessian of ½d² falls with d², so that 1 - k·d² is its chord.
     k = (1 - reach / np.tan(reach)) / reach**2 if s > 1e-3 else np.full_like(a, 0.34)
-    # From the mean, where it is stationary, to the centre F'' ≥ 1 − 2kF; by Sturm's comparison F can have risen to s²/2 only
+    # From the mean, where it is stationary, to the center F'' ≥ 1 − 2kF; by Sturm's comparison F can have risen to s²/2 only
     # if the Hessian's bound 1 − 2kF at the mean is at least (1 − ks²)/cos(a√(2k)). It never exceeds 1, so where that would
     # be more than 1, or the cosine is not positive, no mean is that far out.
     least, cosine = 1 - k * s * s, np.cos(np.minimum(np.sqrt(2 * k) * a, pi / 2))

@@ -1,8 +1,8 @@
-"""Shrinking a noisy point towards the public centre: post-processing, which costs no privacy and lowers the error.
+"""Shrinking a noisy point towards the public center: post-processing, which costs no privacy and lowers the error.
 
-Positive-part James-Stein in the normal chart at the centre. For z ~ N(m, σ²I) in dimension d >= 3,
+Positive-part James-Stein in the normal chart at the center. For z ~ N(m, σ²I) in dimension d >= 3,
 (1 − (d−2)σ²/|z|²)₊ z has a smaller mean square error than z for EVERY m (James & Stein 1961; Baranchik 1964); the gain is
-all of the noise but 2σ² where m is near the centre, and vanishes where |m| is large against the noise.
+all of the noise but 2σ² where m is near the center, and vanishes where |m| is large against the noise.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from curvedp.geometry.base import Manifold
 
 
 def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, noise: Any) -> np.ndarray:
-    """Points, shape (k, *point_shape), drawn towards the centre; `noise` is the σ of each coordinate, one or a column.
+    """Points, shape (k, *point_shape), drawn towards the center; `noise` is the σ of each coordinate, one or a column.
 
     >>> from curvedp.geometry import Euclidean
     >>> james_stein(Euclidean(3), np.zeros(3), np.array([[2.0, 0, 0], [0.5, 0, 0]]), 1.0)

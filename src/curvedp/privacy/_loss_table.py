@@ -99,9 +99,9 @@ class LossTable:
         self._bends: dict[int, tuple[float, float]] = {}
         self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of log P
         scale = tails.loss_scale
-        centre = scale * scale / 2  # the mean of L where it is nearly normal
+        center = scale * scale / 2  # the mean of L where it is nearly normal
         steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
-        edges = np.concatenate([centre - steps[::-1], [centre], centre + steps])
+        edges = np.concatenate([center - steps[::-1], [center], center + steps])
         edges = np.concatenate([[0.0], edges[edges > scale / 4]])
         if math.isfinite(self.T):
             edges = edges[edges < 0.6 * self.T]

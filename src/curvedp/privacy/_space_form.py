@@ -37,7 +37,7 @@ _LADDER = 4.0 ** np.arange(-5.0, 7.0)
 
 @dataclass(frozen=True)
 class SpaceFormLaw(SmoothTails):
-    """The isotropic law of scale s on the d-dimensional space form of curvature k (d >= 2), at two centres D apart."""
+    """The isotropic law of scale s on the d-dimensional space form of curvature k (d >= 2), at two centers D apart."""
 
     kind: Kind
     k: int

@@ -41,7 +41,7 @@ def certified_delta(
 ) -> tuple[float, float]:
     """(lower, upper): rigorous bounds on δ(eps), at most 1e-6 apart relative to δ.
 
-    *Guarantees*: the true δ(eps) of the "gaussian" or "laplace" law lies in between, for the worst pair of centres at
+    *Guarantees*: the true δ(eps) of the "gaussian" or "laplace" law lies in between, for the worst pair of centers at
     distance at most `sensitivity` (it is the pair at exactly that distance: docs/exact-profiles.md, Theorem 1).
 
     >>> lower, upper = certified_delta("gaussian", 1.0, 1, 2.0, 1.0, 0.3)

@@ -55,7 +55,7 @@ class RadialProfile(PrivacyProfile):
 class ConstantCurvatureProfile(RadialProfile):
     """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature.
 
-    *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`. Flat Gaussians
+    *Guarantees*: those of `PrivacyProfile`, for every pair of centers at distance at most `sensitivity`. Flat Gaussians
     and one-dimensional spaces are in closed form; otherwise one radial integral of an incomplete beta function.
     """
 
@@ -218,7 +218,7 @@ class FloorProfile(PrivacyProfile):
     """The limit of the Gaussian's profile on a hyperbolic space as its scale grows: no isotropic law does better.
 
     The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: the loss between the
-    harmonic measures on the boundary seen from the two centres. Replacing a release by the boundary point that Brownian
+    harmonic measures on the boundary seen from the two centers. Replacing a release by the boundary point that Brownian
     motion reaches from it turns ANY isotropic law into these measures, so by post-processing δ(ε) is at least theirs.
     """
 

@@ -43,7 +43,7 @@ _COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
 
 @dataclass(frozen=True)
 class ProjectiveLaw(SpaceFormLaw):
-    """The isotropic law of scale s on the projective space of real dimension d, diameter π/2, at two centres D apart."""
+    """The isotropic law of scale s on the projective space of real dimension d, diameter π/2, at two centers D apart."""
 
     is_complex: bool = False
 
@@ -147,7 +147,7 @@ class ProjectiveLaw(SpaceFormLaw):
 
 
 def _lens(n: int, x: Array, y: Array, x2: Array, radius: Array) -> tuple[Array, Array]:
-    """(P, 1−P), each with its digits, of the disc of centre −c and radius R: R − c = x − y, 1 − R − c = 2·x2.
+    """(P, 1−P), each with its digits, of the disc of center −c and radius R: R − c = x − y, 1 − R − c = 2·x2.
 
     The density is the divergence of −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on the unit circle: so P, or 1 − P if the
     disc holds 0, is the flux through the arc w = −c + R·e^{iψ} within the unit disc. Where the arc comes near 0, the pole is
@@ -191,7 +191,7 @@ def _whole_disc(n: int, c: Array, radius: Array) -> Array:
 class ProjectiveProfile(RadialProfile):
     """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a projective space.
 
-    *Guarantees*: those of `PrivacyProfile`, for every pair of centres at distance at most `sensitivity`.
+    *Guarantees*: those of `PrivacyProfile`, for every pair of centers at distance at most `sensitivity`.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class ProjectiveProfile(RadialProfile):
     curvature
         The smallest sectional curvature κ; the diameter is π/2√κ.
     scale, sensitivity
-        σ of the law, and how far apart the centres can be.
+        σ of the law, and how far apart the centers can be.
 
     Examples
     --------

@@ -95,10 +95,10 @@ def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
         where = np.argmin(flat, axis=-1)[..., None, None]
         best = np.minimum(best, np.min(value, axis=(-2, -1), keepdims=True))
         row, column = where // _POINTS, where % _POINTS
-        centre, step = a_low + (a_high - a_low) * row / (_POINTS - 1), (a_high - a_low) / (_POINTS - 1)
-        a_low, a_high = np.maximum(centre - 2 * step, low), np.minimum(centre + 2 * step, high)
-        centre, step = w_low + (w_high - w_low) * column / (_POINTS - 1), (w_high - w_low) / (_POINTS - 1)
-        w_low, w_high = centre - 2 * step, np.minimum(centre + 2 * step, 0.0)
+        center, step = a_low + (a_high - a_low) * row / (_POINTS - 1), (a_high - a_low) / (_POINTS - 1)
+        a_low, a_high = np.maximum(center - 2 * step, low), np.minimum(center + 2 * step, high)
+        center, step = w_low + (w_high - w_low) * column / (_POINTS - 1), (w_high - w_low) / (_POINTS - 1)
+        w_low, w_high = center - 2 * step, np.minimum(center + 2 * step, 0.0)
     eps: Array = np.maximum(best[..., 0, 0], 0.0)
     return eps
 

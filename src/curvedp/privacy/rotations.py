@@ -7,7 +7,7 @@ In units in which the diameter is π/2 the radial density is ρ(r) = weight(r)·
     P₁(L <= −ε) = ∫ρ·(1 − R + c)/2 over r > r₀ (the near lift) + ∫ρ·(1 − R − c)/2 over r > r₁ (the other one),
 
 R = cos b/(sin r·sin D), c = cot r·cot D. Each integrand is entire in r: cos √z is even in √z. δ(ε) = P₁(L > ε) −
-e^ε·P₁(L <= −ε), since an isometry swaps the centres. The float path only suggests a tolerance.
+e^ε·P₁(L <= −ε), since an isometry swaps the centers. The float path only suggests a tolerance.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class _Law:
         return (r * r + 2 * self.s**2 * t).sqrt().cos() if self.kind == "gaussian" else (r + self.s * t).cos()
 
     def _cut(self, length: arb, t: arb) -> arb:
-        """Where the level L = t meets the geodesic through both centres: b = |r − length|."""
+        """Where the level L = t meets the geodesic through both centers: b = |r − length|."""
         if self.kind == "gaussian":
             return (length * length - 2 * self.s**2 * t) / (2 * length)
         return (length - self.s * t) / 2

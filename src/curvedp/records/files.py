@@ -1,7 +1,7 @@
 """Reading records: files of ten kinds, frames, lists, masked arrays. Only what is public about them (their form) is refused.
 
 Replacing one record never changes how many there are, whether they are read, or what is said: a record that cannot be read as
-numbers is NaN, and every later step takes such a record for the ball's centre.
+numbers is NaN, and every later step takes such a record for the ball's center.
 """
 
 from collections.abc import Sequence
@@ -144,7 +144,7 @@ def read_column(
 
 
 def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
-    """One public point, such as the ball's centre: an array of the point's shape, or a file with one record.
+    """One public point, such as the ball's center: an array of the point's shape, or a file with one record.
 
     >>> import tempfile
     >>> from curvedp.geometry import Sphere

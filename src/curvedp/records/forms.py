@@ -1,6 +1,6 @@
 """Forms that points are written in: latitudes, quaternions, six entries of a tensor, landmarks, counts.
 
-A form is a map of one record alone. It is total: what is no record in this form is NaN, and so becomes the ball's centre like
+A form is a map of one record alone. It is total: what is no record in this form is NaN, and so becomes the ball's center like
 any bad record. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
 """
 
@@ -118,7 +118,7 @@ def _symmetric(places: list[tuple[int, int]], x: np.ndarray) -> np.ndarray:
 
 
 def _landmarks(x: np.ndarray) -> np.ndarray:
-    """Centred, of size 1; landmarks that are all one point have no shape."""
+    """Centered, of size 1; landmarks that are all one point have no shape."""
     moved = x - x[:, :1]
     moved = moved / np.max(np.abs(moved), axis=(1, 2), keepdims=True)
     moved = moved - moved.mean(axis=1, keepdims=True)

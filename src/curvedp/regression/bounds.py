@@ -2,7 +2,7 @@
 
 Proofs: docs/regression.md.
 
-Predictors are centred, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. Only the LOWER curvature bound enters a sensitivity:
+Predictors are centered, |x| ≤ X; ‖v‖ ≤ V; residuals are clipped to τ. Only the LOWER curvature bound enters a sensitivity:
 negative curvature spreads geodesics, so d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
 """
 
@@ -15,7 +15,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-HALF = 0.5  # X: predictors lie in [0, 1] and are centred at ½
+HALF = 0.5  # X: predictors lie in [0, 1] and are centered at ½
 DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of v
 
 

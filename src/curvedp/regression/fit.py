@@ -19,7 +19,7 @@ _MOST_STEPS = 200
 @dataclass(frozen=True, eq=False)  # fields are arrays
 class GeodesicFit:
     """The model x ↦ Exp(p, Σ_k (x_k − at_k)·v_k), fitted: `footpoint` p, `velocity` v (one for each predictor, stacked, or
-    one alone), and how good it is. `gradient_norm` is the norm of (∇_p E, ∇_v E) at the fit, in centred predictors."""
+    one alone), and how good it is. `gradient_norm` is the norm of (∇_p E, ∇_v E) at the fit, in centered predictors."""
 
     manifold: Manifold
     footpoint: np.ndarray
@@ -49,7 +49,7 @@ class GeodesicFit:
 def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> GeodesicFit:
     """The least-squares geodesic of responses Y (n, *point_shape) on predictors x, shape (n,) or (n, k).
 
-    Predictors are centred at their mean while fitting, which decouples p from v; the footpoint that is returned belongs to
+    Predictors are centered at their mean while fitting, which decouples p from v; the footpoint that is returned belongs to
     `at` (0 for one predictor unless told otherwise, the mean for several, where the model depends on it).
 
     >>> from curvedp.geometry import Sphere

@@ -55,7 +55,7 @@ def clipped_direction(
 ) -> np.ndarray:
     """The mean of (C·h, t₁S·h, …, t_kS·h) over records, each clipped to length τ as ONE vector, or over persons; (k+1, dim).
 
-    t: centred predictors in a public unit, (n, k); V: (k, *point_shape). C = cos√R, S = sinc√R of the record's own move
+    t: centered predictors in a public unit, (n, k); V: (k, *point_shape). C = cos√R, S = sinc√R of the record's own move
     Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record, or one person with
     all theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors; `codes` say whose each is.
     """

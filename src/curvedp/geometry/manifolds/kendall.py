@@ -56,10 +56,10 @@ def _phase(a: Array) -> Array:
 
 @dataclass(frozen=True)
 class KendallShapes(Manifold):
-    """Shapes of k ≥ 3 labelled landmarks in the plane (Kendall 1984): centred k×2 arrays of Frobenius norm 1, modulo
+    """Shapes of k ≥ 3 labelled landmarks in the plane (Kendall 1984): centered k×2 arrays of Frobenius norm 1, modulo
     rotations of the plane. As complex vectors this is the projective space ℂP^{k−2} with the Fubini–Study metric.
 
-    Points are preshapes; a shape is a preshape up to rotation, and tangent vectors are horizontal: centred and
+    Points are preshapes; a shape is a preshape up to rotation, and tangent vectors are horizontal: centered and
     orthogonal to p and to i·p. Distance arccos|⟨p, q⟩| ∈ [0, π/2], written with the angle's sine and cosine so that it
     keeps its digits at both ends.
 
@@ -151,13 +151,13 @@ class KendallShapes(Manifold):
         return _times(phase, v - _times(share, p + aligned))
 
     def project(self, x: Array) -> Array:
-        """Centre and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
+        """Center and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
         xp = namespace(x)
         point, lost = self._preshape(x, 0.0)
         return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), point)
 
     def nearest(self, x: Array) -> Array:
-        """Centred and scaled landmarks; those that are all equal to round-off have no shape."""
+        """Centered and scaled landmarks; those that are all equal to round-off have no shape."""
         xp = namespace(x)
         point, lost = self._preshape(x, self.k * float(xp.finfo(x.dtype).eps))
         return xp.where(lost, xp.nan, point)
@@ -170,9 +170,9 @@ class KendallShapes(Manifold):
         size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
         lost = ~(size > tolerance * xp.max(xp.abs(x), axis=(-2, -1), keepdims=True))
         moved = moved / xp.where(lost, xp.ones_like(size), size)
-        centred = moved - xp.mean(moved, axis=-2, keepdims=True)
-        square = xp.sum(centred * centred, axis=(-2, -1), keepdims=True)
-        return centred / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
+        centered = moved - xp.mean(moved, axis=-2, keepdims=True)
+        square = xp.sum(centered * centered, axis=(-2, -1), keepdims=True)
+        return centered / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
 
     # Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
     embedded_diameter = float(2**0.5)
@@ -196,15 +196,15 @@ class KendallShapes(Manifold):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
-        centred = x - xp.mean(x, axis=-2, keepdims=True)
+        centered = x - xp.mean(x, axis=-2, keepdims=True)
         square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
-        return centred - _times(_hermitian(p, centred) / square, p)
+        return centered - _times(_hermitian(p, centered) / square, p)
 
     def residual(self, p: Array) -> Array:
         """The larger of the distance of the centroid from 0 and of the norm from 1."""
         xp = namespace(p)
-        centre = xp.mean(p, axis=-2)
-        offset = xp.sqrt(xp.sum(centre * centre, axis=-1))
+        center = xp.mean(p, axis=-2)
+        offset = xp.sqrt(xp.sum(center * center, axis=-1))
         scale = xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1)
         return xp.where(offset > scale, offset, scale)
 
@@ -222,7 +222,7 @@ class KendallShapes(Manifold):
         return xp.reshape(w, (*w.shape[:-2], self.dim))
 
     def _helmert(self, x: Array) -> Array:
-        """The reflection that swaps e₁ and −1/√k: centred vectors are those it sends to a zero first entry."""
+        """The reflection that swaps e₁ and −1/√k: centered vectors are those it sends to a zero first entry."""
         xp = namespace(x)
         root = math.sqrt(self.k)
         first = x[..., :1, :]

@@ -1,4 +1,4 @@
-"""SPD(m) under the Bures–Wasserstein metric: optimal transport between centred Gaussians."""
+"""SPD(m) under the Bures–Wasserstein metric: optimal transport between centered Gaussians."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -106,9 +106,9 @@ def _(manifold: KendallShapes) -> Place:
     k = manifold.k
 
     def tangents(g: Any) -> list[Any]:
-        return [_centred(g[:k]), _centred(g[k : 2 * k]), g[2 * k :]]
+        return [_centered(g[:k]), _centered(g[k : 2 * k]), g[2 * k :]]
 
-    return Place(2 * k + 2, _circular, lambda p: [_centred(p[:, 0]), _centred(p[:, 1])], _shape, tangents)
+    return Place(2 * k + 2, _circular, lambda p: [_centered(p[:, 0]), _centered(p[:, 1])], _shape, tangents)
 
 
 @place_of.register
@@ -202,7 +202,7 @@ def _poincare(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[An
     return [space / (1 + time)]
 
 
-def _centred(x: Any) -> Any:
+def _centered(x: Any) -> Any:
     n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
     return x - x.sum() / n
 
