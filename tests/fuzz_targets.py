@@ -104,7 +104,9 @@ STATISTICS: list[Statistic] = [
     mechanisms.reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
 ]  # fmt: skip
 KINDS = [
-    k for k in Mechanism.registry.values() if "curvedp.mechanisms" in k.__module__ and "descent" not in k.__module__
+    k
+    for k in Mechanism.registry.values()
+    if "curvedp.mechanisms" in k.__module__ and k.__module__ != "curvedp.mechanisms.descent"
 ]
 
 

@@ -36,8 +36,11 @@ CASES = [
     LogGaussianMechanism(KendallShapes(4), 0.2, 0.2, KendallShapes(4).origin, 0.5),
 ]
 # Attacked elsewhere: a decision, in tests/inference; transcripts of sites, in benchmarks/federated.py; every number that
-# classifiers of reduced matrices release, at two data sets, in tests/mechanisms/test_reduction.py.
-ELSEWHERE = {"permutation-test", "federated-sum", "reduced-means", "reduced-softmax"}
+# classifiers of reduced matrices release, at two data sets, in tests/mechanisms/test_reduction.py; descents with private n,
+# of 10 against 11 records, in tests/optim/test_added.py; the best of several releases in tests/mechanisms/test_selection.py.
+ELSEWHERE = {
+    "permutation-test", "federated-sum", "reduced-means", "reduced-softmax", "dp-rsgd-sum", "private-selection",
+}  # fmt: skip
 
 
 def test_everything_registered_is_attacked():
