@@ -151,7 +151,7 @@ def test_labels_and_n_are_private_where_a_record_is_added(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0, **ADDED))
     X, y = hemisphere(900)
     model = added(ledger=ledger).fit(X, y)
-    assert model.score(X, y) > 0.8
+    assert model.score(X, y) > 0.7  # 0.80 without noise, a third by chance
     assert [len(ledger.entries), ledger.spent.mu] == [1, 1.0]
     few = added().fit(X[:4], y[:4])  # a class of one record is no matter
     for one, other in zip(model.certificates_, few.certificates_, strict=True):
