@@ -83,11 +83,13 @@ def private_selection(
     Examples
     --------
     >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.mechanisms import LaplaceMechanism
     >>> from curvedp.privacy import PureDP
     >>> x = np.random.default_rng(0).normal(0.3, 0.1, 500)
     >>> def release(cut, budget, source):
-    ...     noise = np.random.default_rng(1).laplace(0, 1 / budget.eps)
-    ...     return float(np.sum(x > cut) + noise), cut
+    ...     counted = LaplaceMechanism.calibrated(Euclidean(1), sensitivity=1.0, guarantee=budget)
+    ...     return float(counted.release([np.sum(x > cut)], source=source).value[0]), cut
     >>> private_selection([0.1, 0.5], release, PureDP(1.0)).candidate
     0.1
     """
