@@ -48,9 +48,5 @@ def alarms(estimator: Any) -> list[str]:
     >>> alarms(far)[0][:40]
     'the release lies on the edge of the ball'
     """
-    found = [
-        alarm
-        for _, value, certificate in released(estimator)
-        for alarm in alarms_of(value, certificate.made_by.ending(certificate))
-    ]
+    found = [alarm for _, value, certificate in released(estimator) for alarm in alarms_of(value, certificate)]
     return list(dict.fromkeys(found))

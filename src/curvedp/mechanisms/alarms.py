@@ -12,11 +12,18 @@ from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
 
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
+_FEW = "there are few records for a private ball: it may be far from them, which no error bar here covers"
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 
 
-def alarms_of(value: Any, mechanism: Any) -> list[str]:
-    """What is odd about one released value of a mechanism."""
+def alarms_of(value: Any, certificate: Any) -> list[str]:
+    """What is odd about a released value and the mechanism that released it."""
+    made = certificate.made_by
+    few = [] if getattr(made, "enough", True) else [_FEW]
+    return [*few, *_odd(value, made.ending(certificate))]
+
+
+def _odd(value: Any, mechanism: Any) -> list[str]:
     statistic, space = mechanism.statistic, mechanism.manifold
     ball = statistic.values
     if ball is None or np.shape(value) != space.point_shape:

@@ -223,7 +223,7 @@ class Certificate:
 
         if self.release["integers"] is None:
             return []
-        return alarms_of(self.made_by.value_of(self), self.made_by.ending(self))
+        return alarms_of(self.made_by.value_of(self), self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""

@@ -112,13 +112,12 @@ def write_report(
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    ending = mechanism.ending(certificate)
-    error = foreseen_error(ending)
+    error = foreseen_error(mechanism.ending(certificate))
     name = str(statistic.get("name", "statistic")).split(" by ")[0]
     page = _PAGE.substitute(
         title=f"Private {escape(name)} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
-        warning=_warning(certificate, alarms_of(value, ending)),
+        warning=_warning(certificate, alarms_of(value, certificate)),
         explanation=_explanation(certificate, error),
         keys="".join(
             f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>'
