@@ -1,0 +1,28 @@
+"""What one record moves in a descent of a geodesic, computed, against what is charged for it."""
+
+import numpy as np
+import pytest
+
+from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
+from curvedp.mechanisms.regression import GeodesicLine
+from curvedp.regression.bounds import DEVIATION
+from curvedp.regression.gradient import clipped_direction
+
+N, CLIP = 10, 0.25
+
+
+@pytest.mark.parametrize("M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2)], ids=repr)
+def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
+    """From one end of a clipped residual to the other at the same predictor: all of the charge, and never more of it."""
+    line = GeodesicLine(M, None, 0.5, 0.6, CLIP, N, [[0.0, 1.0]])
+    p, V = np.asarray(M.origin), np.zeros((1, *M.point_shape))
+
+    def direction(x, z):
+        Y = np.repeat(p[None], N, axis=0)
+        Y[0] = M.unchart(p, z * np.eye(M.dim)[0])
+        x, Y, codes = line.accepted((np.r_[x, np.linspace(0, 1, N - 1)], Y))
+        return clipped_direction(M, x / DEVIATION, DEVIATION, Y, CLIP, p, V, codes).ravel()
+
+    ends = [direction(x, z) for x in (0.0, 0.3, 1.0) for z in (-0.45, -0.1, 0.0, 0.45)]
+    moved = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
+    assert 0.999 * line.sensitivity < moved <= line.sensitivity
