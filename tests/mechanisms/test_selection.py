@@ -141,6 +141,8 @@ def test_refusals():
         (([1], release, GDP(1.0)), "PureDP or ApproxDP"),
         ((3, release, PureDP(1.0)), "candidates"),
         (([1], release, PureDP(1.0), PoissonRuns(3.0)), "runs"),
+        (([1], release, PureDP(1.0), None, "book.ledger"), "curvedp.Ledger"),
+        (([1], release, PureDP(1.0), None, None, 7), "label"),
     ):
         with pytest.raises(ParameterError, match=says):
             private_selection(*arguments)

@@ -101,6 +101,8 @@ def private_selection(
         raise ParameterError(
             "candidates must be a sequence of at least one, and release a function that runs one of them"
         )
+    if not (ledger is None or hasattr(ledger, "account")) or not isinstance(label, str):
+        raise ParameterError("ledger must be a curvedp.Ledger, and label a text that says what is released")
     statistic = BestRelease(len(candidates), guarantee.adjacency)
     mechanism = SelectionMechanism.calibrated(statistic, guarantee, runs)
     run = guarantee_from_dict(mechanism.run)
