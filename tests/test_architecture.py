@@ -26,7 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "records": {"geometry"},
     "laws": {"entropy", "geometry", "privacy"},
     "regression": {"geometry"},
-    "mechanisms": {"entropy", "geometry", "laws", "privacy", "records", "regression", "signing"},
+    "mechanisms": {"entropy", "geometry", "laws", "ledger", "privacy", "records", "regression", "signing"},
     "ledger": {"privacy"},
     "estimators": {
         "entropy",

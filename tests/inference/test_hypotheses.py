@@ -186,9 +186,11 @@ def test_the_ledger_is_charged_once_and_a_refusal_costs_nothing(tmp_path):
     M, rng = Sphere(2), np.random.default_rng(0)
     X, Y = sample(M, rng, 20), sample(M, rng, 30)
     ledger = Ledger(tmp_path / "ledger.json", budget=GDP(1.0))
-    for wrong in ({"level": 2}, {"permutations": 3}, {"source": 1}, {"radius": None}):
+    own = type("Mine", (Sphere,), {})(2)  # a space without a name
+    for wrong in ({"level": 2}, {"permutations": 3}, {"source": 1}, {"radius": None}, {"manifold": own}, {"label": ""}):
+        given = {"manifold": M, "X": X, "Y": Y, "radius": 1.0, "guarantee": GDP(0.8), "ledger": ledger, **wrong}
         with pytest.raises(ParameterError):
-            two_sample_test(M, X, Y, ledger=ledger, **{"radius": 1.0, "guarantee": GDP(0.8), **wrong})
+            two_sample_test(**given)
     assert ledger.spent is None
     found = two_sample_test(M, X, Y, radius=1.0, guarantee=GDP(0.8), ledger=ledger)
     assert ledger.spent.mu == pytest.approx(0.8)

@@ -4,7 +4,7 @@ Everything that can refuse has refused before anything is paid; everything is pa
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.outer_ball import outer_radius_of
+from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
 from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanism
@@ -59,12 +60,7 @@ class PrivateEstimator(BaseEstimator):
         check_guarantee(self.guarantee, *self._adjacencies)
         if self.source is not None:
             check_source(self.source)
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise ParameterError(
-                f"ledger={_validate.shown(self.ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
-            )
-        if self.label is not None and not (isinstance(self.label, str) and self.label):
-            raise ParameterError(f"label={_validate.shown(self.label)} must be a text that says what is released")
+        check_payer(self.ledger, self.label)
 
     @property
     def _adding(self) -> bool:
@@ -73,27 +69,17 @@ class PrivateEstimator(BaseEstimator):
 
     def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
         """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
-        for job in jobs:
-            job.mechanism.described()  # a space without a name is refused before anything is paid
         accepted = [job.mechanism.accepted(job.data) for job in jobs]
         for data in accepted:
             if getattr(data, "where", "memory") == "chunks":
                 data.sums(readable)  # a cluster or a file that fails does so before anything is paid
         source = check_source(self.source)
-        entry = self._pay([job.mechanism for job in jobs])
+        entry = pay(self.ledger, self.label or self._name, self.guarantee, *(job.mechanism for job in jobs))
         with waiting("drawing exact noise"):
             return [
                 job.mechanism.released(data, source, self.guarantee, unit, job.reason, entry)
                 for job, data in zip(jobs, accepted, strict=True)
             ]
-
-    def _pay(self, mechanisms: Sequence[Mechanism]) -> Mapping[str, Any] | None:
-        """Charge the ledger, if there is one, for the dearest of mechanisms on disjoint groups (parallel composition)."""
-        if self.ledger is None:
-            return None
-        bills = [mechanism.bill(self.ledger.account, self.guarantee) for mechanism in mechanisms]
-        entry = self.ledger.spend(max(bills, key=lambda bill: bill.cost()), self.label or self._name)
-        return {"entry": entry.number, "head": entry.hash}
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
         """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).

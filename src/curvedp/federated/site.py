@@ -18,6 +18,7 @@ from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, asked, stage_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate, digest_of_integers
+from curvedp.mechanisms.payment import pay
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.persons import person_codes
 
@@ -98,9 +99,9 @@ class Site(Party):
 
     def _pay(self) -> None:
         """Once, and before anything is drawn."""
-        if self._ledger is not None and "paid" not in self.state:
-            cost = FederatedMechanism(statistic=self.plan).bill(self._ledger.budget, self.plan.guarantee)
-            self._ledger.spend(cost, f"federated {self.plan.kernel.name} {self.plan.id[:16]}")
+        if "paid" not in self.state:
+            label = f"federated {self.plan.kernel.name} {self.plan.id[:16]}"
+            pay(self._ledger, label, self.plan.guarantee, FederatedMechanism(statistic=self.plan))
         self.state["paid"] = True
 
     def _sign(self, request: Request) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.privacy import GDP, Guarantee
 
 
@@ -169,17 +170,10 @@ def _tested(
     source: Source | None,
 ) -> PermutationTest:
     """Check, pay, release: everything that can refuse has refused before anything is paid."""
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise ParameterError(f"ledger={_validate.shown(ledger)} must be a curvedp.Ledger")
-    if not isinstance(label, str):
-        raise ParameterError(f"label={_validate.shown(label)} must be a text that says what is released")
+    check_payer(ledger, label)
     mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
-    accepted, source, entry = mechanism.accepted(data), check_source(source), None
-    if ledger is not None:
-        spent = ledger.spend(mechanism.bill(ledger.account, guarantee), label)
-        entry = {"entry": spent.number, "head": spent.hash}
-    release = mechanism.released(
-        accepted, source=source, guarantee=guarantee, unit=None, reason="the test that was asked for", entry=entry
-    )
+    accepted, source = mechanism.accepted(data), check_source(source)
+    entry = pay(ledger, label, guarantee, mechanism)
+    release = mechanism.released(accepted, source, guarantee, None, "the test that was asked for", entry)
     pvalue = float(release.value[0])
     return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)

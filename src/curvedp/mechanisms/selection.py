@@ -18,9 +18,11 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.base import Manifold
+from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, check_source, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, NegativeBinomialRuns, guarantee_from_dict
 from curvedp.privacy.base import ADJACENCIES
@@ -40,7 +42,7 @@ def private_selection(
     release: Callable[[Any, Guarantee, Source], tuple[float, Any]],
     guarantee: Guarantee,
     runs: NegativeBinomialRuns | None = None,
-    ledger: Any = None,
+    ledger: Ledger | None = None,
     label: str = "best of several releases",
     source: Source | None = None,
 ) -> Selection:
@@ -101,14 +103,12 @@ def private_selection(
         raise ParameterError(
             "candidates must be a sequence of at least one, and release a function that runs one of them"
         )
-    if not (ledger is None or hasattr(ledger, "account")) or not isinstance(label, str):
-        raise ParameterError("ledger must be a curvedp.Ledger, and label a text that says what is released")
+    check_payer(ledger, label)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
     mechanism = SelectionMechanism.calibrated(statistic, guarantee, runs)
     run = guarantee_from_dict(mechanism.run)
     source = check_source(source)
-    entry = None if ledger is None else ledger.spend(mechanism.bill(ledger.account, guarantee), label)
-    paid = None if entry is None else {"entry": entry.number, "head": entry.hash}
+    paid = pay(ledger, label, guarantee, mechanism)
 
     def one(number: int) -> tuple[float, Any]:
         score, value = release(candidates[number], run, source)
