@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import gaussian_profile, laplace_profile
-from curvedp.privacy.certify import _Certifier
+from curvedp.privacy.certify import Certifier
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace, _log_normal_between
 from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
@@ -91,7 +91,7 @@ def test_losses_on_the_circle_and_the_line(s, D):
 @pytest.mark.parametrize(("s", "D"), [(2.0, 3.0), (1.0, 0.5), (0.7, 2.0), (3.0, math.pi)])
 def test_the_circle_up_to_its_cap(s, D):
     """The closed form for reading against the same in balls, also where the far end of the arc is met from behind."""
-    certifier = _Certifier(gaussian_profile(1.0, 1, s, D))
+    certifier = Certifier(gaussian_profile(1.0, 1, s, D))
     cap = D * (2 * math.pi - D) / (2 * s * s)
     for share in (0.0, 0.2, 0.5, 0.8, 0.95, 0.99):
         found, exact = circle_gaussian_delta(s, D, share * cap), float(certifier.delta(share * cap))

@@ -30,8 +30,9 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.base import additive_kinds
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.randomized_response import pure_renyi
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta_printed

@@ -14,7 +14,8 @@ from curvedp.privacy import (
     compose,
     convert,
 )
-from curvedp.privacy.renyi import _log_h_at_one, pure_renyi, renyi_epsilon
+from curvedp.privacy.randomized_response import pure_renyi
+from curvedp.privacy.renyi import _log_h_at_one, renyi_epsilon
 
 
 def randomised_response(eps, order):

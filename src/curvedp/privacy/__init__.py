@@ -2,7 +2,8 @@
 
 from curvedp.privacy.base import Guarantee, guarantee_from_dict
 from curvedp.privacy.calibrate import calibrate, meets, smallest_scale
-from curvedp.privacy.certify import certified_delta, certified_mu
+from curvedp.privacy.certify import certified_delta
+from curvedp.privacy.certify_mu import certified_mu
 from curvedp.privacy.compose import Composition, compose, compose_profiles
 from curvedp.privacy.constant_curvature import (
     ConstantCurvatureProfile,

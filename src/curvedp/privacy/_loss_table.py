@@ -18,17 +18,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.errors import NotResolved
+from curvedp.privacy._panels import RESOLVED, Panels
 
 Array = NDArray[np.float64]
 
-_N = 24  # Chebyshev nodes a panel
-_RESOLVED = 1e-12  # size of the last coefficients, relative to the largest value in the panel or 1
 _DEEPEST = -760.0  # log of less than the smallest float
-_K = np.arange(_N)
-_ANGLES = np.pi * (_K + 0.5) / _N
-_TO_COEFFICIENTS = 2.0 / _N * np.cos(np.outer(_K, _ANGLES))
-_TO_COEFFICIENTS[0] /= 2
 _THETA, _WEIGHT = np.polynomial.legendre.leggauss(40)
 _THETA = np.pi / 2 * (_THETA + 1)
 _WEIGHT = _WEIGHT * np.pi / 4 * np.sin(_THETA)
@@ -44,15 +38,6 @@ def log_sum(x: Array, axis: int) -> Array:
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
         return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
-
-
-def _clenshaw(series: Array, i: Array, z: Array) -> Array:
-    """Σ c_k·T_k(z), c the i-th of the series."""
-    c, z2 = series.T, 2 * z
-    b0 = b1 = np.zeros_like(z)
-    for k in range(_N - 1, 0, -1):
-        b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
-    return np.asarray(c[0].take(i) + z * b0 - b1)
 
 
 class LossTails(Protocol):
@@ -85,7 +70,7 @@ class LossTails(Protocol):
 class SmoothTails:
     """A loss without atoms or kinks, its tails known to all digits: what most laws have."""
 
-    resolution: float = _RESOLVED
+    resolution: float = RESOLVED
     kinks: tuple[float, ...] = ()
     closest: float | None = None
 
@@ -97,7 +82,7 @@ class LossTable:
         self._tails, self.T = tails, tails.max_loss
         self._resolution, self.kinks, self._atom = tails.resolution, tails.kinks, tails.closest is not None
         self._bends: dict[int, tuple[float, float]] = {}
-        self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of log P
+        self._panels = Panels(lambda w: tails.log_tails(self.t_of(w)), self._ulp, self._resolution, _DEEPEST)
         scale = tails.loss_scale
         center = scale * scale / 2  # the mean of L where it is nearly normal
         steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
@@ -110,24 +95,30 @@ class LossTable:
             edges = np.concatenate([edges, [x for x in far if x < 0.45 * self.T]])
             cuts = np.array(self.kinks)
             # how close to T rounding lets one look; closer where an atom at T leaves P with a scale of its own
-            last = (tails.closest or 16.0) if self._resolution == _RESOLVED else 12.0
+            last = (tails.closest or 16.0) if self._resolution == RESOLVED else 12.0
             w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
-            self._edges, self._coefficients = self._build(np.unique(w[w <= last]))
+            self._panels.add(np.unique(w[w <= last]))
         else:
-            self._edges, self._coefficients = self._build(edges)
+            self._panels.add(edges)
             while self.log_upper(np.array([self.end]))[0] > _DEEPEST:
                 self.extend()
 
     @property
     def end(self) -> float:
         """The largest t in the table."""
-        return -self.T * math.expm1(-self._edges[-1]) if math.isfinite(self.T) else float(self._edges[-1])
+        return -self.T * math.expm1(-self._panels.edges[-1]) if math.isfinite(self.T) else float(self._panels.edges[-1])
+
+    @property
+    def unresolved(self) -> float:
+        """The largest last coefficient that halving did not remove: an error of log P."""
+        return self._panels.unresolved
+
+    def _ulp(self, w: Array) -> Array:
+        return np.exp(w) if math.isfinite(self.T) else w
 
     def extend(self) -> None:
         """Double the range of an unbounded loss."""
-        edges, coefficients = self._build(np.array([self._edges[-1], 2 * self._edges[-1]]))
-        self._edges = np.concatenate([self._edges, edges[1:]])
-        self._coefficients = np.concatenate([self._coefficients, coefficients])
+        self._panels.add(np.array([self.w_end, 2 * self.w_end]))
 
     def _w(self, t: Array, gap: Array) -> Array:
         """The panel coordinate of t, given T − t."""
@@ -136,66 +127,15 @@ class LossTable:
         with np.errstate(divide="ignore"):
             return np.where(2 * t < self.T, -np.log1p(-np.minimum(t / self.T, 0.5)), -np.log(gap / self.T))
 
-    def _build(self, edges: Array) -> tuple[Array, Array]:
-        lows, highs = edges[:-1], edges[1:]
-        done: list[tuple[float, float, Array]] = []
-        for level in range(40):
-            w = (lows + highs)[:, None] / 2 + (highs - lows)[:, None] / 2 * np.cos(_ANGLES)
-            t = self.t_of(w)
-            upper, lower = self._tails.log_tails(t.ravel())
-            values = np.stack([upper.reshape(w.shape), lower.reshape(w.shape)], axis=1)
-            values = np.maximum(values, -1e300)
-            c = values @ _TO_COEFFICIENTS.T
-            size = np.maximum(np.abs(values).max(axis=2), 1.0)
-            # what an ulp of t does to the values cannot be resolved, and need not be
-            steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
-            ulp = np.exp(highs) if math.isfinite(self.T) else highs
-            allowed = self._resolution * size + 2.0**-50 * ulp[:, None] * steepness
-            fine = np.all(np.abs(c[:, :, -3:]).max(axis=2) <= allowed, axis=1)
-            if self._resolution > _RESOLVED:  # where a bounded loss and a narrow one end, P falls off a cliff
-                fine |= values[:, 0].max(axis=1) < 2 * _DEEPEST
-            done += list(zip(lows[fine].tolist(), highs[fine].tolist(), c[fine], strict=True))
-            if np.all(fine):
-                break
-            if self._resolution > _RESOLVED and level >= 20:  # noise of the density of a summand
-                rest = np.abs(c[~fine, :, -3:]).max(axis=(1, 2))
-                seen = values[~fine, 0].max(axis=1) > _DEEPEST
-                self.unresolved = max(self.unresolved, float(np.max(rest[seen], initial=0.0)))
-                done += list(zip(lows[~fine].tolist(), highs[~fine].tolist(), c[~fine], strict=True))
-                break
-            lows, highs = lows[~fine], highs[~fine]
-            mids = (lows + highs) / 2
-            lows, highs = np.concatenate([lows, mids]), np.concatenate([mids, highs])
-        else:
-            raise NotResolved("the tails of the privacy loss could not be resolved")
-        done.sort(key=lambda panel: panel[0])
-        return np.array([p[0] for p in done] + [done[-1][1]]), np.stack([p[2] for p in done])
-
-    def _locate(self, w: Array) -> tuple[Array, Array, Array, Array]:
-        """(panel, z in [−1, 1], 2/width, distance beyond the last panel)."""
-        inside = np.minimum(w, self._edges[-1])
-        i = np.clip(np.searchsorted(self._edges, inside, side="right") - 1, 0, len(self._coefficients) - 1)
-        low, high = self._edges[i], self._edges[i + 1]
-        z = np.clip((2 * inside - low - high) / (high - low), -1.0, 1.0)
-        return i, z, 2 / (high - low), np.where(np.isfinite(w), w - inside, 0.0)
-
     def _value(self, w: Array, which: int) -> Array:
         """The series at w."""
-        i, z, _, beyond = self._locate(w)
-        if np.any(beyond > 0):
+        if np.any(w > self._panels.end):
             return self._series(w, which)[0]
-        return _clenshaw(self._coefficients[:, which], i, z)
+        return self._panels.value(w, which)
 
     def _series(self, w: Array, which: int) -> tuple[Array, Array]:
         """The series and its derivative at w; the last panel's end is continued by a power law in T − t (`_ending`)."""
-        i, z, scale, beyond = self._locate(w)
-        c, z2 = self._coefficients[:, which].T, 2 * z
-        b0 = b1 = d0 = d1 = np.zeros_like(z)
-        for k in range(_N - 1, 0, -1):
-            d0, d1 = 2 * b0 + z2 * d0 - d1, d0
-            b0, b1 = c[k].take(i) + z2 * b0 - b1, b0
-        slope = (b0 + z * d0 - d1) * scale
-        value = c[0].take(i) + z * b0 - b1 + slope * beyond
+        value, slope, beyond = self._panels.with_slope(w, which)
         if self._atom and np.any(beyond > 0):
             bend = self._ending(which)
             return value - bend * (beyond + np.expm1(-beyond)), slope + bend * np.expm1(-beyond)
@@ -206,8 +146,8 @@ class LossTable:
 
         Continued is the slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off.
         """
-        if which not in self._bends or self._bends[which][0] != self._edges[-1]:
-            end, step = self._edges[-1], min(1.0, self._edges[-1] - self._edges[-2])
+        if which not in self._bends or self._bends[which][0] != self._panels.edges[-1]:
+            end, step = self._panels.edges[-1], min(1.0, self._panels.edges[-1] - self._panels.edges[-2])
             slopes = self._series(np.array([end - step, end]), which)[1]
             self._bends[which] = (end, float(slopes[0] - slopes[1]) / math.expm1(step))
         return self._bends[which][1]
@@ -241,22 +181,14 @@ class LossTable:
     # ---- the loss on the whole line, for sums of independent losses ----
 
     @cached_property
-    def _second_series(self) -> Array:
-        """Chebyshev coefficients of t + log P₂(L > t) on the panels as first built."""
-        low, high = self._edges[:-1, None], self._edges[1:, None]
-        t = self.t_of((low + high) / 2 + (high - low) / 2 * np.cos(_ANGLES))
-        values = np.maximum(self.log_second(t) + t, -1e300)
-        return np.asarray(values @ _TO_COEFFICIENTS.T)
+    def _second_panels(self) -> Panels:
+        """t + log P₂(L > t) on the panels as first built."""
+        return self._panels.like(lambda w: self.log_second(self.t_of(w)) + self.t_of(w))
 
     def _second(self, t: Array) -> Array:
         """log P₂(L > t) by its own series, t >= 0."""
-        i, z, _, _ = self._locate(np.minimum(self._w(t, self.T - t), np.nextafter(self._second_end, 0.0)))
-        return _clenshaw(self._second_series, i, z) - t
-
-    @cached_property
-    def _second_end(self) -> float:
-        self._second_series  # noqa: B018 - fixes the panels this end belongs to
-        return float(self._edges[-1])
+        last = np.nextafter(self._second_panels.end, 0.0)
+        return self._second_panels.value(np.minimum(self._w(t, self.T - t), last), 0) - t
 
     def log_upper_on_line(self, t: Array) -> Array:
         """log P₁(L > t) for any real t."""
@@ -293,7 +225,7 @@ class LossTable:
     @property
     def w_end(self) -> float:
         """The right end of the panels, in their coordinate."""
-        return float(self._edges[-1])
+        return self._panels.end
 
     def t_of(self, w: Array) -> Array:
         """The loss at a panel coordinate."""
@@ -302,8 +234,8 @@ class LossTable:
     def grid(self) -> Array:
         """Twelve losses a panel, from 0 to the end: what a search for a supremum starts from."""
         steps = np.linspace(0.0, 1.0, 13)[:-1]
-        w = (self._edges[:-1, None] + np.diff(self._edges)[:, None] * steps).ravel()
-        return self.t_of(np.append(w, self._edges[-1]))
+        w = (self._panels.edges[:-1, None] + np.diff(self._panels.edges)[:, None] * steps).ravel()
+        return self.t_of(np.append(w, self._panels.edges[-1]))
 
     def cap_noise(self, eps: Array) -> Array:
         """What rounding of ε and the power law beyond the last panel can do to δ close to the cap T, relative to δ."""
@@ -313,17 +245,19 @@ class LossTable:
         slope = np.abs(self._series(w, 0)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = np.exp(np.minimum(w, 36.0)) * 2.0**-50
-            return slope * np.where(w > 2, np.minimum(rounding + np.where(w > self._edges[-1], 1e-6, 0.0), 1.0), 0.0)
+            return slope * np.where(
+                w > 2, np.minimum(rounding + np.where(w > self._panels.edges[-1], 1e-6, 0.0), 1.0), 0.0
+            )
 
     @property
     def _beyond(self) -> list[float]:
         """Panels between the table and the end of a bounded loss, over which it is continued."""
-        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self._edges[-1]]
+        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self._panels.edges[-1]]
 
     @cached_property
     def _moment_nodes(self) -> tuple[Array, Array, Array, Array]:
         """(t, log weight, log P₁(L > t), log δ(t)) of a fixed rule over the table as first built."""
-        edges = np.append(self._edges, self._beyond)
+        edges = np.append(self._panels.edges, self._beyond)
         fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(), edges[-1])
         width = np.diff(fine)[:, None]
         w = (fine[:-1, None] + width * _OFFSET16).ravel()
@@ -358,8 +292,10 @@ class LossTable:
             ):
                 self.extend()
                 probe = self.grid()
-        w = np.unique(np.concatenate([self._edges, self._w(self.grid(), self.T - self.grid())]))
-        w = np.append(w[w <= self._edges[-1]], self._beyond)  # next to a huge T the grid's last t rounds to T: w = inf
+        w = np.unique(np.concatenate([self._panels.edges, self._w(self.grid(), self.T - self.grid())]))
+        w = np.append(
+            w[w <= self._panels.edges[-1]], self._beyond
+        )  # next to a huge T the grid's last t rounds to T: w = inf
         low, high = w[:-1], w[1:]
         for _ in range(60):
             h = self._log_density(log_integrand, np.concatenate([low, high]))
@@ -392,7 +328,7 @@ class LossTable:
             parts = [self._discounted(part, which) for part in np.array_split(eps.ravel(), eps.size // 1024)]
             return np.concatenate(parts).reshape(eps.shape)
         flat = eps.ravel()
-        edges = -self.T * np.expm1(-self._edges) if math.isfinite(self.T) else self._edges.copy()
+        edges = -self.T * np.expm1(-self._panels.edges) if math.isfinite(self.T) else self._panels.edges.copy()
         edges[-1] = self.T
         left = np.maximum(flat[:, None], edges[:-1])
         room = self.T - left if math.isfinite(self.T) else np.full_like(left, math.inf)

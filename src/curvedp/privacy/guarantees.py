@@ -7,23 +7,28 @@ a lower bound on the type II error of the best test at type I error α. Every nu
 A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is a typing mistake.
 """
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfinv, expit, ndtri_exp
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_tradeoff
+from curvedp.privacy.randomized_response import (
+    inflated,
+    log_cosh,
+    pure_renyi,
+    pure_to_gdp_mu,
+    two_point_delta,
+    two_point_epsilon,
+)
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import pure_renyi, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.renyi import ByDelta, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.rounding import float_of, up
 
 Array = NDArray[np.float64]
@@ -55,13 +60,13 @@ class PureDP(Guarantee):
     follows: ClassVar[tuple[str, str]] = ("pure_bound", "its loss is not bounded")
 
     def _delta(self, eps: Array) -> Any:
-        return _two_point(self.eps, eps)
+        return two_point_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
-        return _two_point_epsilon(self.eps, delta)
+        return two_point_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        return np.maximum(1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
+        return np.maximum(1 - inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
 
     def pure_bound(self) -> float:
         return self.eps
@@ -110,15 +115,15 @@ class ApproxDP(Guarantee):
         object.__setattr__(self, "delta0", _validate.within("delta0", self.delta0, 0, 1, open_low=True, open_high=True))
 
     def _delta(self, eps: Array) -> Any:
-        extra = (1 - self.delta0) * _two_point(self.eps, eps)
+        extra = (1 - self.delta0) * two_point_delta(self.eps, eps)
         return np.where(extra > 0, np.minimum(up(self.delta0 + extra, 4e-16), 1.0), self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
         rest = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0) * (1 - 1e-15)
-        return np.where(delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf)
+        return np.where(delta >= self.delta0, two_point_epsilon(self.eps, rest), np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        left = 1 - self.delta0 - _inflated(self.eps, alpha)
+        left = 1 - self.delta0 - inflated(self.eps, alpha)
         return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
     def angle_bound(self) -> float:
@@ -146,7 +151,7 @@ class ApproxDP(Guarantee):
 
 
 @dataclass(frozen=True, repr=False)
-class ZCDP(Guarantee):
+class ZCDP(ByDelta, Guarantee):
     """ρ-zero-concentrated DP: D_α ≤ ρα for all α > 1 (Bun and Steinke 2016).
 
     Guarantees: `delta` is the best over all orders of the exact single-order bound, see `privacy.renyi`.
@@ -177,12 +182,6 @@ class ZCDP(Guarantee):
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
 
-    def grid_delta(self, eps: Array) -> Array:
-        return _chords(self, eps)
-
-    def _curve_points(self) -> tuple[Array, Array]:
-        return _points_by_delta(self._epsilon)
-
     def zcdp_bound(self) -> float:
         return self.rho
 
@@ -197,7 +196,7 @@ class ZCDP(Guarantee):
 
 
 @dataclass(frozen=True, repr=False)
-class RenyiDP(Guarantee):
+class RenyiDP(ByDelta, Guarantee):
     """(α, ε)-Rényi DP: D_α ≤ ε at one order α > 1 (Mironov 2017).
 
     Guarantees: `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al. 2021).
@@ -233,12 +232,6 @@ class RenyiDP(Guarantee):
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)
-
-    def grid_delta(self, eps: Array) -> Array:
-        return _chords(self, eps)
-
-    def _curve_points(self) -> tuple[Array, Array]:
-        return _points_by_delta(self._epsilon)
 
     def renyi_bound(self, order: float) -> float:
         return self.eps if order <= self.order else math.inf
@@ -370,75 +363,10 @@ class RaoDP(Guarantee):
         return other.rao_bound()
 
 
-def pure_to_gdp_mu(eps: float) -> float:
-    """μ = −2Φ⁻¹(1/(1+e^ε)), rounded up, to full precision for tiny and for huge ε.
-
-    >>> round(pure_to_gdp_mu(1.0), 6)
-    1.232035
-    """
-    if eps < 1:
-        return float(up(2 * math.sqrt(2) * erfinv(math.tanh(eps / 2)), 4e-15))
-    return float(up(-2 * ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
-
-
 def half_square(mu: float) -> float:
     """μ²/2, rounded up unless it is exact."""
     return float_of(Fraction(mu) ** 2 / 2, up=True)
 
 
-def log_cosh(x: float) -> float:
-    """log cosh x for x >= 0; 2 sinh²(x/2) = cosh x − 1 keeps the digits near 0."""
-    if x < 1:
-        return math.log1p(2 * math.sinh(x / 2) ** 2)
-    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
-
-
 def _angle(minus_log_affinity: float) -> float:
     return float(hellinger_from_affinity(up(minus_log_affinity, 1e-14)))
-
-
-def _points_by_delta(epsilon: Callable[[Array], Any]) -> tuple[Array, Array]:
-    """Points of a profile whose ε(δ) is the explicit side, with ε small enough for e^ε."""
-    delta = np.concatenate([np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)])
-    eps = np.asarray(epsilon(delta), np.float64)
-    keep = eps < 700
-    return np.append(eps[keep], 0.0), np.append(delta[keep], 1.0)
-
-
-@functools.lru_cache(maxsize=32)
-def _chord_points(guarantee: Guarantee) -> tuple[Array, Array]:
-    """Points (ε(δ), δ), ε increasing from 0."""
-    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]])
-    known = np.append(guarantee._epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
-    first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
-    return known[: first + 1][::-1], delta[: first + 1][::-1]
-
-
-def _chords(guarantee: Guarantee, eps: Array) -> Array:
-    """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
-    known, delta = _chord_points(guarantee)
-    right = np.clip(np.searchsorted(known, eps, side="left"), 1, len(known) - 1)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # known values may coincide
-        share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])
-    share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
-    return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]
-
-
-def _two_point(eps0: float, eps: Array) -> Any:
-    """(e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up where positive."""
-    delta = -np.expm1(np.minimum(eps - eps0, 0.0)) * expit(eps0)
-    return np.where(delta > 0, np.minimum(up(delta, 1e-15), 1.0), 0.0)
-
-
-def _two_point_epsilon(eps0: float, delta: Array) -> Any:
-    """The ε at which `_two_point` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
-    # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what overflows is cut at ε₀
-        eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
-    return np.where(delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0))
-
-
-def _inflated(eps: float, alpha: Array) -> Any:
-    """e^ε·α, at least 1 where e^ε overflows and α > 0."""
-    return np.exp(eps) * alpha if eps < 700 else np.where(alpha > 0, 1.0, 0.0)

@@ -9,11 +9,11 @@ zCDP takes the best order as well.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from curvedp.privacy.rounding import smallest_float, up
 
@@ -142,19 +142,32 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     return np.log(np.where(alpha * y < 0.5, np.exp(-alpha * small) * series, direct))
 
 
-def pure_renyi(eps: Any, order: Any) -> Any:
-    """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
+class ByDelta:
+    """A definition whose ε(δ) is the explicit side."""
 
-    log(cosh A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and
-    else as x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too.
+    _epsilon: Callable[[Array], Any]
 
-    >>> round(pure_renyi(1.0, 2.0), 6)
-    0.735326
-    """
-    eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
-    x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
-    with np.errstate(over="ignore", invalid="ignore"):
-        far = x + np.log1p(np.expm1(-2 * x) * expit(-eps))
-        near = np.log1p(2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2))
-    value = up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
-    return value if np.ndim(value) else float(value)
+    def grid_delta(self, eps: Array) -> Array:
+        """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
+        known, delta = _chord_points(self)
+        right = np.clip(np.searchsorted(known, eps, side="left"), 1, len(known) - 1)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # known values may coincide
+            share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])
+        share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
+        return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]
+
+    def _curve_points(self) -> tuple[Array, Array]:
+        """Points with ε small enough for e^ε."""
+        delta = np.concatenate([np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)])
+        eps = np.asarray(self._epsilon(delta), np.float64)
+        keep = eps < 700
+        return np.append(eps[keep], 0.0), np.append(delta[keep], 1.0)
+
+
+@lru_cache(maxsize=32)
+def _chord_points(guarantee: ByDelta) -> tuple[Array, Array]:
+    """Points (ε(δ), δ), ε increasing from 0."""
+    delta = np.concatenate([np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]])
+    known = np.append(guarantee._epsilon(delta[:-1]), 0.0)  # falls from the first on; equal values at the end are all 0
+    first = len(known) - int(np.searchsorted(known[::-1], 0.0, side="right"))
+    return known[: first + 1][::-1], delta[: first + 1][::-1]

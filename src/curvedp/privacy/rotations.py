@@ -20,7 +20,7 @@ from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._ball_functions import integral
 from curvedp.privacy._space_form import Kind
-from curvedp.privacy.certify import _outward
+from curvedp.privacy.certify import outward
 from curvedp.privacy.projective import ProjectiveProfile
 
 _GOOD = 2e-8  # relative radius of an acceptable ball
@@ -43,10 +43,10 @@ def certified_rotation_delta(
         with precision(bits):
             ball = _Law(profile).delta(arb(eps), max(guess, _LEAST))
             if (ball.is_exact() and ball == 0) or (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()):
-                lower, upper = _outward(ball)
+                lower, upper = outward(ball)
                 return lower, min(upper, 1.0)
             if guess <= _LEAST and ball.is_finite():
-                return 0.0, min(_outward(arb(0).union(ball.upper()))[1], 1.0)
+                return 0.0, min(outward(arb(0).union(ball.upper()))[1], 1.0)
         bits *= 2
     raise NotResolved(f"δ({eps!r}) could not be enclosed")
 
