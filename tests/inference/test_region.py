@@ -27,7 +27,12 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.inference import Region, consistent, region_of
+from curvedp.inference.sampling import sampling
+from curvedp.inference.shapes import SHAPES
+from curvedp.laws import RiemannianGaussian
+from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.median import GeometricMedian
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.records.base import open_records
 
@@ -138,6 +143,76 @@ def test_the_population_s_mean_is_covered(M):
     assert hits >= 0.8 * runs
 
 
+def law_of_records(M):
+    """Draws of one population on M, all of them well inside the ball of radius 0.5."""
+    return lambda n, seed: records(M, 0.1, 0.05, n, seed)
+
+
+def principal_angle(P, Q):
+    return float(np.linalg.norm(np.arccos(np.clip(np.linalg.svd(P @ Q.T, compute_uv=False), -1, 1))))
+
+
+def spread(rng, n):
+    """Vectors whose first direction leads: uniform on an ellipsoid of half axes 1, 0.3, 0.3."""
+    u = rng.standard_normal((n, 3))
+    return u / np.linalg.norm(u, axis=1, keepdims=True) * [1.0, 0.3, 0.3]
+
+
+def population_of_dispersion(M):
+    X = law_of_records(M)(40_000, 1)
+    return np.mean(np.asarray(M.dist(frechet_mean(M, X), X)) ** 2)
+
+
+@pytest.mark.parametrize("M", [Euclidean(2), Lorentz(2), Sphere(2)], ids=str)
+def test_the_population_s_dispersion_is_covered(M):
+    """Nearly without noise, so that the region of the records' own dispersion does not cover it."""
+    wanted, drawn, found, records_only = population_of_dispersion(M), law_of_records(M), 0, 0
+    for seed in range(40):
+        fitted = PrivateDispersion(M, radius=0.5, guarantee=GDP(1e4)).fit(drawn(100, seed + 9))
+        found += bool(fitted.confidence_region(0.8, of="population").contains([wanted]))
+        records_only += bool(fitted.confidence_region(0.8).contains([wanted]))
+    assert found >= 32
+    assert binomtest(records_only, 40, 0.8).pvalue < 1e-6
+
+
+def test_the_population_s_directions_are_covered():
+    rng, wanted, found, records_only = np.random.default_rng(2), np.array([[1.0, 0.0, 0.0]]), 0, 0
+    for _ in range(40):
+        fitted = PrivatePCA(1, radius=1.0, guarantee=GDP(1e4), method="one-shot").fit(spread(rng, 20_000))
+        population, own = (fitted.confidence_region(0.8, of=of) for of in ("population", "records"))
+        assert own.radius < population.radius < 0.6
+        found += bool(population.contains(wanted.T))
+        records_only += bool(own.contains(wanted.T))
+        assert principal_angle(population.center.T, wanted) <= population.radius
+    assert found >= 32
+    assert binomtest(records_only, 40, 0.8).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("M", [Euclidean(2), Lorentz(2)], ids=str)
+def test_the_population_s_median_is_covered(M):
+    wanted, drawn = median_of(M, law_of_records(M)(8000, 1)), law_of_records(M)
+    for seed in range(20):
+        fitted = PrivateFrechetMedian(M, radius=2.0, guarantee=GDP(3.0)).fit(drawn(2000, seed + 9))
+        region = fitted.confidence_region(0.8, of="population")
+        assert region.contains(wanted)
+        assert fitted.confidence_region(0.9).radius < region.radius < 2.0
+
+
+def test_counts_of_a_sample_cover_the_population_s_median():
+    """Two heaps, 51% of the population in the first: a sample with more in the second has its median there, whatever R is."""
+    rng, statistic = np.random.default_rng(4), GeometricMedian(Euclidean(1), None, 3.0, 400)
+    sampled, missed, wrong = sampling(statistic, 0.2), 0, 0
+    for share in rng.binomial(400, 0.51, 500) / 400:
+        w, beyond = (np.array([0.0]), 1 - share) if share > 0.5 else (np.array([1.0]), share)
+        law = RiemannianGaussian(Euclidean(1), 1e-9)
+        reading = Reading("counts", law, np.array([400 * beyond]), w, 3.0, np.array([1e-3]))
+        regions = [SHAPES["counts"](Euclidean(1), statistic, reading, 0.9, each) for each in (sampled, 0.0)]
+        away, own = (float(abs(shape.base[0])) > shape.radius for shape in regions)
+        missed, wrong = missed + away, wrong + own
+    assert missed <= 100
+    assert wrong > 150  # what holds the records' median misses the population's
+
+
 def test_a_region_needs_the_certificate_only_and_a_shifted_center_moves_it():
     M = SPDAffineInvariant(2)
     center = np.array([[40.0, 3.0], [3.0, 9.0]])
@@ -158,7 +233,7 @@ def test_the_dispersion_has_an_interval():
     clipped = project_to_ball(M, M.origin, 0.9, X)
     variance = np.mean(np.asarray(M.dist(frechet_mean(M, clipped), clipped)) ** 2)
     assert region.contains(np.array([variance]))
-    with pytest.raises(ParameterError, match="Fréchet means"):
+    with pytest.raises(ParameterError, match="too wide for a region of the population"):
         found.confidence_region(of="population")
 
 
@@ -183,6 +258,7 @@ def test_refusals_are_one_line():
         lambda: PrivateFrechetMean(M, radius=1.0, mechanism="kng").fit(X).confidence_region(),
         lambda: wide.confidence_region(),
         lambda: wide.confidence_region(of="population"),
+        lambda: PrivateFrechetMedian(Sphere(2)).fit(records(Sphere(2))).confidence_region(of="population"),
         lambda: fitted.confidence_region().contains(np.zeros(3)),
     ]
     for ask in refused:

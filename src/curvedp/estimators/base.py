@@ -89,7 +89,7 @@ class PrivateEstimator(BaseEstimator):
         level : float
             Between 0 and 1.
         of : {"records", "population"}
-            Of the records as they were moved into the ball, or of the population they are independent draws of (means).
+            Of the records as they were moved into the ball, or of the population they are independent draws of.
 
         Raises
         ------

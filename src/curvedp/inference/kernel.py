@@ -1,6 +1,6 @@
 """Kernel statistics of records on a manifold: how far apart samples are, with bounded sensitivity.
 
-The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²), ℓ a third of the radius: positive
+The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²), ℓ two fifths of the radius: positive
 definite on every manifold, as the coordinates are Euclidean, and characteristic on the ball. ‖φ(x) − φ(x')‖² = 2 − 2k <= 2.
 """
 
@@ -77,8 +77,8 @@ class KernelStatistic(Statistic):
     def sensitivity(self) -> float:
         """In real numbers, and the float error at both ends.
 
-        The computed square is off by at most η = Σ|wᵢwⱼ|·(relative error of k, 20(d+8)u as its exponent is at most 18, and of
-        sums of N terms, then of C contrasts, 2.1(N+C+8)u); its root is off by at most √η.
+        The computed square is off by at most η = Σ|wᵢwⱼ|·(relative error of k, 20(d+8)u, its exponent being at most 12.5, and
+        of sums of N terms, then of C contrasts, 2.1(N+C+8)u); its root is off by at most √η.
         """
         mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
         eta = mass * _UNIT * (20 * (self.manifold.dim + 8) + 2.1 * (self.total + len(self.contrasts) + 8))
@@ -101,7 +101,7 @@ class KernelStatistic(Statistic):
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
         """k of all pairs of coordinates."""
-        return np.asarray(np.exp(-4.5 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = r/3
+        return np.asarray(np.exp(-3.125 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = 2r/5
 
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
         """The statistic and its permuted values. NOT private."""

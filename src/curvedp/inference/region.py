@@ -5,7 +5,6 @@ the population: that, and how far the mean of n independent records is from the 
 """
 
 from collections.abc import Sequence
-from math import log, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,15 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.inference.lines import line_region
-from curvedp.inference.shapes import SHAPES, Region, Shape, curvature_roots, hessian_bounds, principal_subspaces
+from curvedp.inference.sampling import sampling
+from curvedp.inference.shapes import SHAPES, Region, Shape, principal_subspaces
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.mechanisms.statistic import Statistic
 
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
-_POPULATION = (
-    "the Fréchet mean of the population, moved into the public ball, of which the records are independent draws"
-)
 
 
 def region_of(
@@ -40,8 +37,8 @@ def region_of(
         Between 0 and 1.
     of : {"records", "population"}
         "records": the statistic of the records as they were moved into the ball; `Region.theorem` says whether it is exact.
-        "population": finite-sample, for means of independent records in a public ball: half of 1 − level goes to the
-        noise, half to the sample.
+        "population": of the law that the records are independent draws of, moved into the public ball: finite-sample, for
+        means, dispersions, leading directions and medians. Half of 1 − level goes to the noise, half to the sample.
     components : int, optional
         Of a released second moment: the region of its so many leading directions, by their angle.
 
@@ -53,12 +50,7 @@ def region_of(
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
     mechanism, reading = _drawn_by(certificate)
-    if of == "records":
-        return _of_records(mechanism, reading, level, components)
-    spread = _sampling_radius(mechanism.statistic, (1 - level) / 2)
-    noise = _of_records(mechanism, reading, 1 - (1 - level) / 2, None)
-    theorem = f"finite-sample (McDiarmid), with the noise {noise.theorem}"
-    return Region(noise.manifold, noise.center, noise.radius + spread, level, of, _POPULATION, theorem)
+    return _region(mechanism, reading, level, of, components)
 
 
 def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
@@ -67,7 +59,7 @@ def radii_of(certificate: Certificate, levels: Sequence[float], components: int 
     M, statistic = mechanism.manifold, reading.frame or mechanism.statistic
     if isinstance(statistic, GeodesicLine):
         return [line_region(statistic, reading, level).radius for level in levels]
-    return [_shape(M, statistic, reading, level, components)[1].radius for level in levels]
+    return [_shape(M, statistic, reading, level, 0.0, components)[1].radius for level in levels]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -120,41 +112,34 @@ def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Reading]:
 
 
 def _shape(
-    M: Manifold, statistic: Statistic, reading: Reading, level: float, components: int | None
+    M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float, components: int | None
 ) -> tuple[Manifold, Shape]:
+    """The shape, and what the sample adds to it."""
     if components is None:
-        return M, SHAPES[reading.kind](M, statistic, reading, level)
+        shape = SHAPES[reading.kind](M, statistic, reading, level, sampled)
+        return M, shape
     if not isinstance(statistic, SecondMoment):
         raise ParameterError(f"components= is for second moments, not the {statistic.name}")
-    return principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1))
+    return principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1), sampled)
 
 
-def _of_records(mechanism: Mechanism, reading: Reading, level: float, components: int | None) -> Region:
-    statistic = reading.frame or mechanism.statistic
-    if isinstance(statistic, GeodesicLine):
+def _region(mechanism: Mechanism, reading: Reading, level: float, of: str, components: int | None) -> Region:
+    statistic, sampled, kept = reading.frame or mechanism.statistic, 0.0, level
+    if of == "population":
+        kept = 1 - (1 - level) / 2
+        sampled = sampling(mechanism.statistic, 1 - kept)
+    elif isinstance(statistic, GeodesicLine):
         return line_region(statistic, reading, level)
-    M, shape = _shape(mechanism.manifold, statistic, reading, level, components)
-    about = f"the {mechanism.statistic.name} of the records, moved into {_MOVED.get(reading.kind, 'the public ball')}"
-    if components is not None:
-        about = "the leading directions of the records' second moment, records being shortened to the radius"
+    M, shape = _shape(mechanism.manifold, statistic, reading, kept, sampled, components)
     center = statistic.placed(shape.center(M)[None])[0]
-    return Region(M, center, shape.radius, level, "records", about, shape.theorem, shape.within)
+    about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
+    theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"
+    return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
 
 
-def _sampling_radius(statistic: Statistic, miss: float) -> float:
-    """With probability 1 − miss, how far the mean of n independent records in a ball of radius r is from the population's.
-
-    Let b be the population's mean and G = mean log_b xᵢ, of expectation 0. Then d(mean, b) <= |G|/λ, λ the least
-    eigenvalue of Hess ½d² at distances up to 2r; E|G| <= √(E d²(b, x)/n) <= r/√n, as b minimizes; and replacing a record
-    moves |G| by at most 2rS/n, S the stretch of log_b (1 on Hadamard manifolds), so that McDiarmid's inequality (1989) gives
-    |G| <= (r/√n)(1 + S·√(2·log(1/miss))). This is the form of Brunel & Serres 2024 with constants proved here.
-    """
-    if not isinstance(statistic, FrechetMean):
-        raise ParameterError(f"of='population' is for Fréchet means in a public ball, not the {statistic.name}")
-    M, r = statistic.manifold, statistic.radius
-    convex, _ = hessian_bounds(M, 2 * r)
-    s = 2 * r * curvature_roots(M)[1]
-    if not convex > 0 or not 2 * r < M.injectivity_radius:
-        raise ParameterError(f"radius={r:.6g} is too wide for a region of the population on {M!r}: no theorem applies")
-    stretch = s / sin(s) if s > 0 else 1.0
-    return r / sqrt(statistic.n) * (1 + stretch * sqrt(2 * log(1 / miss))) / convex
+def _about(statistic: Statistic, reading: Reading, of: str, components: int | None) -> str:
+    """What a region holds, in words."""
+    whose = "records" if of == "records" else "population of which the records are independent draws"
+    if components is not None:
+        return f"the leading directions of the second moment of the {whose}, shortened to the radius"
+    return f"the {statistic.name} of the {whose}, moved into {_MOVED.get(reading.kind, 'the public ball')}"

@@ -130,12 +130,12 @@ class Shape(NamedTuple):
         return self.base if self.step is None else np.asarray(manifold.unchart(self.base, self.step))
 
 
-def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
     """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
-    return Shape(reading.drawn, quantile(reading, level), "exact: the law's own quantile")
+    return Shape(reading.drawn, quantile(reading, level) + sampled, "exact: the law's own quantile")
 
 
-def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
     """A chart ball, exact, cut to where the statistic can be.
 
     The nearest vector z' of length <= reach to the drawn z is no farther from any vector of that length than z is (a
@@ -146,10 +146,11 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
-    return Shape(chart.base, radius, "exact: the law's own quantile in the chart", chart, z)
+    theorem = "exact: the law's own quantile in the chart"
+    return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
-def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: float) -> Shape:
+def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
     """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
 
     Let f = ½·mean d²(·, xᵢ), G = −∇f(w), λ <= Hess f <= H where distances to records are at most D (Karcher 1977). Along
@@ -173,20 +174,22 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: floa
     theorem = (
         "exact: the law's own quantile" if low == high == 1 else "conservative: one step by Hessian bounds (Karcher)"
     )
-    return whole if radius >= ball.radius else Shape(w, radius, theorem, None, t * g)
+    return whole if radius + sampled >= ball.radius else Shape(w, radius + sampled, theorem, None, t * g)
 
 
-def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float) -> Shape:
+def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float, sampled: float) -> Shape:
     """A ball about w that holds every geometric median, by how many records are near w.
 
     Let a share p > ½ of the records be within R of w, and m a median at distance D. Σd(m, xᵢ) <= Σd(w, xᵢ), but a near record
     adds at least D − 2R to the left side and no other takes off more than D: D <= 2pR/(2p − 1), in every metric space
-    (Lopuhaä & Rousseeuw 1991; Minsker 2015). The k counts' noises are fresh, so none exceeds z with probability Φ(z)^k.
+    (Lopuhaä & Rousseeuw 1991; Minsker 2015). The population's median obeys Σd(m, xᵢ) <= Σd(w, xᵢ) + n·sampled·D, by
+    convexity: D <= 2pR/(2p − 1 − sampled). The k counts' noises are fresh, so none exceeds z with probability Φ(z)^k.
     """
     most = reading.law.scale * float(ndtri(level ** (1 / reading.drawn.size))) + reading.cell
     assert reading.radii is not None  # of counts
     near = [1 - max(0, floor(count + most)) / statistic.n for count in reading.drawn]
-    found = [2 * p * R * (1 + CHART_ERROR) / (2 * p - 1) for p, R in zip(near, reading.radii, strict=True) if 2 * p > 1]
+    pulls = [(2 * p * R * (1 + CHART_ERROR), 2 * p - 1 - sampled) for p, R in zip(near, reading.radii, strict=True)]
+    found = [length / pull for length, pull in pulls if pull > 0]
     if min(found, default=inf) < reading.reach:
         return Shape(_base(reading), min(found), "conservative: most records are near (Lopuhaä & Rousseeuw)")
     center, radius = statistic.outer
@@ -201,7 +204,9 @@ SHAPES: dict[str, Callable[..., Shape]] = {
 }
 
 
-def principal_subspaces(statistic: Any, reading: Reading, level: float, components: int) -> tuple[Manifold, Shape]:
+def principal_subspaces(
+    statistic: Any, reading: Reading, level: float, components: int, sampled: float
+) -> tuple[Manifold, Shape]:
     """Where the leading subspace of the records' second moment S is, from the drawn S + N.
 
     Let P project onto it: SP = PSP, so (I − P)(S + N)P = (I − P)NP, whose k(d − k) entries are independent N(0, σ²/2): their
@@ -209,7 +214,8 @@ def principal_subspaces(statistic: Any, reading: Reading, level: float, componen
     holds other invariant subspaces too. ‖N‖ <= e = σ(√(2d) + z) but for twice the tail of z (Davidson & Szarek 2001, Theorem
     2.11; the mean is above the median, Kwapień 1994). Then, where the drawn gap is δ > 4e, P is the upper part of S + N
     without its corners (I − P)NP, and the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the Frobenius
-    norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex.
+    norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex. S may be within `sampled` of what
+    is asked for: that is noise too, whose corner is at most √½ of it.
     """
     d, sigma, miss = statistic.features, reading.law.scale, 1 - level
     if not 0 < components < d:
@@ -217,6 +223,7 @@ def principal_subspaces(statistic: Any, reading: Reading, level: float, componen
     drawn = unpack(reading.drawn, d)
     grid = sqrt(reading.drawn.size) * reading.cell / 2
     q = sigma / sqrt(2) * sqrt(2 * gammainccinv(components * (d - components) / 2, miss * (1 - _SWAPPED))) + grid
+    q, grid = q + sampled / sqrt(2), grid + sampled
     e = sigma * (sqrt(2 * d) - float(ndtri(miss * _SWAPPED / 2))) + grid
     values, vectors = np.linalg.eigh(drawn)
     center, gap = vectors[:, ::-1][:, :components], float(values[-components] - values[-components - 1])
