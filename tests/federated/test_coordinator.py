@@ -292,10 +292,30 @@ def test_nonsense_from_the_server_is_refused_in_one_line(request_):
 
 def test_a_server_that_chooses_the_point_gets_bounded_terms():
     plan, _, records = study(3, dropouts=0)
-    for at in (np.full((1, 2, 2), np.nan), np.full((1, 2, 2), 1e308), -np.eye(2)[None]):
-        with np.errstate(all="ignore"):
-            rows = plan.kernel.terms(False, at, records[0], 0)
-        assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
+    start, question = plan.kernel.start(), plan.questions[0]
+    for place in (np.nan, 1e308, -1.0):  # no point: refused, whatever the records, and before it is paid for
+        at = start.copy()
+        at[:, :8] = place
+        for data in (records[0], np.full_like(records[0], np.nan), records[0][:0]):
+            with pytest.raises(ParameterError):
+                plan.kernel.terms(question, at, data, 0)
+    for point in (np.eye(2), np.diag([1e12, 1e-12]), np.array([[1.0, 0.999], [0.999, 1.0]])):
+        for radius in (0.0, -1.0, np.nan, np.inf, 1e-300, 1e300):
+            at = np.concatenate([point.ravel(), np.eye(2).ravel(), [radius, radius, np.nan]])[None]
+            rows = plan.kernel.terms(question, at, records[0], 0)
+            assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
+
+
+def test_a_place_that_is_none_is_refused_before_it_is_paid_for(tmp_path):
+    plan, people, records = study(3, dropouts=0)
+    sites, _ = answered_until_mask(plan, people, records)
+    book = Ledger(tmp_path / "l.ledger", GDP(1.2))
+    site = Site(plan, people[1], records[1], ledger=book, state=copy.deepcopy(sites[1].state))
+    boxes = {str(j): sites[j].state["bundles"].get("1", "") for j in (0, 2)}
+    for at in (np.full(plan.kernel.start().shape, np.nan), np.zeros((2, 11)), 3.0):
+        with pytest.raises((FederationRefused, ParameterError)):
+            site.answer({"stage": "mask", "round": 0, "at": np.asarray(at).tolist(), "boxes": boxes})
+    assert book.entries == []
 
 
 def test_garbage_from_a_site_spoils_at_most_the_answer():
@@ -310,7 +330,7 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
         return answers
 
     release = coordinate(plan, garbage)
-    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.radius + 1e-9
+    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.outer + 1e-9
 
     def short(requests):
         answers = good(requests)

@@ -1,8 +1,4 @@
-"""What the sites add up: bounded terms of single records at public points, and what the sums are made into.
-
-A term depends on its own record and on public values only, and is bounded by construction, whatever the manifold and the
-record: no curvature, solver or convergence enters the sensitivity. What happens to the noisy sums is post-processing.
-"""
+"""What sites release together: the questions of the rounds, and what the last noisy sums are made into."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,9 +10,11 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.federated.questions import Distances, Moment, Place, Question, Square, Step, Where
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
+from curvedp.mechanisms.outer_ball import outer_radius_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import public_ball
@@ -24,31 +22,37 @@ from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 
 Array = np.ndarray
 
-# Each round of a mean has so many times the budget of the one before: early ones only bring the point near, and averaging
+# Each step in a ball has so many times the budget of the one before: early ones only bring the point near, and averaging
 # keeps what they paid for. Chosen by simulation (benchmarks/federated.py).
 _RATIO = 8.0
+_PLACE, _COUNTS, _LOCATION = 0.06, 0.08, 0.06  # shares of μ² of a private ball, as in `PrivateBallMechanism`
+_MOST = 0.2  # of a question where records are few
+_ENOUGH = 50.0  # nμ from which the questions of a private ball are of use
 
 
 @dataclass(frozen=True, eq=False)  # a field is an array
 class Kernel(ABC):
-    """Terms of records on `manifold`, mapped into the public ball B(`center`, `radius`) first.
+    """Records on `manifold`, mapped into the public ball B(`center`, `radius`) first.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
-    radius : float
-        Of the public ball.
+    radius : float or "private"
+        Of the public ball; or the first rounds find a ball privately, inside an outer one.
     center : array, optional
         Of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`, of the public outer ball, which only has to be large enough; a generous one by default.
     """
 
     manifold: Manifold
     radius: Any
     center: Any = None
+    outer_radius: Any = None
 
     name: ClassVar[str]
-    afterwards: ClassVar[Sequence[str]]  # what is done to the noisy sums, in words
+    steps: ClassVar[Sequence[str]]  # what is done to the noisy sums, in words
     least_rounds: ClassVar[int] = 1
     rows_of_a_person: ClassVar[int] = 1  # at most, in `by_person`
     registry: ClassVar[dict[str, type["Kernel"]]] = {}
@@ -58,16 +62,29 @@ class Kernel(ABC):
         Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
+        if self.outer_radius is not None and not self.is_private:
+            raise ParameterError('outer_radius= goes with radius="private"')
         if isinstance(self.radius, str):
-            raise ParameterError("sites find no ball privately: agree on a radius, or have it released by one of them")
-        ball = public_ball(self.manifold, self.center, self.radius)
+            _validate.choice("radius", self.radius, ("private",))
+            object.__setattr__(self, "outer_radius", outer_radius_of(self.manifold, self.outer_radius))
+        ball = public_ball(self.manifold, self.center, self.outer_radius if self.is_private else self.radius)
         object.__setattr__(self, "center", ball.center)
-        object.__setattr__(self, "radius", ball.radius)
+        object.__setattr__(self, "outer_radius" if self.is_private else "radius", ball.radius)
 
     @property
+    def is_private(self) -> bool:
+        """Whether the ball is found in the first rounds."""
+        return isinstance(self.radius, str)
+
+    @property
+    def outer(self) -> float:
+        """The radius of the public ball that holds the records."""
+        return float(self.outer_radius if self.is_private else self.radius)
+
+    @property
+    @abstractmethod
     def rounds(self) -> int:
         """How many rounds there are by default."""
-        return 1
 
     @property
     def classes(self) -> int:
@@ -79,48 +96,91 @@ class Kernel(ABC):
         """Where the value, or each part of it, lives."""
         return self.manifold
 
-    @abstractmethod
-    def length(self, last: bool) -> int:
-        """Numbers in a term; of the last round it may be another."""
+    @property
+    def afterwards(self) -> list[str]:
+        """What is done to the noisy sums, in words."""
+        return [*["a ball from quantiles of noisy counts"] * self.is_private, *self.steps]
 
     @abstractmethod
-    def diameter(self, last: bool) -> float:
-        """Largest distance between the terms of two records."""
-
-    @abstractmethod
-    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
-        """One row a record of class `label`; rows lie in a ball of that diameter."""
-
-    @abstractmethod
-    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
-        """The public point after a round, from the noisy sum of the terms and the classes' public counts; `weight` is the
-        round's share of the budget that was spent so far."""
+    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        """One question a round. `hidden` are so many records as the noise of the whole budget hides, `few` the share that
+        makes half of the records clear in a count."""
 
     @abstractmethod
     def finished(self, at: Array, noise: float) -> Array:
-        """The value, from the last point and the scale of the noise left in it."""
+        """The value, from the last numbers and the noise left in a coordinate, in units of the radius."""
+
+    def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
+        """Those of the rounds; 1/`scale` is the whole budget and n the number of records.
+
+        Raises
+        ------
+        ParameterError
+            Where records are too few for a private ball, or the rounds are not its own.
+        """
+        if self.is_private and (rounds != self.rounds or n < _ENOUGH * scale):
+            raise ParameterError(
+                f"a private ball takes {self.rounds} rounds and n·μ >= {_ENOUGH:g}; there are {rounds} and {n / scale:.3g}: "
+                "agree on a radius"
+            )
+        few = min(_MOST, (17 * scale / max(n, 1)) ** 2)  # 17 = 2·2.5 standard deviations · 3.3, a count's noise
+        return self.asked(rounds, 2 * sqrt(self.manifold.dim) * scale, few)
+
+    def search(self, hidden: float, few: float) -> list[Question]:
+        """The questions that find a ball: a step more where there is no first guess of the center."""
+        coarse, location = Distances(max(_COUNTS / 4, few), hidden), Step(_LOCATION, coarse=True)
+        first: list[Question] = [Place(max(_PLACE, few))] if Place.parts(self.manifold) else [coarse, location]
+        return [*first, coarse, location, Distances(max(_COUNTS, few), hidden)]
 
     def start(self) -> Array:
-        """The first public points, one a class."""
-        return np.repeat(np.asarray(self.center)[None], self.classes, axis=0)
+        """The first public numbers, a row a class."""
+        bend = max(1.0, (s := self._half_way) / (1.5 * tanh(s)) if self._half_way > 0 else 1.0) - 1
+        return np.repeat(
+            Where(self.center, self.center, self.outer, self.outer, bend).row()[None], self.classes, axis=0
+        )
 
-    def shares(self, rounds: int) -> list[float]:
-        """Shares of μ² of the rounds."""
-        weights = [_RATIO**step for step in range(rounds)]
-        return [weight / sum(weights) for weight in weights]
+    @property
+    def _half_way(self) -> float:
+        """s, where H = s·coth s is the Hessian of ½d² half way out; steps are cut by 3/2H, so that they converge."""
+        return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.outer / 2
+
+    def moved(
+        self, question: Question, at: Array, total: Array, counts: Sequence[int], noise: float, part: float
+    ) -> Array:
+        """The public numbers after a round, from its noisy sums and the classes' public counts."""
+        parts = zip(self.places(at), total.reshape(self.classes, -1), counts, strict=True)
+        return np.array([question.moved(self, where, sums, max(n, 1), noise, part) for where, sums, n in parts])
+
+    def places(self, at: Array) -> list[Where]:
+        """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
+        if at.shape != self.start().shape:
+            raise ParameterError("at= are not the numbers of these classes")
+        return [Where.read(self.manifold, row) for row in at]
+
+    def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
+        """One row a record of class `label`; rows lie within the question's largest change of each other."""
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            return np.asarray(question.rows(self, self.places(at)[label], self.inside(records)))
+
+    def is_same(self, one: Array, other: Array) -> bool:
+        """Whether two sets of public numbers differ by no more than another machine's floats."""
+        points = np.abs(other[:, :-3]).max(axis=1, keepdims=True)
+        scale = np.concatenate([np.broadcast_to(points, other[:, :-3].shape), np.abs(other[:, -3:])], axis=1)
+        return one.shape == other.shape and bool(np.all(np.abs(one - other) <= 1e-6 * scale))
 
     def by_person(self, records: Array, codes: Array) -> Array:
         """What stands for each person, of whom code 0, 1, … says which records are theirs: their own mean."""
-        return person_means(self.manifold, (self.center, self.radius), records, codes)
+        return person_means(self.manifold, (self.center, self.outer), records, codes)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values from which `kernel_from_dict` makes it again."""
         ball = {"center": self.center.tolist(), "radius": self.radius}
-        return {"name": self.name, "manifold": manifold_name(self.manifold), **ball}
+        outer = {"outer_radius": self.outer_radius} if self.is_private else {}
+        return {"name": self.name, "manifold": manifold_name(self.manifold), **ball, **outer}
 
     def inside(self, records: Array) -> Array:
-        """Records in the ball; none raises, none is dropped."""
-        return np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
+        """Records in the public ball; none raises, none is dropped."""
+        return np.asarray(project_to_ball(self.manifold, self.center, self.outer, records))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,45 +191,28 @@ class MeanKernel(Kernel):
     """
 
     name = "mean"
-    afterwards = ("steps in the tangent space", "projection onto the ball", "shrinkage towards the center")
+    steps = ("steps in the tangent space", "projection onto the ball", "shrinkage towards the center")
 
     @property
     def rounds(self) -> int:
         """Enough to come near by simulation: where the ball is wide for its curvature, steps shorten the way less."""
-        return 3 if -self.manifold.curvature_bounds[0] * self.radius**2 <= 1.5 else 5
+        return 6 if self.is_private else 3 if 4 * self._half_way**2 <= 1.5 else 5
 
-    def length(self, last: bool) -> int:
-        return self.manifold.dim * self.classes
-
-    def diameter(self, last: bool) -> float:
-        return 2 * float(self.radius)
-
-    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
-        rows = np.zeros((len(records), self.classes, self.manifold.dim))
-        steps = self._logs(at[label], self.inside(records)) - self._logs(at[label], self.center)
-        rows[:, label] = clipped_rows(steps, self.radius)
-        return np.asarray(rows.reshape(len(records), -1))
-
-    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
-        # Earlier rounds are averaged in by their budgets: in flat space the noise left is that of one release.
-        points = []
-        for w, sums, count in zip(at, total.reshape(self.classes, -1), counts, strict=True):
-            mean = clipped_rows((sums / max(count, 1) + self._logs(w, self.center))[None], 2 * self.radius)[0]
-            points.append(self.manifold.exp(w, self.manifold.from_coordinates(w, self._step * weight * mean)))
-        return self.inside(np.asarray(points))
+    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        search = self.search(hidden, few) if self.is_private else []
+        return [*search, *_steps(rounds - len(search), 1 - sum(question.weight for question in search))]
 
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(james_stein(self.manifold, self.center, at, noise)[0])
+        points = [
+            james_stein(self.manifold, where.center, where.point[None], noise * where.radius)
+            for where in self.places(at)
+        ]
+        return np.concatenate(points)[0] if self.classes == 1 else np.concatenate(points)
 
-    @property
-    def _step(self) -> float:
-        """min(1, 3/2H), H = s·coth s the Hessian of ½d² half way out, so that steps converge in hyperbolic space too."""
-        s = sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.radius / 2
-        return min(1.0, 1.5 * tanh(s) / s) if s > 0 else 1.0
 
-    def _logs(self, w: Array, x: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(self.manifold.to_coordinates(w, self.manifold.log(w, x)))
+def _steps(rounds: int, budget: float) -> list[Question]:
+    weights = [_RATIO**k for k in range(rounds)]
+    return [Step(budget * weight / sum(weights)) for weight in weights]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +233,7 @@ class ClassMeansKernel(MeanKernel):
         return self.count
 
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(james_stein(self.manifold, self.center, at, noise))
+        return super().finished(at, noise).reshape(self.count, *self.manifold.point_shape)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "count": self.count}
@@ -201,7 +244,7 @@ class DispersionKernel(MeanKernel):
     """The mean square distance to a private mean: rounds of a mean, then one of d² clipped to [0, r²]."""
 
     name = "dispersion"
-    afterwards = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
+    steps = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
     least_rounds = 2
 
     @property
@@ -211,29 +254,15 @@ class DispersionKernel(MeanKernel):
 
     @property
     def rounds(self) -> int:
-        """Those of the mean, and one."""
-        return super().rounds + 1
+        """Those of the mean, and one; a private ball's own."""
+        return super().rounds + (not self.is_private)
 
-    def length(self, last: bool) -> int:
-        return 1 if last else super().length(last)
-
-    def diameter(self, last: bool) -> float:
-        return self.radius**2 if last else super().diameter(last)
-
-    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
-        if not last:
-            return super().terms(last, at, records, label)
-        steps = clipped_rows(self._logs(at[0], self.inside(records)), self.radius)
-        square = np.sum(steps**2, axis=1, keepdims=True)
-        return np.asarray(np.clip(square, 0.0, self.radius**2) - self.radius**2 / 2)
-
-    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
-        if not last:
-            return super().moved(last, weight, at, total, counts)
-        return np.asarray(total / max(sum(counts), 1) + self.radius**2 / 2)
+    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        *before, last = super().asked(rounds, hidden, few)
+        return [*before, Square(last.weight)]
 
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(np.clip(at, 0.0, self.radius**2))
+        return np.asarray(at[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +271,7 @@ class MomentKernel(Kernel):
     leading one first, as rows."""
 
     name = "second-moment"
-    afterwards = ("eigenvectors",)
+    steps = ("eigenvectors",)
     rows_of_a_person = MOST_ROWS
 
     def __post_init__(self) -> None:
@@ -250,25 +279,24 @@ class MomentKernel(Kernel):
         if manifold_name(self.manifold) != manifold_name(Euclidean(self.manifold.dim)) or np.any(self.center):
             raise ParameterError("the second moment is of vectors: Euclidean(d), about the origin")
 
-    def length(self, last: bool) -> int:
-        return self.manifold.dim * (self.manifold.dim + 1) // 2
+    @property
+    def rounds(self) -> int:
+        """One; before it, one that finds the radius."""
+        return 1 + self.is_private
 
-    def diameter(self, last: bool) -> float:
-        return sqrt(2) * float(self.radius) ** 2  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
+    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        if rounds != self.rounds:
+            raise ParameterError(f"rounds={rounds}: the second moment takes {self.rounds}")
+        spent = max(_COUNTS, few) * self.is_private
+        return [*[Distances(spent, hidden)] * self.is_private, Moment(1 - spent)]
 
     def by_person(self, records: Array, codes: Array) -> Array:
+        if self.is_private:
+            raise ParameterError("a person's moments need a radius that is agreed on")
         return person_rows(clipped_rows(self.inside(records), self.radius), codes)
 
-    def terms(self, last: bool, at: Array, records: Array, label: int) -> Array:
-        x = clipped_rows(self.inside(records), self.radius)
-        upper = np.triu_indices(self.manifold.dim, 1)
-        return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
-
-    def moved(self, last: bool, weight: float, at: Array, total: Array, counts: Sequence[int]) -> Array:
-        return unpack(total / max(sum(counts), 1), self.manifold.dim)
-
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(np.linalg.eigh(at)[1][:, ::-1].T)
+        return np.asarray(np.linalg.eigh(unpack(at[0], self.manifold.dim))[1][:, ::-1].T)
 
 
 def kernel_from_dict(fields: Mapping[str, Any]) -> Kernel:

@@ -15,6 +15,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
+from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks
@@ -160,7 +161,7 @@ class Plan(Statistic):
     @property
     def afterwards(self) -> list[str]:
         """What is done to the noisy sums."""
-        return list(self.kernel.afterwards)
+        return self.kernel.afterwards
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -219,28 +220,24 @@ class Plan(Statistic):
         return gaussian_profile(0.0, 1, self.scale, 1.0)
 
     @cached_property
-    def shares(self) -> list[float]:
-        """Shares of μ² of the rounds."""
-        return self.kernel.shares(self.rounds or 0)
-
-    def is_last(self, round: int) -> bool:
-        """Whether no round comes after it."""
-        return round + 1 == self.rounds
+    def questions(self) -> list[Question]:
+        """One a round."""
+        return self.kernel.questions(self.rounds or 0, self.scale, min(self.present(range(len(self.sites)))))
 
     def mu(self, round: int) -> float:
         """What a round may cost, rounded down so that the squares do not add up to more than the whole."""
-        return sqrt(self.shares[round]) / (self.scale * (1 + 1e-12))
+        return sqrt(self.questions[round].weight) / (self.scale * (1 + 1e-12))
 
     def _exponent(self, round: int) -> int:
         """k, such that sums with 64 standard deviations of noise stay below 2^61."""
-        diameter = self.kernel.diameter(self.is_last(round))
+        diameter = self.questions[round].change(self.kernel)
         records = max(1, sum(map(sum, self.counts)))
         most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(round)
         return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
 
     def length(self, round: int) -> int:
         """Numbers in a round's sum."""
-        return self.kernel.length(self.is_last(round))
+        return self.questions[round].length(self.kernel) * self.kernel.classes
 
     def unit_of(self, round: int) -> float:
         """2^-k: what the whole numbers of a round count."""
@@ -249,7 +246,7 @@ class Plan(Statistic):
 
     def sensitivity_of(self, round: int) -> float:
         """Of a round's sum when one record or person is replaced: diameter, floats, and rounding (√dim/2 a row, twice)."""
-        size = self.kernel.diameter(self.is_last(round)) * (1 + _FLOAT) / self.unit_of(round)
+        size = self.questions[round].change(self.kernel) * (1 + _FLOAT) / self.unit_of(round)
         rows = self.kernel.rows_of_a_person if self.protects == "person" else 1
         return nextafter((size + rows * sqrt(self.length(round))) * (1 + 1e-15), inf)
 
@@ -268,31 +265,38 @@ class Plan(Statistic):
         return sum(noise_slack(shares, self.length(r)) for r in range(self.session.rounds))
 
     def noise(self, round: int, alive: Sequence[int]) -> float:
-        """Standard deviation of the noise in a coordinate of the mean over these sites, as the public sees it."""
+        """Standard deviation of the noise in a coordinate of the sum over these sites, as the public sees it."""
         kept = float(self.variance(round)) * len(alive) / (len(alive) - self.collusion)
-        return sqrt(kept) * self.unit_of(round) / max(min(self.present(alive)), 1)
+        return sqrt(kept) * self.unit_of(round)
 
     def integers(self, round: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
-        """Σ round(2^k·term): what a site holds before noise and masks, and nobody is shown."""
-        total = np.zeros(self.length(round), dtype=np.int64)
+        """Σ round(2^k·row): what a site holds before noise and masks, and nobody is shown."""
+        total = np.zeros((self.kernel.classes, self.length(round) // self.kernel.classes), dtype=np.int64)
         for part in blocks(len(records), _BLOCK):
-            rows = self.kernel.terms(self.is_last(round), at, records[part], label)
-            total += np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
-        return total
+            rows = self.kernel.terms(self.questions[round], at, records[part], label)
+            total[label] += np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
+        return total.ravel()
 
     def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
-        """The public points before the first round and after each, from the sums that were released."""
+        """The public numbers before the first round and after each, from the sums that were released."""
         seen = [self.kernel.start()]
         for r, (total, alive) in enumerate(rounds):
             sums = np.array([float(int(x)) for x in total]) * self.unit_of(r)
-            weight = self.shares[r] / sum(self.shares[: r + 1])
-            seen.append(self.kernel.moved(self.is_last(r), weight, seen[-1], sums, self.present(alive)))
+            part = self.questions[r].weight / sum(self.questions[k].weight for k in self._together(r))
+            rest = self.present(alive), self.noise(r, alive), part
+            seen.append(self.kernel.moved(self.questions[r], seen[-1], sums, *rest))
         return seen
+
+    def _together(self, round: int) -> list[int]:
+        """The rounds up to this one that have asked the same in the same ball."""
+        before = [k for k in range(round) if type(self.questions[k]) is not type(self.questions[round])]
+        return list(range(max(before, default=-1) + 1, round + 1))
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
         """What is released, from the sums of all rounds."""
-        scales = np.array([self.noise(r, alive) for r, (_, alive) in enumerate(rounds)])
-        return self.kernel.finished(self.points(rounds)[-1], float(np.sum(scales**-2.0) ** -0.5))
+        last = self._together(len(rounds) - 1)
+        scales = [self.noise(r, rounds[r].alive) / max(min(self.present(rounds[r].alive)), 1) for r in last]
+        return self.kernel.finished(self.points(rounds)[-1], sum(scale**-2.0 for scale in scales) ** -0.5)
 
     def present(self, alive: Sequence[int]) -> list[int]:
         """How many records, or persons, of each class the sites have together."""

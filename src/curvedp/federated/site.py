@@ -22,8 +22,6 @@ from curvedp.mechanisms.payment import pay
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.persons import person_codes
 
-_WALK = 1e-6  # what another machine's floats may change in a point
-
 
 class Site(Party):
     """One site's side of a plan.
@@ -91,6 +89,7 @@ class Site(Party):
         round, at = int(request["round"]), np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(j): box for j, box in request["boxes"].items()})
+        self.plan.kernel.places(at)  # refused before it is paid for
         self._pay()
         parts = [self.plan.integers(round, at, records, label) for label, records in enumerate(self._classes)]
         noise = site_noise(self.plan.layers(round), self.seed(round), self.plan.length(round), self._source)
@@ -110,7 +109,9 @@ class Site(Party):
         rounds = [Round(*pair) for pair in request["rounds"]]
         walked = zip(request["points"], self.plan.points(rounds), strict=False)
         at = {
-            str(r): asked(r, one).hex() for r, (one, mine) in enumerate(walked) if np.allclose(one, mine, _WALK, _WALK)
+            str(r): asked(r, one).hex()
+            for r, (one, mine) in enumerate(walked)
+            if self.plan.kernel.is_same(np.asarray(one), mine)
         }
         if any(at.get(r) != question for r, question in self.state["masked"].items()):
             raise FederationRefused("the certificate is not of the sums this site took part in")

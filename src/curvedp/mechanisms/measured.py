@@ -11,17 +11,19 @@
 All hold for the computed numbers on ANY manifold: clipping comes last, and no rounding of one record depends on another.
 """
 
+from collections.abc import Callable
 from functools import partial
-from math import frexp, inf, nextafter, sqrt
+from math import ceil, frexp, inf, log, nextafter, sqrt
 from typing import Any
 
 import numpy as np
 
+from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.statistic import Ball
+from curvedp.mechanisms.statistic import Ball, check_point
 from curvedp.records.base import Records
 
 
@@ -111,6 +113,36 @@ def scaling_direction(cone: Manifold, c: np.ndarray) -> np.ndarray:
     return np.asarray(z / np.linalg.norm(z))
 
 
+def half_bins(cone: Manifold, outer: float, width: float) -> int:
+    """So many bins of a cone's scale on either side: to the outer radius, or as far as doubles hold any unit."""
+    return ceil(min(outer, 100 * sqrt(cone.point_shape[0])) / width)
+
+
+def fullest(counts: np.ndarray, noise: float, n: int) -> int:
+    """The first of the two neighboring bins that hold most, if likelier than the middle ones, at the public center, by more
+    than the square of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, and a wrong unit is
+    no use."""
+    pairs = counts[:-1] + counts[1:]
+    best, middle = int(np.argmax(pairs)), len(pairs) // 2
+    return best if n * (pairs[best] - pairs[middle]) / (2 * noise**2) > 2 * log(len(pairs)) else middle
+
+
+def rescaled(manifold: Manifold, c: np.ndarray, place: int, t: float) -> np.ndarray:
+    """c with the cone at `place` of its factors scaled by a length t."""
+    cone, parts = manifold.factors[place], list(manifold.split(c))
+    parts[place] = np.asarray(cone.unchart(parts[place], t * scaling_direction(cone, parts[place])))
+    return usable(manifold, partial(manifold.join, parts), c)
+
+
+def usable(manifold: Manifold, found: Callable[[], Any], otherwise: np.ndarray) -> np.ndarray:
+    """Where released numbers lead; where that is no point that doubles can hold, the point before: post-processing."""
+    try:
+        with np.errstate(all="ignore"):
+            return check_point("center", manifold, found())
+    except (CurvedpError, ArithmeticError, ValueError, np.linalg.LinAlgError):
+        return otherwise
+
+
 def logs_at(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Coordinates of log_c x; what is not finite counts as 0."""
     z = np.asarray(manifold.chart(c, points)) if len(points) else np.zeros((0, manifold.dim))
@@ -143,10 +175,16 @@ def clipped_logs(c: np.ndarray, r: float, grid: FixedPoint, manifold: Manifold, 
 def _histogram(
     c: np.ndarray, place: int, width: float, half: int, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
+    return np.bincount(scale_bins(manifold, c, place, width, half, points), minlength=2 * half)
+
+
+def scale_bins(
+    manifold: Manifold, c: np.ndarray, place: int, width: float, half: int, points: np.ndarray
+) -> np.ndarray:
+    """The bin of each point by the scale of a factor that is a cone, 0 to 2·half − 1, whatever the point."""
     factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
     t = logs_at(factor, at, np.asarray(manifold.split(points)[place])) @ scaling_direction(factor, at)
-    bins = np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half
-    return np.bincount(bins, minlength=2 * half)
+    return np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half
 
 
 def _embedded(place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:

@@ -13,27 +13,26 @@ statistic of the ball that was found:
 Constants are those of a measured prototype, one set for every space.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, inf, log, log2, sqrt
+from math import ceil, inf, log2, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.in_private_ball import InPrivateBall
-from curvedp.mechanisms.measured import Measured, Unmeasured, scaling_direction
+from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
 from curvedp.mechanisms.of_mean import least_scale
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.stages import Noise, Search, StagedMechanism, Stages, private_quantile, same_stages
-from curvedp.mechanisms.statistic import Ball, Statistic, check_point
+from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 
@@ -226,22 +225,11 @@ class PrivateBallMechanism(StagedMechanism):
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
         cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
         for place in cones:
-            factor = self.manifold.factors[place]
-            half = np.ceil(min(self.target.outer_radius, 100 * sqrt(factor.point_shape[0])) / _BIN)
-            counts = measured.histogram(c, place, _BIN, int(half))
+            half = half_bins(self.manifold.factors[place], self.target.outer_radius, _BIN)
+            counts = measured.histogram(c, place, _BIN, half)
             noisy, noise = stages.ask("units", min(_UNITS, _MOST / len(cones)), sqrt(2), counts)
-            edge = _BIN * (self._fullest(noisy[:-1] + noisy[1:], noise) + 1 - half)
-            parts = list(self.manifold.split(c))
-            parts[place] = np.asarray(factor.unchart(parts[place], edge * scaling_direction(factor, parts[place])))
-            c = self._point(partial(self.manifold.join, parts), c)
+            c = rescaled(self.manifold, c, place, _BIN * (fullest(noisy, noise, self.target.n) + 1 - half))
         return c
-
-    def _fullest(self, pairs: np.ndarray, noise: float) -> int:
-        """The pair of bins that holds most, if likelier than the middle one, at the public center, by more than the square
-        of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, and a wrong unit is no use."""
-        best, middle = int(np.argmax(pairs)), len(pairs) // 2
-        gain = self.target.n * (pairs[best] - pairs[middle]) / (2 * noise**2)
-        return best if gain > 2 * log(len(pairs)) else middle
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
         """(the mean of embedded points, brought back, for every factor that has an embedding; how far noise leads it)."""
@@ -253,15 +241,7 @@ class PrivateBallMechanism(StagedMechanism):
             mean, moved = measured.embedded(place)
             noisy, noise = stages.ask("extrinsic", min(_MOST / len(found), share), moved, mean)
             parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
-        return self._point(partial(self.manifold.join, parts), c), off
-
-    def _point(self, found: Callable[[], Any], otherwise: np.ndarray) -> np.ndarray:
-        """Where released numbers lead; where that is no point that doubles can hold, the point before: post-processing."""
-        try:
-            with np.errstate(all="ignore"):
-                return check_point("center", self.manifold, found())
-        except (CurvedpError, ArithmeticError, ValueError, np.linalg.LinAlgError):
-            return otherwise
+        return usable(self.manifold, partial(self.manifold.join, parts), c), off
 
     @property
     def _bent(self) -> bool:
@@ -278,7 +258,7 @@ class PrivateBallMechanism(StagedMechanism):
         if self._bent:
             v = v / self._bend(measured, stages, c, r, v)
         v = v * min(1.0, r / max(float(np.linalg.norm(v)), r))
-        return self._point(lambda: self.manifold.unchart(c, v), c), length
+        return usable(self.manifold, lambda: self.manifold.unchart(c, v), c), length
 
     def _bend(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
         """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""

@@ -1,0 +1,256 @@
+"""What a round asks of the sites: a bounded row for each record, and what their noisy sum tells.
+
+A row depends on its own record and on public values only, and is bounded by construction, whatever the manifold, the record
+and the place the server asks about: no curvature, solver or convergence enters the sensitivity. Rows are in units of the
+radius, so that the bound is a public number even where the radius is found on the way. What happens to the noisy sums is
+post-processing.
+
+| question | row | largest change |
+|---|---|---|
+| `Place` | of each cone the bin of its scale, of other factors the embedded point, over their largest changes | √(parts) |
+| `Distances` | √-prefix sums of the bin of d(w, x) | `_CHANGE` |
+| `Step` | log_w x − log_w c over the radius, clipped to 1 | 2 |
+| `Square` | d²(w, x)/r² clipped to [0, 1] | 1 |
+| `Moment` | xxᵀ/r², x clipped to r | √2 |
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from math import inf, sqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from curvedp.geometry import project_to_ball
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.measured import fullest, half_bins, logs_at, rescaled, scale_bins, usable
+from curvedp.mechanisms.second_moment import clipped_rows
+from curvedp.mechanisms.shrink import shrunk
+from curvedp.mechanisms.statistic import check_point
+
+Array = np.ndarray
+
+_BIN = 2.0  # width of a bin of scales
+_LENGTHS = 1.25 ** -np.arange(127.0)  # of the outer radius: down to 10^-12 of it
+# Counts beyond the lengths are prefix sums of a histogram h. B, lower triangular, has B·B = all ones below the diagonal, so
+# that B·(Bh + noise) are those counts with noise 3.3σ each, where sums of noisy bins have σ times the root of their number
+# (Fichtenberger, Henzinger & Upadhyay 2023). The coefficients are those of (1 − x)^{-1/2}.
+_ROOT = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
+_B = np.array([np.concatenate([_ROOT[k::-1], np.zeros(len(_ROOT) - 1 - k)]) for k in range(len(_ROOT))])
+_ROWS = np.concatenate([_B.T, np.zeros((1, len(_B)))])  # by bin; the last is nearer than every length
+_CHANGE = float(max(np.linalg.norm(_ROWS - row, axis=1).max() for row in _ROWS))
+
+
+class Where(NamedTuple):
+    """What is public of one class of records between rounds."""
+
+    point: Array  # where the next question is asked
+    center: Array  # of the ball
+    near: float  # the distance within which half of the records are
+    radius: float  # of the ball
+    bend: float  # by what a step that is small beside the radius is too long: H − 1
+
+    def row(self) -> Array:
+        """As numbers, for messages."""
+        return np.concatenate([self.point.ravel(), self.center.ravel(), [self.near, self.radius, self.bend]])
+
+    @staticmethod
+    def read(manifold: Manifold, row: Array) -> "Where":
+        """The inverse of `row`; raises `ParameterError` where the points are none, whatever the records."""
+        parts = np.split(row[:-3], 2)
+        points = [check_point("at", manifold, part.reshape(manifold.point_shape)) for part in parts]
+        return Where(points[0], points[1], *(float(x) for x in row[-3:]))
+
+
+class Asked(Protocol):
+    """The kernel, as its questions see it."""
+
+    manifold: Manifold
+    center: Any
+
+    @property
+    def outer(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Question(ABC):
+    """One of a round, for a weight of the budget."""
+
+    weight: float
+
+    @abstractmethod
+    def length(self, kernel: Asked) -> int:
+        """Numbers in a row."""
+
+    @abstractmethod
+    def change(self, kernel: Asked) -> float:
+        """Largest distance between the rows of two records."""
+
+    @abstractmethod
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        """One row a record, which has been moved into the outer ball."""
+
+    @abstractmethod
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        """The public numbers after a round, from the noisy sum over n records; `part` is the round's share of the budget that
+        was spent in this ball so far."""
+
+
+@dataclass(frozen=True)
+class Place(Question):
+    """A first center: the scale of every cone, the mean of embedded points of every factor that has an embedding."""
+
+    @staticmethod
+    def parts(M: Manifold) -> list[int]:
+        """The factors of which there is something to know."""
+        return [k for k, f in enumerate(M.factors) if f.is_cone or f.embedded_diameter is not None]
+
+    def length(self, kernel: Asked) -> int:
+        return sum(self._lengths(kernel))
+
+    def change(self, kernel: Asked) -> float:
+        return sqrt(len(self.parts(kernel.manifold)))
+
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        M, split = kernel.manifold, kernel.manifold.split(points)
+        return np.concatenate([self._rows(kernel, k, points, np.asarray(split[k])) for k in self.parts(M)], axis=1)
+
+    def _rows(self, kernel: Asked, k: int, points: Array, own: Array) -> Array:
+        factor = kernel.manifold.factors[k]
+        if factor.embedded_diameter is not None:
+            size = factor.embedded_diameter / 2
+            return clipped_rows(np.asarray(factor.embedded(own)).reshape(len(own), -1) / (2 * size), 0.5)
+        half = half_bins(factor, kernel.outer, _BIN)
+        return np.eye(2 * half)[scale_bins(kernel.manifold, kernel.center, k, _BIN, half, points)] / sqrt(2)
+
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        M, c, ends = kernel.manifold, kernel.center, np.cumsum(self._lengths(kernel))[:-1]
+        for k, sums in zip(self.parts(M), np.split(total, ends), strict=True):
+            factor, parts = M.factors[k], list(M.split(c))
+            if factor.embedded_diameter is None:
+                first = fullest(sqrt(2) * sums, sqrt(2) * noise, n)
+                c = rescaled(M, c, k, _BIN * (first + 1 - len(sums) / 2))
+            else:
+                parts[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / n))
+                c = usable(M, partial(M.join, parts), c)
+        return Where(c, c, where.near, where.radius, 0.0).row()
+
+    def _lengths(self, kernel: Asked) -> list[int]:
+        M = kernel.manifold
+        return [
+            2 * half_bins(M.factors[k], kernel.outer, _BIN)
+            if M.factors[k].embedded_diameter is None
+            else np.asarray(M.factors[k].embedded(M.factors[k].origin)).size
+            for k in self.parts(M)
+        ]
+
+
+@dataclass(frozen=True)
+class Distances(Question):
+    """How far the records are from the center: all quantiles at once. `hidden` are so many as the last step's noise hides."""
+
+    hidden: float
+
+    def length(self, kernel: Asked) -> int:
+        return len(_LENGTHS)
+
+    def change(self, kernel: Asked) -> float:
+        return _CHANGE
+
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        with np.errstate(over="ignore"):
+            lengths = np.linalg.norm(logs_at(kernel.manifold, where.point, points), axis=-1)
+        return _ROWS[np.searchsorted(-kernel.outer * _LENGTHS, -lengths, side="right")]
+
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        beyond, lengths = _B @ total, kernel.outer * _LENGTHS
+        beyond = (np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]) / 2
+        outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
+        near, most = (float(lengths[max(np.sum(beyond <= count), 1) - 1]) for count in (n / 2, outside))
+        return Where(
+            where.point, where.point, near, most, self._bend(kernel.manifold, np.minimum(lengths, most), beyond / n)
+        ).row()
+
+    @staticmethod
+    def _bend(M: Manifold, lengths: Array, beyond: Array) -> float:
+        """The mean of s·coth s − 1 across a direction in hyperbolic space."""
+        s = sqrt(max(-(M.constant_curvature or 0.0), 0.0)) * np.maximum(lengths, 1e-9)
+        masses = np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None)
+        each = s / np.tanh(s) - 1 if s[0] > 0 else np.zeros_like(s)
+        return float(masses @ each / max(masses.sum(), 1e-300)) * (1 - 1 / M.dim)
+
+
+@dataclass(frozen=True)
+class Step(Question):
+    """A step towards the mean. With `coarse` it is clipped at half of the records' distance, and the ball moves with it."""
+
+    coarse: bool = False
+
+    def length(self, kernel: Asked) -> int:
+        return kernel.manifold.dim
+
+    def change(self, kernel: Asked) -> float:
+        return 2.0
+
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        M = kernel.manifold
+        steps = logs_at(M, where.point, points) - logs_at(M, where.point, where.center[None])
+        return _clipped(steps, self._radius(where))
+
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
+        M, w, r = kernel.manifold, where.point, self._radius(where)
+        v = r * total / n + logs_at(M, w, where.center[None])[0]
+        v = shrunk(v, r * noise / n) if self.coarse else v
+        v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
+        length = min(float(np.linalg.norm(v)) / r, 1.0)
+        found = usable(M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w)
+        if self.coarse:
+            return Where(found, found, *where[2:]).row()
+        return where._replace(point=np.asarray(project_to_ball(M, where.center, where.radius, found[None]))[0]).row()
+
+    def _radius(self, where: Where) -> float:
+        return where.near if self.coarse else where.radius
+
+
+@dataclass(frozen=True)
+class Square(Question):
+    """The mean square distance to the point."""
+
+    def length(self, kernel: Asked) -> int:
+        return 1
+
+    def change(self, kernel: Asked) -> float:
+        return 1.0
+
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        steps = _clipped(logs_at(kernel.manifold, where.point, points), where.radius)
+        return np.asarray(np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5)
+
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
+
+
+@dataclass(frozen=True)
+class Moment(Question):
+    """The second moment, as coordinates of a symmetric matrix."""
+
+    def length(self, kernel: Asked) -> int:
+        return kernel.manifold.dim * (kernel.manifold.dim + 1) // 2
+
+    def change(self, kernel: Asked) -> float:
+        return sqrt(2)  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
+
+    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+        x, upper = _clipped(points, where.radius), np.triu_indices(kernel.manifold.dim, 1)
+        return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
+
+    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        return np.asarray(total / n * where.radius**2)
+
+
+def _clipped(rows: Array, radius: float) -> Array:
+    """Rows over the radius, of length at most 1, whatever the radius."""
+    with np.errstate(all="ignore"):
+        return clipped_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)
