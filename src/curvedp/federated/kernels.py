@@ -10,7 +10,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.federated.questions import Distances, Moment, Place, Question, Square, Step, Where
+from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Where
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
@@ -82,6 +82,11 @@ class Kernel(ABC):
         return float(self.outer_radius if self.is_private else self.radius)
 
     @property
+    def ball(self) -> Outer:
+        """The same, with its center."""
+        return Outer(self.manifold, self.center, self.outer)
+
+    @property
     @abstractmethod
     def rounds(self) -> int:
         """How many rounds there are by default."""
@@ -149,7 +154,7 @@ class Kernel(ABC):
     ) -> Array:
         """The public numbers after a round, from its noisy sums and the classes' public counts."""
         parts = zip(self.places(at), total.reshape(self.classes, -1), counts, strict=True)
-        return np.array([question.moved(self, where, sums, max(n, 1), noise, part) for where, sums, n in parts])
+        return np.array([question.moved(self.ball, where, sums, max(n, 1), noise, part) for where, sums, n in parts])
 
     def places(self, at: Array) -> list[Where]:
         """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
@@ -160,7 +165,7 @@ class Kernel(ABC):
     def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
         """One row a record of class `label`; rows lie within the question's largest change of each other."""
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            return np.asarray(question.rows(self, self.places(at)[label], self.inside(records)))
+            return np.asarray(question.rows(self.ball, self.places(at)[label], self.inside(records)))
 
     def is_same(self, one: Array, other: Array) -> bool:
         """Whether two sets of public numbers differ by no more than another machine's floats."""

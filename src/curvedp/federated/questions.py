@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from math import inf, sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,14 +63,12 @@ class Where(NamedTuple):
         return Where(points[0], points[1], *(float(x) for x in row[-3:]))
 
 
-class Asked(Protocol):
-    """The kernel, as its questions see it."""
+class Outer(NamedTuple):
+    """The public ball that holds the records."""
 
     manifold: Manifold
-    center: Any
-
-    @property
-    def outer(self) -> float: ...
+    center: Array
+    radius: float
 
 
 @dataclass(frozen=True)
@@ -80,19 +78,19 @@ class Question(ABC):
     weight: float
 
     @abstractmethod
-    def length(self, kernel: Asked) -> int:
+    def length(self, ball: Outer) -> int:
         """Numbers in a row."""
 
     @abstractmethod
-    def change(self, kernel: Asked) -> float:
+    def change(self, ball: Outer) -> float:
         """Largest distance between the rows of two records."""
 
     @abstractmethod
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
         """One row a record, which has been moved into the outer ball."""
 
     @abstractmethod
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         """The public numbers after a round, from the noisy sum over n records; `part` is the round's share of the budget that
         was spent in this ball so far."""
 
@@ -106,26 +104,27 @@ class Place(Question):
         """The factors of which there is something to know."""
         return [k for k, f in enumerate(M.factors) if f.is_cone or f.embedded_diameter is not None]
 
-    def length(self, kernel: Asked) -> int:
-        return sum(self._lengths(kernel))
+    def length(self, ball: Outer) -> int:
+        return sum(self._lengths(ball))
 
-    def change(self, kernel: Asked) -> float:
-        return sqrt(len(self.parts(kernel.manifold)))
+    def change(self, ball: Outer) -> float:
+        return sqrt(len(self.parts(ball.manifold)))
 
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
-        M, split = kernel.manifold, kernel.manifold.split(points)
-        return np.concatenate([self._rows(kernel, k, points, np.asarray(split[k])) for k in self.parts(M)], axis=1)
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
+        M, split = ball.manifold, ball.manifold.split(points)
+        return np.concatenate([self._rows(ball, k, points, np.asarray(split[k])) for k in self.parts(M)], axis=1)
 
-    def _rows(self, kernel: Asked, k: int, points: Array, own: Array) -> Array:
-        factor = kernel.manifold.factors[k]
+    def _rows(self, ball: Outer, k: int, points: Array, own: Array) -> Array:
+        factor = ball.manifold.factors[k]
         if factor.embedded_diameter is not None:
             size = factor.embedded_diameter / 2
             return clipped_rows(np.asarray(factor.embedded(own)).reshape(len(own), -1) / (2 * size), 0.5)
-        half = half_bins(factor, kernel.outer, _BIN)
-        return np.eye(2 * half)[scale_bins(kernel.manifold, kernel.center, k, _BIN, half, points)] / sqrt(2)
+        half = half_bins(factor, ball.radius, _BIN)
+        bins = scale_bins(ball.manifold, ball.center, k, _BIN, half, points)
+        return np.asarray(np.eye(2 * half)[bins] / sqrt(2))
 
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        M, c, ends = kernel.manifold, kernel.center, np.cumsum(self._lengths(kernel))[:-1]
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        M, c, ends = ball.manifold, ball.center, np.cumsum(self._lengths(ball))[:-1]
         for k, sums in zip(self.parts(M), np.split(total, ends), strict=True):
             factor, parts = M.factors[k], list(M.split(c))
             if factor.embedded_diameter is None:
@@ -136,10 +135,10 @@ class Place(Question):
                 c = usable(M, partial(M.join, parts), c)
         return Where(c, c, where.near, where.radius, 0.0).row()
 
-    def _lengths(self, kernel: Asked) -> list[int]:
-        M = kernel.manifold
+    def _lengths(self, ball: Outer) -> list[int]:
+        M = ball.manifold
         return [
-            2 * half_bins(M.factors[k], kernel.outer, _BIN)
+            2 * half_bins(M.factors[k], ball.radius, _BIN)
             if M.factors[k].embedded_diameter is None
             else np.asarray(M.factors[k].embedded(M.factors[k].origin)).size
             for k in self.parts(M)
@@ -152,24 +151,24 @@ class Distances(Question):
 
     hidden: float
 
-    def length(self, kernel: Asked) -> int:
+    def length(self, ball: Outer) -> int:
         return len(_LENGTHS)
 
-    def change(self, kernel: Asked) -> float:
+    def change(self, ball: Outer) -> float:
         return _CHANGE
 
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
         with np.errstate(over="ignore"):
-            lengths = np.linalg.norm(logs_at(kernel.manifold, where.point, points), axis=-1)
-        return _ROWS[np.searchsorted(-kernel.outer * _LENGTHS, -lengths, side="right")]
+            lengths = np.linalg.norm(logs_at(ball.manifold, where.point, points), axis=-1)
+        return np.asarray(_ROWS[np.searchsorted(-ball.radius * _LENGTHS, -lengths, side="right")])
 
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        beyond, lengths = _B @ total, kernel.outer * _LENGTHS
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        beyond, lengths = _B @ total, ball.radius * _LENGTHS
         beyond = (np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]) / 2
         outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
-        near, most = (float(lengths[max(np.sum(beyond <= count), 1) - 1]) for count in (n / 2, outside))
+        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (n / 2, outside))
         return Where(
-            where.point, where.point, near, most, self._bend(kernel.manifold, np.minimum(lengths, most), beyond / n)
+            where.point, where.point, near, most, self._bend(ball.manifold, np.minimum(lengths, most), beyond / n)
         ).row()
 
     @staticmethod
@@ -187,20 +186,20 @@ class Step(Question):
 
     coarse: bool = False
 
-    def length(self, kernel: Asked) -> int:
-        return kernel.manifold.dim
+    def length(self, ball: Outer) -> int:
+        return ball.manifold.dim
 
-    def change(self, kernel: Asked) -> float:
+    def change(self, ball: Outer) -> float:
         return 2.0
 
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
-        M = kernel.manifold
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
+        M = ball.manifold
         steps = logs_at(M, where.point, points) - logs_at(M, where.point, where.center[None])
         return _clipped(steps, self._radius(where))
 
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
-        M, w, r = kernel.manifold, where.point, self._radius(where)
+        M, w, r = ball.manifold, where.point, self._radius(where)
         v = r * total / n + logs_at(M, w, where.center[None])[0]
         v = shrunk(v, r * noise / n) if self.coarse else v
         v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
@@ -218,17 +217,17 @@ class Step(Question):
 class Square(Question):
     """The mean square distance to the point."""
 
-    def length(self, kernel: Asked) -> int:
+    def length(self, ball: Outer) -> int:
         return 1
 
-    def change(self, kernel: Asked) -> float:
+    def change(self, ball: Outer) -> float:
         return 1.0
 
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
-        steps = _clipped(logs_at(kernel.manifold, where.point, points), where.radius)
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
+        steps = _clipped(logs_at(ball.manifold, where.point, points), where.radius)
         return np.asarray(np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5)
 
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
 
 
@@ -236,17 +235,17 @@ class Square(Question):
 class Moment(Question):
     """The second moment, as coordinates of a symmetric matrix."""
 
-    def length(self, kernel: Asked) -> int:
-        return kernel.manifold.dim * (kernel.manifold.dim + 1) // 2
+    def length(self, ball: Outer) -> int:
+        return ball.manifold.dim * (ball.manifold.dim + 1) // 2
 
-    def change(self, kernel: Asked) -> float:
+    def change(self, ball: Outer) -> float:
         return sqrt(2)  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
 
-    def rows(self, kernel: Asked, where: Where, points: Array) -> Array:
-        x, upper = _clipped(points, where.radius), np.triu_indices(kernel.manifold.dim, 1)
+    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
+        x, upper = _clipped(points, where.radius), np.triu_indices(ball.manifold.dim, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
 
-    def moved(self, kernel: Asked, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         return np.asarray(total / n * where.radius**2)
 
 

@@ -184,7 +184,7 @@ def scale_bins(
     """The bin of each point by the scale of a factor that is a cone, 0 to 2·half − 1, whatever the point."""
     factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
     t = logs_at(factor, at, np.asarray(manifold.split(points)[place])) @ scaling_direction(factor, at)
-    return np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half
+    return np.asarray(np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half)
 
 
 def _embedded(place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
