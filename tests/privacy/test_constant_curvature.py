@@ -24,7 +24,7 @@ from curvedp.privacy import (
     laplace_profile,
 )
 from curvedp.privacy._space_form import FloorTails, SpaceFormLaw
-from curvedp.privacy.certify import Certifier
+from curvedp.privacy.certify_mu import MuCertifier
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_delta
 from profile_oracle import brute_delta
@@ -360,7 +360,7 @@ def closes(d, s, D, mu, r, log_density):
 @pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (3, 0.5, 1.0), (6, 2.0, 0.3)])
 def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
-    certifier, law = Certifier(profile), profile.tails
+    certifier, law = MuCertifier(profile), profile.tails
     seen = set()
     for excess in (1e-4, 0.02, 0.5):
         mu = profile.mu * (1 + excess)

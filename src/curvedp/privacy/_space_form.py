@@ -20,10 +20,12 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaln
 
+from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
@@ -313,7 +315,9 @@ def _hull(u: Array, h: Array) -> tuple[Array, Array]:
 @lru_cache(maxsize=16)
 def end_rule(n: int) -> tuple[Array, Array]:
     """Nodes on (0, 2) and weights; the nodes are dense at both ends, where an integrand may end like a root."""
-    z, w = np.polynomial.legendre.leggauss(n)
+    with precision(64):
+        rule = [arb.legendre_p_root(n, k, weight=True) for k in reversed(range(n))]
+    z, w = np.array([[float(node), float(weight)] for node, weight in rule]).T
     theta = math.pi / 2 * (z + 1)
     return 2 * np.sin(theta / 2) ** 2, w * math.pi / 2 * np.sin(theta)
 
