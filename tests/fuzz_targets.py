@@ -19,7 +19,7 @@ from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.mechanisms import Mechanism
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, MeanConcentratedDP, PureDP, RaoDP, RenyiDP
 from spaces import SPACES
 
 S2 = Sphere(2)
@@ -81,7 +81,8 @@ PROBLEM = {"problem": optim.FrechetMeanProblem(S2), "data": X, "init": S2.origin
 RGD = {**PROBLEM, "steps": 2, "clip": 1.0, "noise": 0.1, "rng": np.random.default_rng(0)}
 ESTIMATOR = {"manifold": S2, "radius": 0.5, "center": S2.origin, "guarantee": GDP(1.0), "mechanism": "log-gaussian",
              "ledger": None, "X": X}  # fmt: skip
-GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.5), GDP(0.7), RaoDP(0.4)]
+GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.5), GDP(0.7), RaoDP(0.4),
+              KLDP(0.1), MeanConcentratedDP(0.1, 0.5)]  # fmt: skip
 PROFILES = [laws.RiemannianGaussian(S2, 0.5).profile(0.2), laws.RiemannianLaplace(Lorentz(3), 0.2).profile(0.1)]
 
 
@@ -127,6 +128,8 @@ TARGETS: dict[str, dict[str, Call]] = {
         "ZCDP": (ZCDP, {"rho": 0.1}),
         "RenyiDP": (RenyiDP, {"order": 4.0, "eps": 0.5}),
         "GDP": (GDP, {"mu": 1.0}),
+        "KLDP": (KLDP, {"alpha": 0.2}),
+        "MeanConcentratedDP": (MeanConcentratedDP, {"mean": 0.1, "deviation": 0.5}),
         "RaoDP": (RaoDP, {"theta": 0.5, "angle": "parametric"}),
         "guarantee_from_dict": (privacy.guarantee_from_dict, {"d": GDP(1.0).to_dict()}),
         "guarantee_from_dict.type": (

@@ -12,11 +12,13 @@ import pytest
 from curvedp.errors import ParameterError
 from curvedp.privacy import (
     GDP,
+    KLDP,
     ZCDP,
     ApproxDP,
     Composition,
     ConfidenceProfile,
     Guarantee,
+    MeanConcentratedDP,
     PureDP,
     RaoDP,
     RenyiDP,
@@ -58,6 +60,8 @@ ALL = [
     GDP(0.8),
     RaoDP(0.6),
     RaoDP(0.6, angle="hellinger"),
+    KLDP(0.3),
+    MeanConcentratedDP(0.2, 0.7),
     compose(GDP(0.5), PureDP(0.3)),
 ]
 IDS = [repr(g) for g in ALL]
@@ -145,7 +149,10 @@ def test_limits_not_nan(g):
 
 
 @pytest.mark.parametrize("size", [5e-324, 1e-150, 1e-12, 1e-3, 30.0, 1e6, 1e300])
-@pytest.mark.parametrize("make", [PureDP, ZCDP, GDP, RaoDP, lambda s: RenyiDP(1.5, s), lambda s: ApproxDP(s, 0.1)])
+@pytest.mark.parametrize(
+    "make", [PureDP, ZCDP, GDP, RaoDP, KLDP, lambda s: MeanConcentratedDP(s, s), lambda s: RenyiDP(1.5, s),
+             lambda s: ApproxDP(s, 0.1)],
+)  # fmt: skip
 def test_extreme_parameters(make, size):
     g = make(size)
     values = np.concatenate([g.delta(np.array([0.0, size, 1e5])), [g.epsilon(1e-3), g.epsilon(0.9)]])
@@ -264,7 +271,8 @@ def test_frozen_and_readable():
 
 
 def _additive() -> list[Guarantee]:
-    values = {"eps": 0.3, "delta0": 1e-5, "rho": 0.2, "order": 3.0, "mu": 0.7, "theta": 0.4}
+    values = {"eps": 0.3, "delta0": 1e-5, "rho": 0.2, "order": 3.0, "mu": 0.7, "theta": 0.4,
+              "alpha": 0.1, "mean": 0.2, "deviation": 0.6}  # fmt: skip
     kinds = [Guarantee._registry[name] for name in additive_kinds()]
     return [kind(**{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in values}) for kind in kinds]
 

@@ -10,6 +10,8 @@ whatever is released within the budget satisfies the budget. What adds up, and w
 |---|---|---|
 | PureDP, ApproxDP | ε and δ | Rogers, Roth, Ullman and Vadhan 2016, Thm 3.6 (basic composition) |
 | ZCDP, RenyiDP | ρ; ε at the one order | Feldman and Zrnic 2021, Thm 4.3; Lécuyer 2021 |
+| KLDP | α | the chain rule: KL = E Σα_t |
+| MeanConcentratedDP | m and τ² | as Rényi, at every order at once: D_α <= Σm + (α − 1)Στ²/2 |
 | GDP | μ² | Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023 |
 | RaoDP, parametric | θ² | the chain rule of Fisher information, see `curvedp.ledger.rule` |
 

@@ -61,7 +61,7 @@ class Ledger:
     path : path
         The file, readable by its owner only. It is made if `budget` is given and there is none.
     budget : Guarantee, optional
-        PureDP, ApproxDP, ZCDP, RenyiDP, GDP or parametric RaoDP. For an existing file it must be the file's.
+        Of any definition whose cost adds up (the table of `curvedp.ledger`). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only those may read who may spend. Entries are then chained by
         HMAC-SHA-256: nobody without the key can change the ledger and not be noticed.

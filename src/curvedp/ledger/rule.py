@@ -209,7 +209,7 @@ def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
 
 def _additive(guarantee: Guarantee) -> Guarantee:
     """A guarantee that has a filter and follows from this one: itself, else its μ, else its ρ."""
-    if guarantee.additive:
+    if len(guarantee.additive) == 1:
         guarantee.cost()  # refuses a Hellinger angle
         return guarantee
     for kind in (GDP, ZCDP):

@@ -14,6 +14,7 @@ from curvedp.privacy.constant_curvature import (
 )
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns, PoissonRuns
@@ -22,6 +23,7 @@ from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_mul
 
 __all__ = [
     "GDP",
+    "KLDP",
     "ZCDP",
     "ApproxDP",
     "Composition",
@@ -29,6 +31,7 @@ __all__ = [
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
+    "MeanConcentratedDP",
     "NegativeBinomialRuns",
     "PoissonRuns",
     "PrivacyProfile",

@@ -34,10 +34,11 @@ class Guarantee:
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
-    follows: ClassVar[tuple[str, str]] = (
-        "",
-        "no rule is known",
-    )  # the bound that is its parameter; why it may be infinite
+    merges: ClassVar[str] = (
+        ""  # definitions of one name have closed forms together, which know more than their profiles
+    )
+    # the bound that is its parameter; why it may be infinite
+    follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
     _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -170,7 +171,7 @@ class Guarantee:
         return math.inf
 
     def renyi_bound(self, order: float) -> float:
-        """The Rényi divergence of an order > 1."""
+        """The Rényi divergence of an order >= 1; of order 1 it is Kullback–Leibler's."""
         return math.inf
 
     def angle_bound(self) -> float:

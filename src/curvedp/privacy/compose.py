@@ -9,6 +9,8 @@ divergence. Every other mixture: a `Composition`, which multiplies privacy loss 
 | ApproxDP | (Σε, Σδ) |
 | ZCDP | Σρ |
 | RenyiDP | Σε at the smallest order (the divergence grows with the order) |
+| KLDP | Σα (the chain rule) |
+| MeanConcentratedDP | (Σm, √Στ²), see `privacy.mean_loss` |
 | GDP | √Σμ² |
 | RaoDP | √Σθ² (parametric); cos(θ/2) = ∏cos(θᵢ/2) (Hellinger angle; parametric angles bound it) |
 | mixed, profiles | product of privacy loss distributions |
@@ -16,7 +18,8 @@ divergence. Every other mixture: a `Composition`, which multiplies privacy loss 
 **Filters.** Later releases may depend on earlier ones in two ways. The *mechanisms* may adapt freely below guarantees
 fixed beforehand: every form above allows it. Or the *guarantees* themselves are chosen after seeing earlier outputs, and one
 stops before a budget would be passed: then only sums of exact costs are safe. `Guarantee.cost` is such a sum,
-- pure and (ε, δ): Rogers, Roth, Ullman and Vadhan 2016; Rényi at one order, zCDP: Feldman and Zrnic 2021;
+- pure and (ε, δ): Rogers, Roth, Ullman and Vadhan 2016; Rényi at one order, zCDP: Feldman and Zrnic 2021, and order by
+  order mean-concentrated DP; KL: the chain rule, E Σα_t ≤ budget;
 - GDP: Smith and Thakurta 2022 (below); parametric Rao: Fisher information obeys the chain rule, E Σ I_t ≤ budget²;
 and a ledger adds them up. A `Composition` is NOT a filter: to look at the loss distribution of what was spent and go on while
 δ(ε) stays below a budget lets an adversary exceed it (Honkela et al. 2026; a counterexample of two steps is in
@@ -185,8 +188,7 @@ def _added(parts: tuple[Guarantee, ...]) -> Guarantee:
 def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
     """The composition through loss distributions even where a closed form exists: never weaker than the profiles allow.
 
-    GDP parts are merged first (exact), and so are the parts of one divergence or angle: their closed forms know
-    more than their profiles do.
+    Parts that `merges` says have a closed form together (GDP; one divergence or angle) are merged first: it knows more.
 
     >>> pure = compose_profiles([PureDP(0.1)] * 100)
     >>> pure.epsilon(1e-6) < 5.5 < compose([PureDP(0.1)] * 100).epsilon(1e-6)
@@ -196,10 +198,9 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
     adjacency = common_adjacency(parts)
     counted = _counted(parts)
     merged: Counter[Guarantee] = Counter()
-    for kinds in ((GDP,), (ZCDP, RenyiDP), (RaoDP,)):
-        group = [part for part, count in counted.items() if isinstance(part, kinds) for _ in range(count)]
-        merged.update([compose(group)] if group else [])
-    merged.update({p: count for p, count in counted.items() if not isinstance(p, GDP | ZCDP | RenyiDP | RaoDP)})
+    for name in sorted({part.merges for part in counted} - {""}):
+        merged.update([compose([part for part, count in counted.items() if part.merges == name for _ in range(count)])])
+    merged.update({part: count for part, count in counted.items() if not part.merges})
     if merged.total() == 1:
         return next(iter(merged))
     return Composition(tuple(merged), tuple(merged.values()), adjacency=adjacency)

@@ -17,6 +17,12 @@
 | RenyiDP(α, ε) | RenyiDP, lower order | ε | the divergence grows with the order |
 | | ApproxDP | the exact two-point bound | Asoodeh et al. 2021 |
 | | RaoDP | cos(θ/2) = e^{−ε/2} | D_{1/2} ≤ D_α |
+| all of these but ApproxDP | KLDP | ε·tanh(ε/2), ρ, ε, μ²/2: the divergence of order 1 | it grows with the order |
+| PureDP(ε), bounded losses | MeanConcentratedDP | (KL, ε) | Hoeffding's lemma |
+| KLDP(α) | ApproxDP | the exact two-point bound | `privacy.mean_loss` |
+| | RaoDP | cos(θ/2) = e^{−α/2} | D_{1/2} ≤ D_1 |
+| MeanConcentratedDP(m, τ) | RenyiDP | m + (α − 1)τ²/2 | Bun and Steinke 2016, Lemma 4.2 |
+| | ZCDP, KLDP, RaoDP | max(m, τ²/2), m, cos(θ/2) = e^{−m/2} | the same |
 | RaoDP(θ) | ApproxDP | ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε | Helstrom bound, see `privacy.rao` |
 | PrivacyProfile | any | its own μ, ρ, Rényi divergence, Hellinger angle, sup of the loss | exact |
 | Composition | any | each part, then the closed form | |

@@ -28,7 +28,7 @@ from curvedp.privacy.randomized_response import (
     two_point_epsilon,
 )
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import ByDelta, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.renyi import ByDelta, renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.rounding import float_of, up
 
 Array = NDArray[np.float64]
@@ -78,10 +78,10 @@ class PureDP(Guarantee):
         return float(up(self.eps * math.tanh(self.eps / 2), 1e-15))
 
     def renyi_bound(self, order: float) -> float:
-        return float(pure_renyi(self.eps, order))
+        return float(pure_renyi(self.eps, order)) if order > 1 else self.zcdp_bound()
 
     def angle_bound(self) -> float:
-        return _angle(log_cosh(self.eps / 2))
+        return hellinger_angle(log_cosh(self.eps / 2))
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +127,7 @@ class ApproxDP(Guarantee):
         return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
     def angle_bound(self) -> float:
-        return _angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
+        return hellinger_angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
 
     @classmethod
     def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ApproxDP":
@@ -174,10 +174,8 @@ class ZCDP(ByDelta, Guarantee):
     symbol: ClassVar[str] = "ρ"
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"rho": 1}
+    merges: ClassVar[str] = "divergence"
     follows: ClassVar[tuple[str, str]] = ("zcdp_bound", "a Rényi divergence of it can be infinite")
-
-    def _delta(self, eps: Array) -> Any:
-        return zcdp_delta(self.rho, eps)
 
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
@@ -189,7 +187,7 @@ class ZCDP(ByDelta, Guarantee):
         return float(up(order * self.rho))
 
     def angle_bound(self) -> float:
-        return _angle(self.rho / 2)
+        return hellinger_angle(self.rho / 2)
 
     def equal_mu(self) -> float:
         return math.sqrt(2 * self.rho)
@@ -220,15 +218,13 @@ class RenyiDP(ByDelta, Guarantee):
     symbol: ClassVar[str] = "ε"
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"eps": 1}
+    merges: ClassVar[str] = "divergence"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(
             self, "order", _validate.within("order", self.order, 1, math.inf, open_low=True, open_high=True)
         )
-
-    def _delta(self, eps: Array) -> Any:
-        return renyi_delta(self.order, self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)
@@ -237,7 +233,7 @@ class RenyiDP(ByDelta, Guarantee):
         return self.eps if order <= self.order else math.inf
 
     def angle_bound(self) -> float:
-        return _angle(self.eps / 2)
+        return hellinger_angle(self.eps / 2)
 
     @classmethod
     def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RenyiDP":
@@ -278,6 +274,7 @@ class GDP(Guarantee):
 
     symbol: ClassVar[str] = "μ"
     additive: ClassVar[dict[str, int]] = {"mu": 2}
+    merges: ClassVar[str] = "gdp"
     follows: ClassVar[tuple[str, str]] = ("gdp_bound", "its tail can be heavier than every Gaussian's")
 
     def _delta(self, eps: Array) -> Any:
@@ -296,7 +293,7 @@ class GDP(Guarantee):
         return float(up(order * half_square(self.mu)))
 
     def angle_bound(self) -> float:
-        return _angle(self.mu * self.mu / 8)
+        return hellinger_angle(self.mu * self.mu / 8)
 
 
 @dataclass(frozen=True, repr=False)
@@ -326,6 +323,7 @@ class RaoDP(Guarantee):
 
     symbol: ClassVar[str] = "θ"
     additive: ClassVar[dict[str, int]] = {"theta": 2}
+    merges: ClassVar[str] = "angle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -368,5 +366,6 @@ def half_square(mu: float) -> float:
     return float_of(Fraction(mu) ** 2 / 2, up=True)
 
 
-def _angle(minus_log_affinity: float) -> float:
+def hellinger_angle(minus_log_affinity: float) -> float:
+    """θ = 2·arccos e^{−x}, rounded up."""
     return float(hellinger_from_affinity(up(minus_log_affinity, 1e-14)))

@@ -37,25 +37,30 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
 
 def zcdp_epsilon(rho: float, delta: Any) -> Any:
     """The smallest ε with δ(ε) ≤ delta over all orders of ρ-zCDP, D_α ≤ ρα; arrays of delta in (0, 1)."""
+    return all_orders_epsilon(rho, lambda alpha: rho * alpha, delta)
+
+
+def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any) -> Any:
+    """The same for any bound D_α ≤ divergence(α) on all orders that grows like ρα."""
     delta = np.asarray(delta, np.float64)
     # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016); two decades around it, and down to 1.
     guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
-    eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, lambda alpha: rho * alpha, delta)
-    eps = np.minimum(eps, _corner(rho / np.maximum(delta, 1e-300 * rho), delta))  # at order 1/δ
+    eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, divergence, delta)
+    eps = np.minimum(eps, _corner(divergence(1 / np.maximum(delta, 1e-300 * max(rho, 1.0))), delta))
     return eps if eps.ndim else float(eps)
 
 
 def renyi_delta(order: float, eps_renyi: float, eps: Any) -> Any:
     """The smallest δ(ε) that D_order ≤ eps_renyi implies; arrays of eps >= 0."""
-    return _delta(lambda delta: renyi_epsilon(order, eps_renyi, delta), eps)
+    return delta_of(lambda delta: renyi_epsilon(order, eps_renyi, delta), eps)
 
 
 def zcdp_delta(rho: float, eps: Any) -> Any:
     """The smallest δ(ε) over all orders of ρ-zCDP; arrays of eps >= 0."""
-    return _delta(lambda delta: zcdp_epsilon(rho, delta), eps)
+    return delta_of(lambda delta: zcdp_epsilon(rho, delta), eps)
 
 
-def _delta(epsilon: Callable[[Array], Any], eps: Any) -> Any:
+def delta_of(epsilon: Callable[[Array], Any], eps: Any) -> Any:
     """The smallest float δ with epsilon(δ) ≤ ε."""
     eps = np.asarray(eps, np.float64)
     below_one = np.nextafter(1.0, 0.0)
@@ -146,6 +151,9 @@ class ByDelta:
     """A definition whose ε(δ) is the explicit side."""
 
     _epsilon: Callable[[Array], Any]
+
+    def _delta(self, eps: Array) -> Any:
+        return delta_of(self._epsilon, eps)
 
     def grid_delta(self, eps: Array) -> Array:
         """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""
