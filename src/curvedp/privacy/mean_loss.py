@@ -106,8 +106,8 @@ class MeanConcentratedDP(ByDelta, Guarantee):
     merges: ClassVar[str] = "concentrated"
 
     def _epsilon(self, delta: Array) -> Any:
-        if not (rho := half_square(self.deviation)) < math.inf:
-            return np.full_like(delta, np.inf)
+        if (rho := half_square(self.deviation)) > 1e300 or self.mean > 1e300:
+            return np.full_like(delta, np.inf)  # beyond what floats add up
         return all_orders_epsilon(rho, lambda alpha: self.mean + (alpha - 1) * rho, delta)
 
     def zcdp_bound(self) -> float:
