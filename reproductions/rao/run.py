@@ -31,13 +31,14 @@ from reproductions.rao.mechanisms import (
     parametric_theta,
 )
 from reproductions.runner import Setting
-from reproductions.style import plain
+from reproductions.style import BLUE, GREEN, GREY, legend, plain, sheet
 
 RATIO, DELTA, ORDER = 0.1, 1e-6, 2.0  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
 COLORS = {
-    "pure": "#1d2b3a", "approx": "#7f8c8d", "mcdp": "#b9770e", "zcdp": "#2471a3", "renyi": "#16a085", "gdp": "#8e44ad",
-    "rao": "#c0392b",
+    "pure": "#1d2b3a", "approx": "#7f8c8d", "zcdp": "#2471a3", "renyi": "#16a085", "gdp": "#8e44ad",
+    "rao": "#c0392b", "mcdp": "#e08e45",
 }  # fmt: skip
+STYLES = {"pure": "D-", "mcdp": "x--", "gdp": "s-"}
 NAMES = {
     "pure": "pure", "approx": "approximate", "kl": "KL", "mcdp": "mCDP", "zcdp": "zCDP", "renyi": "Rényi, α = 2",
     "gdp": "GDP", "rao": "Rao, √Σθ²",
@@ -182,34 +183,28 @@ def finite(x: float) -> float | None:
 
 
 def draw(figures: dict[str, Any]) -> Figure:
-    picture = Figure(figsize=(14, 4.6), layout="constrained")
+    """What k releases are worth, by definition; right, the rule for θ beside the angle."""
+    picture = sheet(13, 4.6)
     axes = picture.subplots(1, 3)
-    k = figures["k"]
     for panel, kind in zip(axes, ("laplace", "gaussian"), strict=False):
-        for name, entry in figures[kind].items():
-            if name not in COLORS or None in entry["epsilon"]:
-                continue
-            panel.plot(k, entry["epsilon"], color=COLORS[name], marker=".", lw=1.2, label=NAMES[name])
-        panel.plot(k, figures[kind]["exact"], color="black", lw=3, alpha=0.35, label="the truth")
-        panel.set(
-            xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="ε at δ = 10⁻⁶",
-            title=f"{kind}: what the composed budget is worth\n(at this δ Rao bounds no ε, and KL one of about kα/δ)",
-        )  # fmt: skip
-        panel.legend(frameon=False, fontsize=8)
+        panel.plot(figures["k"], figures[kind]["exact"], color="black", lw=5, alpha=0.3, label="the truth")
+        for name, color in COLORS.items():
+            entry = figures[kind].get(name)
+            if entry and None not in entry["epsilon"]:
+                style = STYLES.get(name, "o-")
+                panel.plot(figures["k"], entry["epsilon"], style, color=color, ms=4, lw=1.2, label=NAMES[name])
+        panel.set(xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylim=(0.07, 80))
+        panel.set_title(f"{kind.capitalize()}: what the composed budget is worth", fontsize=10)
         plain(panel)
+    axes[0].set_ylabel("ε at δ = 10⁻⁶ (Rao: none; KL: above 4800)")
     angle = figures["angle"]
-    axes[2].plot(angle["counts"], angle["printed"], color=COLORS["rao"], marker=".", label="Table 1: √Σθ²")
-    axes[2].plot(angle["counts"], angle["gaussian"], color="#2471a3", marker=".", label="Gaussian: exact angle")
-    axes[2].plot(angle["counts"], angle["laplace"], color="#16a085", marker="x", ls="--", label="Laplace: exact angle")
-    axes[2].axhline(math.pi, color="#7f8c8d", lw=1, ls=":")
-    axes[2].text(1, math.pi * 1.05, "π: perfectly distinguishable", color="#7f8c8d", fontsize=8)
-    axes[2].set(
-        xscale="log",
-        yscale="log",
-        xlabel="k releases with Δ/σ = 0.1",
-        ylabel="θ",
-        title="Rao: the rule, and the angle itself",
-    )
-    axes[2].legend(frameon=False, fontsize=8, loc="lower right")
+    axes[2].plot(angle["counts"], angle["printed"], "o-", ms=4, color=COLORS["rao"], label="Table 1: √Σθ²")
+    axes[2].plot(angle["counts"], angle["gaussian"], "s-", ms=4, color=BLUE, label="Gaussian: exact angle")
+    axes[2].plot(angle["counts"], angle["laplace"], "x--", ms=5, color=GREEN, label="Laplace: exact angle")
+    axes[2].axhline(math.pi, color=GREY, lw=1, ls=":")
+    axes[2].text(1, math.pi * 1.05, "π: perfectly distinguishable", color=GREY, fontsize=8)
+    axes[2].set(xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ")
+    axes[2].set_title("Rao: the rule, and the angle itself", fontsize=10)
     plain(axes[2])
+    legend(picture, *axes, columns=5)
     return picture

@@ -45,7 +45,8 @@ def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     }
     figures = {"error": {name: float(np.mean(M.dist(model.predict(x), Y))) for name, model in drawn.items()}}
     picture = plot_geodesic(M, x, Y, **drawn)
-    picture.axes[0].get_legend().set_loc("lower right")  # where this geodesic is not
+    picture.axes[0].get_legend().remove()
+    legend(picture, picture.axes[0])
     return figures, picture
 
 
