@@ -39,6 +39,7 @@ from curvedp.laws.exact import ExactDraw
 from curvedp.laws.exact.draw import drawn_base
 from curvedp.mechanisms import value
 from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
+from curvedp.mechanisms.measured import scaling_direction
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 
@@ -91,9 +92,36 @@ def spent(release, one, two, seed=0):
     return sum(float(np.sum(((a[0] - b[0]) / a[1]) ** 2)) for a, b in pairs)
 
 
-def _caught(draw, release, data):
+def leaked(release, one, two, seed=0):
+    """(the largest log-likelihood ratio of any transcript along one path, Σ |difference|/scale; that of this one), of draws
+    of density ∝ exp(−|y − value|/scale), by brute force."""
+    rng, told, path = np.random.default_rng(seed), [], []
+
+    def lead(manifold, scale, center, *, source=None, grid=30):
+        value = np.asarray(center, dtype=float)
+        noise = rng.standard_normal(value.shape)
+        noise *= scale * rng.gamma(value.size) / np.linalg.norm(noise)
+        whole = np.array([int(k) for k in np.round((value + noise) * 2.0**grid).ravel()], dtype=object)
+        path.append((value, scale, whole.reshape(value.shape)))
+        return ExactDraw(path[-1][2], grid, 2.0**-100, manifold, drawn_base(manifold))
+
+    def follow(manifold, scale, center, *, source=None, grid=30):
+        value, noise, whole = path[len(told)]
+        assert noise == scale  # public, so the same on both sides
+        mine, drawn = np.asarray(center, dtype=float), whole.astype(float) / 2.0**grid
+        here = (np.linalg.norm(drawn - mine) - np.linalg.norm(drawn - value)) / scale
+        told.append((np.linalg.norm(mine - value) / scale, here))
+        return ExactDraw(whole, grid, 2.0**-100, manifold, drawn_base(manifold))
+
+    _caught(lead, release, one, ("exact_laplace",))
+    _caught(follow, release, two, ("exact_laplace",))
+    assert len(told) == len(path) > 0
+    return tuple(np.sum(told, axis=0))
+
+
+def _caught(draw, release, data, names=("exact_gaussian",)):
     with pytest.MonkeyPatch.context() as patch:
-        replace_draws(patch, draw)
+        replace_draws(patch, draw, names)
         release(data)
 
 
@@ -135,13 +163,23 @@ def pairs(M, rng, trials):
 STATISTICS = {"mean": OuterBallMean, "variance": OuterBallVariance, "line": OuterBallLine}
 
 
-def released(kind, M, scale=1.0):
+def opposite(M, n, out, center=None):
+    """All records but one in one place; that one far out, and far out on the other side but in another shell: every stage
+    moves by all that it can."""
+    c = M.origin if center is None else center
+    direction = np.eye(M.dim)[0] if len(M.factors) > 1 or not M.is_cone else scaling_direction(M, c)
+    sides = [np.zeros((n, M.dim)), np.zeros((n, M.dim))]
+    sides[0][-1], sides[1][-1] = out * direction, -2.5 * out * direction
+    return tuple(np.asarray(M.unchart(c, side)) for side in sides)
+
+
+def released(kind, M, scale=1.0, guarantee=GDP):
     """A function of records that releases, and draws with so much of the noise."""
 
     def release(X):
         more = ([(0.0, 1.0)],) if kind == "line" else ()
         statistic = STATISTICS[kind](M, None, None, len(X), *more)
-        mechanism = PrivateBallMechanism.for_statistic(statistic, GDP(1.0 / scale))
+        mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee(1.0 / scale))
         mechanism.release((np.linspace(0, 1, len(X)), X) if kind == "line" else X)
 
     return release
@@ -153,9 +191,9 @@ def served(kind, M):
     return kind == "mean" or M.constant_curvature is not None or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
 
 
-def median(M):
+def median(M, guarantee=GDP(1.0)):  # noqa: B008 - a frozen value
     """A function of records that releases their median."""
-    return lambda X: MedianMechanism.for_statistic(GeometricMedian(M, None, None, len(X)), GDP(1.0)).release(X)
+    return lambda X: MedianMechanism.for_statistic(GeometricMedian(M, None, None, len(X)), guarantee).release(X)
 
 
 def main(trials="10000", *names):

@@ -19,7 +19,7 @@ from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.of_mean import least_scale
+from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.privacy import GDP, Guarantee
 
@@ -197,11 +197,12 @@ class Plan:
 
     def _enough(self) -> list[str]:
         """How many records it would take, where these are too few."""
-        scale = least_scale(self.guarantee)  # 1/μ
-        # Noise of length 2r√d/(nμ), as long as half the error of the public center.
-        noise = ceil(4 * self.spread * sqrt(self.manifold.dim) * scale / self.useless)
+        law, scale = least_noise(self.guarantee)  # 1/μ, or 1/ε
+        # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half the error of the public center.
+        length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
+        noise = ceil(4 * self.spread * length * scale / self.useless)
         lines = [f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"]
-        if self.manifold.reduces and self.manifold.dim > _MANY:
+        if law == "gaussian" and self.manifold.reduces and self.manifold.dim > _MANY:
             few, many = ceil(_TRIALS[0] * scale), ceil(_TRIALS[1] * scale)
             lines.append(
                 f"to tell classes apart: PrivateMDM(reduce=6) or PrivateSoftmax, {few} records for 80%, {many} for 90% where "

@@ -13,9 +13,10 @@ from curvedp.errors import ParameterError
 from curvedp.estimators.base import PERSON, Job, PrivateEstimator, readable
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
+from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
 from curvedp.mechanisms.sums import GramSum, SumMechanism
-from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy import GDP, Guarantee, PureDP
 from curvedp.records import ChunkedRecords, by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_rows
@@ -36,9 +37,11 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
     radius : float
         A public bound on the length of a record: longer ones are scaled onto it, those that are not finite become 0.
     method : {"auto", "one-shot", "dp-rgd"}
-        "one-shot" adds Gaussian noise once to the second moment, in orthonormal coordinates of the symmetric matrices, where
-        ‖xxᵀ - x'x'ᵀ‖ <= √2·r²; the eigenvectors are post-processing. "dp-rgd" descends on the sphere or the Grassmann
-        manifold with noisy gradients (extra: jax; drawn in floats, which its certificate says). "auto" takes the better by
+        "one-shot" adds noise once to the second moment, in orthonormal coordinates of the symmetric matrices, where
+        ‖xxᵀ - x'x'ᵀ‖ <= √2·r²; the eigenvectors are post-processing. The noise is Gaussian, or for pure ε of
+        density ∝ exp(−‖·‖/b), which has half the deviation of Laplace noise for each entry. "dp-rgd" descends on the sphere
+        or the Grassmann manifold with noisy gradients (extra: jax; drawn in floats, which its certificate says; not for pure
+        ε). "auto" takes the better by
         prediction: to first order the direction is off by the noise across it over the spectral gap, which is r²√d/(nμ) for
         one shot and 2r²√d/(nμ) for descent, so one shot, as long as its d(d+1)/2 noisy entries are affordable.
     guarantee, ledger, label, source
@@ -148,7 +151,8 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             rows, n = person_rows(clipped_rows(records.array(), radius), codes), int(codes.max()) + 1
             records = open_records(rows, (features,))
         statistic = SecondMoment(features, radius, n)
-        mechanism = GaussianMechanism.for_statistic(statistic, self.guarantee)
+        kind = LaplaceMechanism if isinstance(self.guarantee, PureDP) else GaussianMechanism
+        mechanism = kind.for_statistic(statistic, self.guarantee)
         return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
 
     def _descend(self, X: Any, records: Records, radius: float, count: int) -> None:

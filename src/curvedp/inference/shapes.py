@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, floor, inf, isfinite, pi, sinh, sqrt, tan, tanh
+from math import exp, floor, inf, isfinite, log, pi, sinh, sqrt, tan, tanh
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammainccinv, ndtri
+from scipy.special import gammainccinv, gammaincinv, ndtri
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
 from curvedp.geometry.base import Manifold
+from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.mechanisms.second_moment import unpack
@@ -183,17 +184,27 @@ def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float, sa
     Let a share p > ½ of the records be within R of w, and m a median at distance D. Σd(m, xᵢ) <= Σd(w, xᵢ), but a near record
     adds at least D − 2R to the left side and no other takes off more than D: D <= 2pR/(2p − 1), in every metric space
     (Lopuhaä & Rousseeuw 1991; Minsker 2015). The population's median obeys Σd(m, xᵢ) <= Σd(w, xᵢ) + n·sampled·D, by
-    convexity: D <= 2pR/(2p − 1 − sampled). The k counts' noises are fresh, so none exceeds z with probability Φ(z)^k.
+    convexity: D <= 2pR/(2p − 1 − sampled). The k counts' noises are fresh: `_exceeded`.
     """
-    most = reading.law.scale * float(ndtri(level ** (1 / reading.drawn.size))) + reading.cell
+    most = _exceeded(reading.law, reading.drawn.size, level) + reading.cell * np.arange(1, reading.drawn.size + 1)
     assert reading.radii is not None  # of counts
-    near = [1 - max(0, floor(count + most)) / statistic.n for count in reading.drawn]
+    near = [1 - max(0, floor(count + more)) / statistic.n for count, more in zip(reading.drawn, most, strict=True)]
     pulls = [(2 * p * R * (1 + CHART_ERROR), 2 * p - 1 - sampled) for p, R in zip(near, reading.radii, strict=True)]
     found = [length / pull for length, pull in pulls if pull > 0]
     if min(found, default=inf) < reading.reach:
         return Shape(_base(reading), min(found), "conservative: most records are near (Lopuhaä & Rousseeuw)")
     center, radius = statistic.outer
     return Shape(center, radius, "the outer ball itself: counts say no more")
+
+
+def _exceeded(law: Any, k: int, level: float) -> np.ndarray:
+    """What k noises all stay below with probability `level`. Gaussian ones, each a count's own: none exceeds z with
+    probability Φ(z)^k. Of Laplace ones the j-th count has the sum of j: it exceeds t with probability at most
+    e^(−st)/(1 − s²b²)^j for every s < 1/b (Chernoff), by a union bound."""
+    if isinstance(law, RiemannianGaussian):
+        return np.full(k, law.scale * float(ndtri(level ** (1 / k))))
+    wanted, s = log(k / (1 - level)), np.linspace(0.01, 0.99, 99)[:, None]
+    return np.asarray(law.scale * np.min((wanted - np.arange(1, k + 1) * np.log1p(-s * s)) / s, axis=0))
 
 
 SHAPES: dict[str, Callable[..., Shape]] = {
@@ -217,7 +228,7 @@ def principal_subspaces(
     norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex. S may be within `sampled` of what
     is asked for: that is noise too, whose corner is at most √½ of it.
     """
-    d, sigma, miss = statistic.features, reading.law.scale, 1 - level
+    d, (sigma, miss) = statistic.features, _as_gaussian(reading, 1 - level)
     if not 0 < components < d:
         raise ParameterError(f"{components} components of {d} features: a region is of 1 to {d - 1}")
     drawn = unpack(reading.drawn, d)
@@ -234,6 +245,16 @@ def principal_subspaces(
         )
     radius = float(np.arcsin(2 * q / gap)) / 2
     return M, Shape(center, radius, "exact but for swapped eigenvalues (Davis & Kahan)", Subspaces(drawn, q))
+
+
+def _as_gaussian(reading: Reading, miss: float) -> tuple[float, float]:
+    """(σ, what is left of `miss`). Laplace noise in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I), |N| ~ b·Gamma(D) independent
+    of Z/|Z|: but for a part of `miss` that is at most σZ in every norm."""
+    if isinstance(reading.law, RiemannianGaussian):
+        return reading.law.scale, miss
+    size, tail = reading.drawn.size, miss * _SWAPPED / 2
+    least = sqrt(2 * gammaincinv(size / 2, tail))
+    return reading.law.scale * float(gammainccinv(size, tail)) / least, miss * (1 - _SWAPPED)
 
 
 def quantile(reading: Reading, level: float) -> float:

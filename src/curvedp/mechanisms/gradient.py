@@ -1,8 +1,8 @@
 """One noisy clipped gradient step from the public center: a private mean on every manifold.
 
-v = mean log_c xᵢ + N(0, σ²), released as exp_c v. Each vector depends on its own record alone and has length at most r, so
-the COMPUTED mean moves by at most 2r/n: no curvature, solver error or convexity limit enters. Its bias is of second order in
-the distance from the center to the mean.
+v = mean log_c xᵢ + noise, Gaussian or, for pure ε, Laplace, released as exp_c v. Each vector depends on its own record alone
+and has length at most r, so the COMPUTED mean moves by at most 2r/n: no curvature, solver error or convexity limit enters.
+Its bias is of second order in the distance from the center to the mean.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +18,18 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import exact_gaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clipped_logs, mean_moved
-from curvedp.mechanisms.of_mean import GaussianMeanMechanism, least_scale
+from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, spread_of
+from curvedp.mechanisms.of_mean import GaussianMeanMechanism
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile
+from curvedp.privacy.rounding import up
 from curvedp.records.base import Records, open_records
 
 
@@ -40,12 +42,15 @@ class GradientMechanism(GaussianMeanMechanism):
     statistic : FrechetMean
         Manifold, public ball and number of records. The ball may be larger than any theorem about means allows.
     scale : float
-        The standard deviation of the noise in each coordinate.
+        Of the noise: the standard deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
+    law : {"gaussian", "laplace"}
+        Of the noise.
 
     Notes
     -----
     Guarantees
-    - exactly μ-GDP with μ = (2r/n and rounding)/σ for replace-one adjacency, on any manifold, for ANY records.
+    - exactly μ-GDP with μ = (2r/n and rounding)/σ for replace-one adjacency, or ε-DP with that over b, on any manifold, for
+      ANY records.
 
     Examples
     --------
@@ -60,25 +65,27 @@ class GradientMechanism(GaussianMeanMechanism):
     """
 
     scale: float
+    law: Law
 
     name: ClassVar[str] = "gradient-step"
     option: ClassVar[str | None] = "gradient"
     streams: ClassVar[bool] = True
 
-    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
         self._take(statistic)
-        assign(self, scale=_validate.length("scale", scale))
+        assign(self, scale=_validate.length("scale", scale), law=_validate.choice("law", law, LAWS))
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
         moved = cls(statistic=statistic, scale=1.0).sensitivity
-        return cls(statistic=statistic, scale=least_scale(guarantee, moved))
+        law, scale = least_noise(guarantee, moved)
+        return cls(statistic=statistic, scale=scale, law=law)
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale."""
-        return cls(statistic=statistic, scale=parameters["scale"])
+        """From the scale and the law."""
+        return cls(statistic=statistic, **parameters)
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -94,14 +101,26 @@ class GradientMechanism(GaussianMeanMechanism):
         return mean_moved(self.radius, self._grid, self.manifold.dim, self.n)
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
-        """One Gaussian release."""
+    def profile(self) -> Any:
+        """One Gaussian release, or pure ε."""
+        if self.law == "laplace":
+            return PureDP(up(self.sensitivity / self.scale))
         return gaussian_profile(0.0, 1, self.scale, self.sensitivity)
 
     @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε."""
+        return self.profile if self.law == "laplace" else super().guarantee
+
+    @property
+    def deviation(self) -> float:
+        """Of the noise in each coordinate."""
+        return self.scale * spread_of(self.law, self.manifold.dim)
+
+    @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public number as JSON value."""
-        return {"scale": self.scale}
+        """The public numbers as JSON values."""
+        return {"scale": self.scale, **law_told(self.law)}
 
     @property
     def unit(self) -> float:
@@ -120,17 +139,18 @@ class GradientMechanism(GaussianMeanMechanism):
     def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
         space, unit, mean = Euclidean(self.manifold.dim), self.unit, self._divided(data.sums(self._sums), data.n)
-        drawn = exact_gaussian(space, self.scale / unit, mean / unit, source=source, grid=GRID)
+        one = exact_laplace if self.law == "laplace" else exact_gaussian
+        drawn = one(space, self.scale / unit, mean / unit, source=source, grid=GRID)
         return Draw(self._at(unit * np.asarray(drawn.value)), [drawn.integers], drawn.tau)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
         mean = self._divided(self._sums(records), len(records))
-        return self._at(mean + self.scale * rng.standard_normal((size, mean.size)))
+        return self._at(mean + self.scale * float_noise(rng, self.law, (size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Shrunk towards the center, then moved into the ball."""
-        return self.statistic.inside(james_stein(self.manifold, self.center, points, self.scale))
+        return self.statistic.inside(james_stein(self.manifold, self.center, points, self.deviation))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The point of the one draw."""
@@ -140,7 +160,8 @@ class GradientMechanism(GaussianMeanMechanism):
     def reading(self, integers: Any) -> Reading:
         """The drawn vector, about the mean logarithm at the center."""
         drawn = self.unit * replay(integers)(np.empty(self.manifold.dim))
-        law = RiemannianGaussian(Euclidean(self.manifold.dim), self.scale)
+        kind = RiemannianLaplace if self.law == "laplace" else RiemannianGaussian
+        law = kind(Euclidean(self.manifold.dim), self.scale)
         return Reading("gradient", law, drawn, *self.mean.ball, cell=self.unit * 2.0**-GRID)
 
     @cached_property

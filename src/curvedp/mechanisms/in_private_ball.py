@@ -12,7 +12,9 @@ from curvedp.mechanisms.base import Mechanism, assign
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
@@ -32,8 +34,8 @@ class InPrivateBall(OuterBall):
         """The statistic of the records in a ball that was found."""
 
     @abstractmethod
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """The mechanisms that may come last, the best first."""
+    def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
+        """The mechanisms that may come last, by the law of the noise, the best first."""
 
     def located(self, data: Any) -> Any:
         """What the ball is found for: the records themselves."""
@@ -59,9 +61,9 @@ class OuterBallMean(InPrivateBall):
         """Shrinkage, where there is any, and projection."""
         return ["James-Stein shrinkage in every step"] * (self.manifold.dim >= 3) + ["projection onto the ball"]
 
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noisy Newton steps where the Hessian is large, else one gradient step."""
-        bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
+    def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
+        """Noisy Newton steps, which are Gaussian, where the Hessian is large, else one gradient step."""
+        bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1 and law == "gaussian"
         return [NewtonMechanism, GradientMechanism] if bent and in_memory else [GradientMechanism]
 
 
@@ -90,9 +92,9 @@ class OuterBallVariance(InPrivateBall):
         """Clipping."""
         return ["clipping to [0, r²]"]
 
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
+    def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         """Noise about the number."""
-        return [GaussianMechanism]
+        return [LaplaceMechanism if law == "laplace" else GaussianMechanism]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class OuterBallLine(InPrivateBall):
         """Projection."""
         return ["projection onto the public domain"]
 
-    def lasts(self, *, in_memory: bool = True) -> list[type[Mechanism]]:
+    def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         """Noisy descent."""
         return [BundleDescentMechanism]
 

@@ -22,6 +22,7 @@ from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Ball, check_point
 from curvedp.records.base import Records
@@ -118,13 +119,15 @@ def half_bins(cone: Manifold, outer: float, width: float) -> int:
     return ceil(min(outer, 100 * sqrt(cone.point_shape[0])) / width)
 
 
-def fullest(counts: np.ndarray, noise: float, n: int) -> int:
+def fullest(counts: np.ndarray, noise: float, n: int, law: Law = "gaussian") -> int:
     """The first of the two neighboring bins that hold most, if likelier than the middle ones, at the public center, by more
-    than the square of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, and a wrong unit is
-    no use."""
+    than the square of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, of Laplace noise at
+    least (difference)/b, where noise = √2·b; and a wrong unit is no use."""
     pairs = counts[:-1] + counts[1:]
     best, middle = int(np.argmax(pairs)), len(pairs) // 2
-    return best if n * (pairs[best] - pairs[middle]) / (2 * noise**2) > 2 * log(len(pairs)) else middle
+    more = pairs[best] - pairs[middle]
+    gain = sqrt(2) * more / noise if law == "laplace" else n * more / (2 * noise**2)
+    return best if gain > 2 * log(len(pairs)) else middle
 
 
 def rescaled(manifold: Manifold, c: np.ndarray, place: int, t: float) -> np.ndarray:

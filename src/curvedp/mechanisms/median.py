@@ -8,22 +8,37 @@ Venkatasubramanian & Joshi 2009), with the harmonic mean of distances replaced b
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.laws import RiemannianGaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Unmeasured, logs_at, mean_moved
+from curvedp.mechanisms.noise import LAWS, Law
 from curvedp.mechanisms.outer_ball import OuterBall
+from curvedp.mechanisms.shells import WIDER, Shells, private_shells
 from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic
 
-_RADIUS, _SEARCH = 0.04, 0.05  # shares of μ² of a median distance, and of a step on the way
-_SEARCHES, _STEPS, _GROWTH = 3, 5, 1.5  # the last steps share what is left, each with half as much again
+
+class _Plan(NamedTuple):
+    """Shares of a median distance and of a step on the way, how many of both, and of the last steps, which share what is
+    left, each with `growth` times as much as the one before."""
+
+    radius: float
+    search: float
+    searches: int
+    steps: int
+    growth: float
+
+
+_PLANS = {"gaussian": _Plan(0.04, 0.05, 3, 5, 1.5), "laplace": _Plan(0.03, 0.04, 2, 3, 2.0)}
+# Of pure ε: the shells of the first and of later distances, and their shares where records are few, times 1/(nε) and at most.
+_FIRST, _LATER = (Shells(63, 1.6), 30.0, 0.25), (Shells(16, 1.6), 20.0, 0.12)
 _SMOOTH = 0.1  # of the median distance: nearer records pull in proportion to their distance
 
 
@@ -43,14 +58,17 @@ class MedianMechanism(StagedMechanism):
     statistic : GeometricMedian
         What is released.
     scale : float
-        1/μ: the noise for each unit of sensitivity over the whole release.
+        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
+    law : {"gaussian", "laplace"}
+        Of the noise.
 
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale` for replace-one adjacency, for ANY records.
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records.
     """
 
+    laws: ClassVar[tuple[Law, ...]] = LAWS
     name: ClassVar[str] = "noisy-median"
     option: ClassVar[str | None] = "median"
 
@@ -65,31 +83,43 @@ class MedianMechanism(StagedMechanism):
         return ["projection onto the ball"]
 
     def reading(self, integers: Any) -> Reading:
-        """The last counts of records beyond a distance, each with its own noise, fresh given those before."""
+        """The last counts of records beyond a distance, each with its own noise, fresh given those before; for pure ε sums of
+        one, two, … such."""
         counts = self.replayed(integers)[1].counts
-        w, _, _, noise = counts[-1]
+        w, radii, drawn, noise = counts[-1]
+        if self.law == "laplace":
+            law = RiemannianLaplace(Euclidean(1), noise)
+            return Reading("counts", law, drawn, w, *self.searched.outer[1:], radii)
         radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
         return Reading("counts", RiemannianGaussian(Euclidean(1), noise), drawn, w, *self.searched.outer[1:], radii)
 
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[np.ndarray, Stages]:
         """(the median, what was released)."""
-        stages = Stages(self.scale, noisy)
+        stages, plan = Stages(self.scale, noisy, self.law), _PLANS[self.law]
         w, size = np.asarray(self.searched.center), 0.0
-        for _ in range(_SEARCHES):
-            size = self._size(measured, stages, w)
-            w = self._step(measured, stages, w, size, _SEARCH)
-        size = self._size(measured, stages, w)
-        weights = [_GROWTH**k for k in range(_STEPS)]
+        for _ in range(plan.searches):
+            size = self._size(measured, stages, w, size)
+            w = self._step(measured, stages, w, size, max(plan.search, self._few(_LATER)))
+        size = self._size(measured, stages, w, size)
+        weights = [plan.growth**k for k in range(plan.steps)]
         shares = [stages.left * weight / sum(weights) for weight in weights]
         for share in shares:
             w = self._step(measured, stages, w, size, share)
         return w, stages
 
-    def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray) -> float:
-        """A median distance from w."""
-        return private_quantile(
-            stages, partial(measured.beyond, w), self.searched.outer_radius, self.searched.n / 2, _RADIUS, w
-        )
+    def _few(self, rule: tuple[Shells, float, float]) -> float:
+        """The share of a stage of pure ε where records are few."""
+        _, times, most = rule
+        return min(most, times * self.scale / self.searched.n) if self.law == "laplace" else 0.0
+
+    def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray, before: float) -> float:
+        """A median distance from w, or for pure ε a typical one, not far from the one before."""
+        beyond, n, top = partial(measured.beyond, w), self.searched.n, self.searched.outer_radius
+        share = _PLANS[self.law].radius
+        if self.law == "gaussian":
+            return private_quantile(stages, beyond, top, n / 2, share, w)
+        rule, top = (_LATER, min(top, WIDER * before)) if before > 0 else (_FIRST, top)
+        return private_shells(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w, rule[0]).typical
 
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)

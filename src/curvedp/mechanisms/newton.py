@@ -30,7 +30,8 @@ from curvedp.laws.exact import ExactDraw, exact_gaussian
 from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
-from curvedp.mechanisms.of_mean import GaussianMeanMechanism, least_scale
+from curvedp.mechanisms.noise import least_scale
+from curvedp.mechanisms.of_mean import GaussianMeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean, Statistic

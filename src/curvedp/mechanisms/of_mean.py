@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.mechanisms.base import Mechanism, assign, check_guarantee
+from curvedp.errors import ParameterError
+from curvedp.mechanisms.base import Mechanism, assign
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -74,14 +74,3 @@ class GaussianMeanMechanism(MeanMechanism):
     def afterwards(self) -> list[str]:
         """Shrinkage, where there is any, and projection."""
         return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + self.statistic.afterwards
-
-
-def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
-    """The least σ of Gaussian noise about what moves so far that meets the guarantee: 1/μ where it moves by 1."""
-    check_guarantee(guarantee)
-    if isinstance(guarantee, PureDP):
-        raise UnattainableGuarantee(
-            f"{guarantee} is not met by Gaussian noise, and this release has no other: ask for GDP, zCDP, or ApproxDP with a "
-            "small δ; pure ε is for means in a public ball, with mechanism='auto'"
-        )
-    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved))

@@ -1,23 +1,24 @@
 """A ball for which nobody has to know a radius, found privately; then any statistic of the records in it.
 
 The user gives a public OUTER ball as generous as he likes. Units, location and radius are found in stages (`stages`), each a
-Gaussian release at points that are already released, and all that is left of the budget goes to one last mechanism, for the
-statistic of the ball that was found:
+release at points that are already released, and all that is left of the budget goes to one last mechanism, for the statistic
+of the ball that was found:
 
 | statistic | last mechanism |
 |---|---|
-| Fréchet mean | one noisy clipped gradient step; in hyperbolic space noisy Newton steps |
-| Fréchet variance | Gaussian noise about it |
+| Fréchet mean | one noisy clipped gradient step; in hyperbolic space noisy Newton steps, but not for pure ε |
+| Fréchet variance | noise about it |
 | geodesic regression | descent on the tangent bundle |
 
-Constants are those of a measured prototype, one set for every space.
+Constants are those of a measured prototype, one set for every space; another for pure ε, where a share s of the budget costs
+1/s in noise and not 1/√s, so that fewer and coarser questions are asked: one histogram of shells in place of each search.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, log2, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -29,19 +30,33 @@ from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
-from curvedp.mechanisms.of_mean import least_scale
+from curvedp.mechanisms.noise import LAWS, Law, spread_of
+from curvedp.mechanisms.shells import Shells, private_shells
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.stages import Noise, Search, StagedMechanism, Stages, private_quantile, same_stages
 from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 
-_UNITS, _COUNTS, _LOCATION, _BEND = 0.04, 0.08, 0.06, 0.01  # shares of μ²
+
+class _Shares(NamedTuple):
+    """Of the budget, by stage; `kept` is for the last mechanism: steps end before."""
+
+    units: float
+    counts: float
+    location: float
+    bend: float
+    kept: float
+
+
+_SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.04, 0.05, 0.03, 0.4)}
 _MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
-_KEPT = 0.35  # for the last mechanism: steps end before
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
 _OFF = 8.0  # times the noise of an extrinsic mean: a radius that it hardly widens
 _COARSE, _FINE, _WIDER = Search(6, 1.6), Search(5, 1.15, 0.25), 4.0
+_WIDE, _NARROW = Shells(63, 1.6), Shells(16, 1.4)  # for pure ε
+# Times 1/(nε): where records are few, the share of a stage of pure ε, and of a long histogram.
+_FEW, _FIRST = 20.0, 32.0
 _LONG = 0.6  # of the radius: a mean logarithm of records that all lie one way
 _BIN = 2.0  # width of a bin of units
 
@@ -55,14 +70,16 @@ class PrivateBallMechanism(StagedMechanism):
     statistic : InPrivateBall
         What is released.
     scale : float
-        1/μ: the noise for each unit of sensitivity over the whole release.
+        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
+    law : {"gaussian", "laplace"}
+        Of the noise.
     last : str
         The name of the last mechanism.
 
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale` for replace-one adjacency, for ANY records;
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records;
     - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
 
     Examples
@@ -77,13 +94,14 @@ class PrivateBallMechanism(StagedMechanism):
 
     last: str
 
+    laws: ClassVar[tuple[Law, ...]] = LAWS
     name: ClassVar[str] = "private-ball"
     option: ClassVar[str | None] = "private-ball"
     most_simulated: ClassVar[int] = 32  # each is a walk through all stages
 
-    def __init__(self, *, statistic: Statistic, scale: float, last: Any = None) -> None:
-        super().__init__(statistic=statistic, scale=scale)
-        names = [kind.name for kind in self.target.lasts()]
+    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian", last: Any = None) -> None:
+        super().__init__(statistic=statistic, scale=scale, law=law)
+        names = [kind.name for kind in self.target.lasts(self.law)]
         assign(self, last=names[0] if last is None else _validate.choice("last", last, tuple(names)))
 
     @classmethod
@@ -94,8 +112,8 @@ class PrivateBallMechanism(StagedMechanism):
     @classmethod
     def streamed(cls, statistic: InPrivateBall, guarantee: Guarantee) -> Self:
         """For records that are not in memory, and are not read by several steps in a row."""
-        last = statistic.lasts(in_memory=False)[0].name
-        return cls(statistic=statistic, scale=least_scale(guarantee), last=last)
+        noise = cls.least(guarantee)
+        return cls(statistic=statistic, **noise, last=statistic.lasts(noise["law"], in_memory=False)[0].name)
 
     @property
     def target(self) -> InPrivateBall:
@@ -106,13 +124,15 @@ class PrivateBallMechanism(StagedMechanism):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The public numbers as JSON values."""
-        return {"scale": self.scale, "last": self.last}
+        return {**super().parameters, "last": self.last}
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown."""
-        least = 50 if any(factor.is_cone for factor in self.manifold.factors) else 40
-        return self.target.n / self.scale >= least
+        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown; nε >= 100,
+        and 200."""
+        unknown = any(factor.is_cone for factor in self.manifold.factors)
+        least = {"gaussian": (40, 50), "laplace": (100, 200)}[self.law][unknown]
+        return self.target.n * (1 + 1e-9) / self.scale >= least  # 1 over the scale is rounded down
 
     def accepted(self, data: Any) -> Any:
         """As the statistic takes them; only shapes and types can be refused."""
@@ -120,7 +140,7 @@ class PrivateBallMechanism(StagedMechanism):
 
     def draw(self, data: Any, source: Source) -> Draw:
         """The ball, then the last mechanism in it."""
-        draws, noisy = Stages.exact(source)
+        draws, noisy = Stages.exact(source, self.law)
         ball, stages = self.walk(Measured(self.target, self.target.located(data)), noisy)
         last = self.last_in(ball, stages)
         drawn = last.draw(last.accepted(_given(last, data)), source)
@@ -174,14 +194,14 @@ class PrivateBallMechanism(StagedMechanism):
 
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Ball, Stages]:
         """(the ball, what was released)."""
-        stages = Stages(self.scale, noisy)
+        stages = Stages(self.scale, noisy, self.law)
         c = self._units(measured, stages, self.target.center)
         c, off = self._extrinsic(measured, stages, c)
-        rough = 2 * sqrt(self.manifold.dim) * self.scale / (self.target.n * sqrt(_LOCATION))  # noise over radius
+        rough = self._roughness
         hopeless = rough > (0.5 if self._bent else 1.0)  # noise across the step counts for more where directions part
-        r = self._median(measured, stages, c)
+        r = self._median(measured, stages, c, off / 4)
         going = not hopeless and r <= _OFF * off and self._affords(stages)
-        if not going and self._affords(stages):
+        if not (going or self._pure) and self._affords(stages):
             r = self._widened(measured, stages, c, r)
         while going:
             c, length = self._step(measured, stages, c, r)
@@ -191,25 +211,67 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _affords(self, stages: Stages) -> bool:
         """One more step, or one more search."""
-        return stages.left >= _KEPT + _LOCATION + _BEND + self._share(_FINE)
+        shares = self._shares
+        return stages.left >= shares.kept + self._located + shares.bend + self._share(_FINE)
 
-    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> float:
-        """About the distance within which half of the records are."""
+    @property
+    def _pure(self) -> bool:
+        return self.law == "laplace"
+
+    @property
+    def _shares(self) -> _Shares:
+        return _SHARES[self.law]
+
+    def _least(self, share: float, few: float = _FEW) -> float:
+        """A share, or for pure ε one so large that the records are few/2 times the noise of a count, where there are few."""
+        return min(_MOST, max(share, few * self.scale / self.target.n)) if self._pure else share
+
+    @property
+    def _located(self) -> float:
+        """The share of a step."""
+        return self._least(self._shares.location)
+
+    @property
+    def _roughness(self) -> float:
+        """The length of the noise of a step, over the radius."""
+        share, d = self._located, self.manifold.dim
+        worth = share if self._pure else sqrt(share)
+        return 2 * sqrt(d) * spread_of(self.law, d) * self.scale / (self.target.n * worth)
+
+    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray, least: float = 0.0) -> float:
+        """About the distance within which half of the records are; for pure ε that which few are beyond."""
+        if self._pure:
+            return self._in_shells(
+                measured, stages, c, self.target.outer_radius, _WIDE.down_to(least / self.target.outer_radius)
+            )
         return self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
 
     def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
         Where every answer is that it must be wider still, noise has misled the search for r, which is made again."""
-        found = self._radius(measured, stages, c, _WIDER * r, _FINE, self._outside)
+        if self._pure:
+            found = self._in_shells(measured, stages, c, _WIDER * r, _NARROW.down_to(self._roughness / (2 * _WIDER)))
+        else:
+            found = self._radius(measured, stages, c, _WIDER * r, _FINE, self._outside)
         if found < _WIDER * r or not self._affords(stages):
             return found
+        if self._pure:
+            return self._median(measured, stages, c)
         return self._radius(measured, stages, c, _WIDER * self._median(measured, stages, c), _FINE, self._outside)
 
     @property
     def _outside(self) -> float:
         """How many records may stay outside: about as many as noise hides."""
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        return min(self.target.n / 2, hidden)
+        d = self.manifold.dim
+        count = _FINE.noise(self.scale, self._share(_FINE)) if not self._pure else 2 * self.scale / self._share(_FINE)
+        return min(
+            self.target.n / 2, 2 * sqrt(d) * spread_of(self.law, d) * self.scale + (3 if self._pure else 2) * count
+        )
+
+    def _in_shells(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
+        beyond, n = partial(measured.beyond, c), self.target.n
+        share = self._least(self._shares.counts, _FIRST if shells.ratio == _WIDE.ratio else _FEW)
+        return private_shells(stages, beyond, n, top, self._outside, share, c, shells).radius
 
     def _radius(
         self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search, outside: float
@@ -218,17 +280,21 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _share(self, search: Search) -> float:
         """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""
+        counts = self._shares.counts
+        if self._pure:
+            return self._least(counts)
         few = search.queries * (5 * self.scale / self.target.n) ** 2
-        return min(_MOST, max(_COUNTS if search is _FINE else _COUNTS / 8, few))
+        return min(_MOST, max(counts if search is _FINE else counts / 8, few))
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
         cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
         for place in cones:
             half = half_bins(self.manifold.factors[place], self.target.outer_radius, _BIN)
-            counts = measured.histogram(c, place, _BIN, half)
-            noisy, noise = stages.ask("units", min(_UNITS, _MOST / len(cones)), sqrt(2), counts)
-            c = rescaled(self.manifold, c, place, _BIN * (fullest(noisy, noise, self.target.n) + 1 - half))
+            share = min(self._least(self._shares.units, _FIRST), _MOST / len(cones))
+            noisy, noise = stages.ask("units", share, sqrt(2), measured.histogram(c, place, _BIN, half), summed=2.0)
+            first = fullest(noisy, noise, self.target.n, self.law)
+            c = rescaled(self.manifold, c, place, _BIN * (first + 1 - half))
         return c
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
@@ -237,7 +303,7 @@ class PrivateBallMechanism(StagedMechanism):
         found = [place for place, factor in enumerate(factors) if factor.embedded_diameter is not None]
         off = 0.0 if len(found) == len(factors) else inf
         for place in found:
-            share = max(_LOCATION, (_EXTRINSIC * self.scale / self.target.n) ** 2)
+            share = max(self._located, 0.0 if self._pure else (_EXTRINSIC * self.scale / self.target.n) ** 2)
             mean, moved = measured.embedded(place)
             noisy, noise = stages.ask("extrinsic", min(_MOST / len(found), share), moved, mean)
             parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
@@ -252,7 +318,7 @@ class PrivateBallMechanism(StagedMechanism):
         """(one noisy clipped gradient step from c, the gradient's length)."""
         mean, moved = measured.clipped(c, r)
         unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the records' unit
-        noisy, noise = stages.ask("location", _LOCATION, moved / unit, mean / unit)
+        noisy, noise = stages.ask("location", self._located, moved / unit, mean / unit)
         v = shrunk(unit * noisy, unit * noise)
         length = float(np.linalg.norm(v))
         if self._bent:
@@ -263,7 +329,7 @@ class PrivateBallMechanism(StagedMechanism):
     def _bend(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
         """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""
         values, moved = measured.bend(c, r, v)
-        noisy, _ = stages.ask("bend", _BEND, moved, values)
+        noisy, _ = stages.ask("bend", self._shares.bend, moved, values)
         return 1 + float(np.clip(noisy[0] - noisy[1], 0.0, moved * self.target.n))
 
     # ---- what "auto" and `plan` want to know ----
@@ -273,10 +339,7 @@ class PrivateBallMechanism(StagedMechanism):
         return np.stack([self._simulated(rng, np.asarray(records)) for _ in range(size)])
 
     def _simulated(self, rng: np.random.Generator, records: np.ndarray) -> np.ndarray:
-        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            return values + scales[:, None] * rng.standard_normal(values.shape)
-
-        M = self.manifold
+        M, noisy = self.manifold, Stages.simulated(rng, self.law)
         ball, stages = self.walk(Measured(self.target, open_records(records, M.point_shape, least=1)), noisy)
         last = self.last_in(ball, stages)
         center, radius = last.statistic.ball

@@ -1,11 +1,18 @@
-"""Releases in stages: Gaussian noise about numbers that one record moves by a known amount, at points already released.
+"""Releases in stages: noise about numbers that one record moves by a known amount, at points already released.
 
-The μ² of all stages add up to that of the whole. How many stages there are may depend on released values, so the sum is
-bounded by the filter theorem for Gaussian DP (Smith & Thakurta 2022, fully adaptive composition): shares are taken from a
-public total of 1, and a stage that would exceed it does not exist. Proof: given what was released before, the log-likelihood
-ratio of a stage is N(∓s/2, s) with s its μ², at most share·μ²; the whole is a martingale plus drift whose quadratic
-variation, a predictable number, is at most μ². Spend the rest on noise about nothing: embedded in a Brownian motion it is
-N(∓μ²/2, μ²) at worst, which is the trade-off of one Gaussian release.
+Gaussian noise, or Laplace noise for pure ε. Shares are taken from a public total of 1, and a stage that would exceed it does
+not exist; how many stages there are may depend on released values.
+
+Gaussian: the μ² of all stages add up to that of the whole, by the filter theorem for Gaussian DP (Smith & Thakurta 2022,
+fully adaptive composition). Proof: given what was released before, the log-likelihood ratio of a stage is N(∓s/2, s) with s
+its μ², at most share·μ²; the whole is a martingale plus drift whose quadratic variation, a predictable number, is at most μ².
+Spend the rest on noise about nothing: embedded in a Brownian motion it is N(∓μ²/2, μ²) at worst, which is the trade-off of
+one Gaussian release.
+
+Laplace: the ε of all stages add up. Proof: given what was released before, the log-likelihood ratio of a stage is at most
+share·ε in absolute value, and so on every path the whole is at most ε (Rogers, Roth, Ullman & Vadhan 2016).
+Of a vector whose length moves by Δ the density is ∝ exp(−|y|/b), b = Δ/ε (the K-norm mechanism of the Euclidean ball, Hardt &
+Talwar 2010); of numbers that move by Δ in sum each has Laplace noise of its own, b = Δ/ε (Dwork et al. 2006).
 """
 
 from abc import abstractmethod
@@ -21,15 +28,16 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.laws.exact import ExactDraw, exact_gaussian
+from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Mechanism, assign, replay
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import Measured, Unmeasured
-from curvedp.mechanisms.of_mean import least_scale
+from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, least_scale, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
+from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile
+from curvedp.privacy.rounding import up
 from curvedp.records.base import Records, open_records
 
 QUERIES = 7  # of a search over 127 lengths
@@ -40,34 +48,50 @@ Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales 
 class Stages:
     """The budget, and what has been released from it so far."""
 
-    def __init__(self, scale: float, noisy: Noise) -> None:
+    def __init__(self, scale: float, noisy: Noise, law: Law = "gaussian") -> None:
         self.left, self.told, self.counts = 1.0, [], []  # type: ignore[var-annotated]  # dictionaries; see `private_radius`
         self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
+        self.law = law
 
     @staticmethod
-    def exact(source: Source) -> tuple[list[ExactDraw], Noise]:
-        """Exact Gaussian noise, rounded to the public grid, and the list of what it has drawn."""
+    def exact(source: Source, law: Law = "gaussian") -> tuple[list[ExactDraw], Noise]:
+        """Exact noise, rounded to the public grid, and the list of what it has drawn."""
         draws: list[ExactDraw] = []
 
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
-            draws.append(drawn)
-            return np.asarray(drawn.value)[None]
+            one, space = exact_laplace if law == "laplace" else exact_gaussian, Euclidean(values.shape[1])
+            rows = [one(space, float(b), row, source=source, grid=GRID) for row, b in zip(values, scales, strict=True)]
+            whole = np.concatenate([row.integers for row in rows])
+            draws.append(ExactDraw(whole, GRID, sum(row.tau for row in rows), Euclidean(values.size)))
+            return draws[-1].value.reshape(values.shape)
 
         return draws, noisy
 
-    def ask(self, kind: str, share: float, moved: float, values: np.ndarray) -> tuple[np.ndarray, float]:
-        """Noisy values that one record moves by at most `moved`, for a share of the budget, and their noise."""
+    @staticmethod
+    def simulated(rng: np.random.Generator, law: Law) -> Noise:
+        """The same in floats: for predicted error, NOT for release."""
+        return lambda values, scales: values + scales[:, None] * float_noise(rng, law, values.shape)
+
+    def ask(
+        self, kind: str, share: float, moved: float, values: np.ndarray, summed: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        """Noisy values that one record moves by at most `moved`, for a share of the budget, and the deviation of each.
+        Laplace noise is drawn for each by itself where they move by at most `summed` in sum, which is less noise."""
         share = min(share, self.left)
         self.left -= share
-        noise = moved * self._scale / sqrt(share)
-        self.told.append({"kind": kind, "share": share, "sensitivity": moved, "noise": noise, "size": values.size})
-        return self._noisy(values[None], np.array([noise]))[0], noise
+        if summed is None or self.law == "gaussian":
+            summed, rows = moved, values[None]
+        else:
+            rows = values[:, None]
+        noise = summed * self._scale / (share if self.law == "laplace" else sqrt(share))
+        self.told.append({"kind": kind, "share": share, "sensitivity": summed, "noise": noise, "size": values.size})
+        drawn = self._noisy(rows, np.full(len(rows), noise)).reshape(values.shape)
+        return drawn, noise * spread_of(self.law, rows.shape[1])
 
-    def rest(self) -> GDP:
+    def rest(self) -> Guarantee:
         """All that is left, as the guarantee of one last release."""
         left, self.left = self.left, 0.0
-        return GDP(sqrt(left) / self._scale)
+        return PureDP(left / self._scale) if self.law == "laplace" else GDP(sqrt(left) / self._scale)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -79,24 +103,35 @@ class StagedMechanism(Mechanism):
     statistic : Statistic
         What is released.
     scale : float
-        1/μ: the noise for each unit of sensitivity over the whole release.
+        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
+    law : {"gaussian", "laplace"}
+        Of the noise.
     """
 
     scale: float
+    law: Law
 
+    laws: ClassVar[tuple[Law, ...]] = ("gaussian",)
     reads: ClassVar[Literal["value", "records"]] = "records"
     staged: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
-    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
         if not self.serves(statistic):
             raise ParameterError(f"{type(self).__name__} does not release the {statistic.name}")
-        assign(self, statistic=statistic, scale=_validate.positive("scale", scale))
+        law = _validate.choice("law", law, self.laws)
+        assign(self, statistic=statistic, scale=_validate.positive("scale", scale), law=law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
-        return cls(statistic=statistic, scale=least_scale(guarantee))
+        return cls(statistic=statistic, **cls.least(guarantee))
+
+    @classmethod
+    def least(cls, guarantee: Guarantee) -> dict[str, Any]:
+        """The least noise that meets the guarantee, and its law."""
+        law, scale = least_noise(guarantee) if cls.laws == LAWS else (LAWS[0], least_scale(guarantee))
+        return {"scale": scale, "law": law}
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
@@ -115,19 +150,19 @@ class StagedMechanism(Mechanism):
         return self.statistic.sensitivity
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
-        """That of one Gaussian release of sensitivity 1."""
-        return gaussian_profile(0.0, 1, self.scale, 1.0)
+    def profile(self) -> Guarantee:
+        """That of one Gaussian release of sensitivity 1, or pure ε."""
+        return PureDP(up(1 / self.scale)) if self.law == "laplace" else gaussian_profile(0.0, 1, self.scale, 1.0)
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
+        """μ-GDP, or pure ε."""
+        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public number as JSON value."""
-        return {"scale": self.scale}
+        """The public numbers as JSON values; Gaussian noise goes without saying."""
+        return {"scale": self.scale, **law_told(self.law)}
 
     def accepted(self, data: Any) -> Any:
         """Records wherever they lie; only their shape and type can be refused."""
@@ -135,7 +170,7 @@ class StagedMechanism(Mechanism):
 
     def draw(self, data: Any, source: Source) -> Draw:
         """The stages, one after the other."""
-        draws, noisy = Stages.exact(source)
+        draws, noisy = Stages.exact(source, self.law)
         value, stages = self.walk(self.numbers(data), noisy)
         return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
 

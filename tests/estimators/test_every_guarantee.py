@@ -1,0 +1,76 @@
+"""Every estimator under every kind of guarantee: a release that verifies, or one line before anything is spent."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from curvedp import (
+    GDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+    PrivateSoftmax,
+    privacy,
+)
+from curvedp.errors import CurvedpError, ReleaseWarning
+from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.privacy import ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP
+
+S2, SPD, N = Sphere(2), SPDAffineInvariant(3), 200
+GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.5), RenyiDP(4.0, 1.0), GDP(1.0), RaoDP(0.8)]
+rng = np.random.default_rng(0)
+X = np.asarray(S2.unchart(S2.origin, 0.2 * rng.normal(size=(N, 2))))
+A = np.asarray(SPD.unchart(SPD.origin, 0.2 * rng.normal(size=(N, 6))))
+labels, x, vectors = np.arange(N) % 2, np.linspace(0, 1, N), rng.normal(size=(N, 3))
+MAKERS = {
+    "mean": (lambda g: PrivateFrechetMean(S2, radius=0.7, **g), (X,)),
+    "mean by a step": (lambda g: PrivateFrechetMean(S2, radius=0.7, mechanism="gradient", **g), (X,)),
+    "mean in a private ball": (lambda g: PrivateFrechetMean(SPD, radius="private", **g), (A,)),
+    "variance": (lambda g: PrivateDispersion(S2, radius=0.7, **g), (X,)),
+    "variance in a private ball": (lambda g: PrivateDispersion(S2, radius="private", **g), (X,)),
+    "classes": (lambda g: PrivateMDM(S2, radius=0.7, **g), (X, labels)),
+    "classes in private balls": (lambda g: PrivateMDM(S2, radius="private", **g), (X, labels)),
+    "line": (lambda g: PrivateGeodesicRegression(S2, radius=0.5, speed=0.5, clip=0.2, **g), (x, X)),
+    "line in a private ball": (lambda g: PrivateGeodesicRegression(S2, radius="private", **g), (x, X)),
+    "median": (lambda g: PrivateFrechetMedian(S2, radius=1.5, **g), (X,)),
+    "components": (lambda g: PrivatePCA(1, radius=2.0, **g), (vectors,)),
+    "components by descent": (lambda g: PrivatePCA(1, radius=2.0, method="dp-rgd", **g), (vectors,)),
+    "reduced classes": (lambda g: PrivateMDM(SPD, reduce=2, **g), (A, labels)),
+    "softmax": (lambda g: PrivateSoftmax(SPD, reduce=2, **g), (A, labels)),
+}
+GAUSSIAN_ONLY = {"components by descent", "reduced classes", "softmax"}
+
+
+def test_every_kind_of_guarantee_is_here():
+    kinds = {kind for kind in vars(privacy).values() if isinstance(kind, type) and issubclass(kind, Guarantee)}
+    asked = {type(guarantee) for guarantee in GUARANTEES}
+    assert {kind for kind in kinds if kind.__module__ == "curvedp.privacy.guarantees"} == asked
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda g: type(g).__name__)
+@pytest.mark.parametrize("name", MAKERS)
+def test_it_is_released_or_refused_in_one_line(name, guarantee, tmp_path):
+    make, data = MAKERS[name]
+    ledger = Ledger(tmp_path / "a.ledger", guarantee)
+    model = make({"guarantee": guarantee, "ledger": ledger})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReleaseWarning)
+        if name in GAUSSIAN_ONLY and isinstance(guarantee, PureDP):
+            with pytest.raises(CurvedpError, match="Gaussian noise") as refusal:
+                model.fit(*data)
+            assert "\n" not in str(refusal.value)
+            assert not ledger.entries
+            return
+        model.fit(*data)
+    assert len(ledger.entries) == 1
+    assert ledger.spent == guarantee
+    for certificate in getattr(model, "certificates_", None) or [model.certificate_]:
+        checks = verify_certificate(certificate)
+        assert certificate.guarantee == guarantee
+        assert not [check for check in checks if check.holds is False]

@@ -1,0 +1,241 @@
+"""Pure ε in stages: no transcript tells more than ε, whichever the path; forgeries; accuracy; regions."""
+
+import copy
+import json
+from functools import partial
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from curvedp import (
+    GDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PrivateMDM,
+    PrivatePCA,
+    PureDP,
+    plan,
+)
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import BudgetExceeded, CurvedpError, ReleaseWarning
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.inference.shapes import _exceeded
+from curvedp.laws import RiemannianLaplace
+from curvedp.mechanisms import Certificate
+from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.noise import float_noise, spread_of
+from curvedp.mechanisms.shells import Shells, private_shells
+from curvedp.mechanisms.stages import Stages
+from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.verify import verify_certificate
+from curvedp.signing import digest
+from transcript import SPACES, STATISTICS, cloud, leaked, median, opposite, pairs, released, served
+
+FEW = [Euclidean(3), Sphere(2), Lorentz(2), SPDAffineInvariant(2)]
+
+
+def source(seed):
+    return GeneratorSource(np.random.default_rng(seed))
+
+
+def attacked(release, M, trials, seed=0):
+    """The largest of all that is told, and of what the paths taken have told."""
+    found = [opposite(M, 60, out) for out in (0.6, 0.9, 1.2)] + list(pairs(M, np.random.default_rng(seed), trials))
+    return np.max([leaked(release, *pair, number) for number, pair in enumerate(found)], axis=0)
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+@pytest.mark.parametrize("M", SPACES, ids=str)
+def test_no_transcript_tells_more_than_is_paid_for(M, kind):
+    if not served(kind, M):
+        pytest.skip("not released there")
+    most, here = attacked(released(kind, M, guarantee=PureDP), M, {"mean": 12, "variance": 6, "line": 1}[kind])
+    assert here <= most + 1e-9
+    assert 0.3 < most <= 1.0
+
+
+@pytest.mark.parametrize("M", FEW, ids=str)
+def test_medians_tell_no_more_than_is_paid_for(M):
+    assert 0.6 < attacked(median(M, PureDP(1.0)), M, 12)[0] <= 1.0
+
+
+@pytest.mark.parametrize("M", FEW, ids=str)
+def test_four_fifths_of_the_noise_are_seen(M):
+    """The attack nearly exhausts the budget, so that less noise than is paid for exceeds it."""
+    assert attacked(released("mean", M, 0.8, PureDP), M, 0)[0] > 1.0
+
+
+def test_four_fifths_of_the_noise_of_a_median_are_seen():
+    """On a line, where a record that leaves the others for the far end turns round in every step that begins between them."""
+    X = np.zeros((60, 1))
+    Y = np.concatenate([X[:-1], [[1e5]]])
+    assert max(leaked(median(Euclidean(1), PureDP(1.25)), X, Y, seed)[0] for seed in range(20)) > 1.0
+    assert max(leaked(median(Euclidean(1), PureDP(1.0)), X, Y, seed)[0] for seed in range(20)) <= 1.0
+
+
+def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
+    """A replaced record moves two counts: noise for a sensitivity of 1 is half of what is paid for."""
+    ask = Stages.ask
+
+    def cheap(self, kind, share, moved, values, summed=None):
+        return ask(self, kind, share, moved, values, None if summed is None else 1.0)
+
+    monkeypatch.setattr(Stages, "ask", cheap)
+    assert attacked(released("mean", Euclidean(3), guarantee=PureDP), Euclidean(3), 0)[0] > 1.0
+
+
+def test_components_and_steps_tell_no_more_than_is_paid_for():
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for trial in range(20):
+        X = rng.normal(size=(30, 3)) * 10.0 ** rng.uniform(-2, 2)
+        Y = X.copy()
+        X[-1], Y[-1] = [1e9, 0, 0], [[0, 1e9, 0], [np.nan] * 3, [-1e9, 0, 0]][trial % 3]
+        worst = max(worst, leaked(PrivatePCA(1, radius=2.0, guarantee=PureDP(1.0)).fit, X, Y, trial)[0])
+    assert 0.99 < worst <= 1.0
+    for M in FEW:
+        model = PrivateFrechetMean(M, radius=0.5, mechanism="gradient", guarantee=PureDP(1.0))
+        assert 0.99 < leaked(model.fit, *opposite(M, 20, 0.6))[0] <= 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_the_noise_has_the_deviation_that_is_stated(size):
+    drawn = float_noise(np.random.default_rng(0), "laplace", (200_000, size))
+    assert np.std(drawn) == pytest.approx(spread_of("laplace", size), rel=0.02)
+
+
+def accepted(record):
+    try:
+        checks = verify_certificate(Certificate.from_json(json.dumps(record)))
+    except CurvedpError:
+        return False
+    return all(check.holds is not False for check in checks)
+
+
+def resealed(record):
+    """What a forger writes, who takes the SHA-256 anew."""
+    body = {name: value for name, value in record.items() if name != "sha256"}
+    return {**body, "sha256": digest(body).hex()}
+
+
+def certificates(seed=0):
+    rng = np.random.default_rng(seed)
+    X, vectors = cloud(Sphere(2), 0.3, 200, rng), rng.normal(size=(200, 3))
+    pure = {"guarantee": PureDP(1.0)}
+    ball = PrivateFrechetMean(SPDAffineInvariant(2), radius="private", **pure)
+    return {
+        "mean": ball.fit(cloud(SPDAffineInvariant(2), 0.3, 300, rng)).certificate_,
+        "variance": PrivateDispersion(Sphere(2), radius="private", **pure).fit(X).certificate_,
+        "median": PrivateFrechetMedian(Sphere(2), radius=1.5, **pure).fit(X).certificate_,
+        "gradient": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="gradient", **pure).fit(X).certificate_,
+        "class": PrivateMDM(Sphere(2), radius="private", **pure).fit(X, np.arange(200) % 2).certificates_[0],
+        "components": PrivatePCA(1, radius=2.0, **pure).fit(vectors).certificate_,
+    }
+
+
+@pytest.mark.parametrize("name", ["mean", "variance", "median", "gradient", "class", "components"])
+def test_they_verify_and_no_better_claim_does(name):
+    certificate = certificates()[name]
+    assert all(check.holds for check in verify_certificate(certificate))
+    assert certificate.guarantee == PureDP(1.0)
+    record = json.loads(certificate.to_json())
+    assert accepted(record)
+    for path, factor in {("parameters", "scale"): 0.99, ("guarantee", "eps"): 0.99, ("claims", "pure"): 0.99}.items():
+        forged = copy.deepcopy(record)
+        forged[path[0]][path[1]] *= factor
+        assert not accepted(resealed(forged))
+    for law in ("gaussian", "cauchy", None):
+        forged = copy.deepcopy(record)
+        forged["parameters"].pop("law", None)
+        if law is not None:
+            forged["parameters"]["law"] = law
+        assert name == "components" or not accepted(resealed(forged))
+    for place in range(len(record["release"]["stages"])):
+        for field in ("share", "noise", "sensitivity", "scale"):
+            forged = copy.deepcopy(record)
+            if field in forged["release"]["stages"][place]:
+                forged["release"]["stages"][place][field] *= 0.9
+                assert not accepted(resealed(forged))
+
+
+@pytest.mark.parametrize("M", FEW, ids=str)
+def test_it_is_near_the_mean_without_a_radius(M):
+    rng = np.random.default_rng(3)
+    X = cloud(M, 0.2, 1000, rng, np.asarray(M.unchart(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))))
+    truth = np.asarray(frechet_mean(M, X))
+    for model in (PrivateFrechetMean(M, radius="private"), PrivateFrechetMedian(M, radius=2.0)):
+        model.set_params(guarantee=PureDP(1.0))
+        errors = [float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_)) for k in range(5)]
+        # A ball of twice the spread has noise of length 2·0.4·d/n: five times that is generous.
+        assert np.median(errors) < 5 * 0.8 / 1000 * M.dim
+    variance = float(np.mean(np.asarray(M.dist(truth, X)) ** 2))
+    found = PrivateDispersion(M, radius="private", guarantee=PureDP(1.0), source=source(1)).fit(X).variance_
+    assert found == pytest.approx(variance, rel=0.3)
+
+
+def test_few_records_are_warned_about_before_anything_is_spent(tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", PureDP(1.0))
+    with pytest.warns(ReleaseWarning, match="few"), pytest.raises(BudgetExceeded):
+        PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(2.0), ledger=ledger).fit(np.eye(3))
+    PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(1.0), ledger=ledger).fit(
+        cloud(Sphere(2), 0.3, 300, np.random.default_rng(0))
+    )
+    assert ledger.spent == PureDP(1.0)
+
+
+@pytest.mark.parametrize("M", FEW, ids=str)
+def test_plan_foresees_it(M):
+    rng, n = np.random.default_rng(4), 1000
+    foreseen = plan(M, n, "private", PureDP(1.0))
+    X = cloud(M, foreseen.spread / 2, n, rng)
+    truth = frechet_mean(M, X)
+    model = PrivateFrechetMean(M, radius="private", guarantee=PureDP(1.0))
+    errors = [float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_)) for k in range(9)]
+    assert 0.2 < foreseen.error / np.median(errors) < 5
+    assert plan(M, 20, "private", PureDP(0.5)).advice()  # also where records are too few
+
+
+def test_regions_of_medians_and_components_hold():
+    """The true count of a sum of Laplace noises, and the leading direction of the records' own moment."""
+    rng, k, level = np.random.default_rng(5), 12, 0.9
+    sums = np.cumsum(rng.laplace(size=(20_000, k)), axis=1)
+    assert np.mean(np.all(sums <= _exceeded(RiemannianLaplace(Euclidean(1), 1.0), k, level), axis=1)) >= level
+    X = rng.normal(size=(20_000, 3)) * [3.0, 1, 1]
+    truth = np.linalg.eigh(X.T @ X)[1][:, -1:]
+    held = [
+        PrivatePCA(1, radius=15.0, guarantee=PureDP(2.0), source=source(seed)).fit(X).confidence_region(0.8)
+        for seed in range(40)
+    ]
+    assert np.mean([bool(region.contains(truth)) for region in held]) >= 0.8
+    assert np.median([region.radius for region in held]) < 0.5
+    M = Euclidean(2)
+    Y = cloud(M, 0.3, 4000, rng)
+    region = PrivateFrechetMedian(M, radius=10.0, guarantee=PureDP(1.0), source=source(1)).fit(Y).confidence_region()
+    assert region.contains(np.median(Y, axis=0))
+    assert region.radius < 5.0
+
+
+def _beyond(lengths, radii):
+    return np.sum(lengths > radii[:, None], axis=1).astype(float)
+
+
+def test_shells_find_a_length_on_every_scale():
+    rng = np.random.default_rng(6)
+    for size in (1e-5, 1.0, 1e3):
+        lengths = size * np.abs(rng.normal(size=400))
+        stages = Stages(1.0, Stages.simulated(rng, "laplace"), "laplace")
+        beyond = partial(_beyond, lengths)
+        found = private_shells(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1), Shells(63, 1.6))
+        assert 0.5 * size < found.typical < 5 * size
+        assert np.mean(lengths > found.radius) < 0.3
+        assert found.radius < 8 * size
+
+
+def test_a_step_of_gaussian_noise_is_as_it_was():
+    """The law is told only where it is not Gaussian, so that older certificates read the same."""
+    mean = FrechetMean(Sphere(2), None, 0.5, 50)
+    assert dict(GradientMechanism.for_statistic(mean, GDP(1.0)).parameters).keys() == {"scale"}
+    assert GradientMechanism.for_statistic(mean, PureDP(1.0)).parameters["law"] == "laplace"
