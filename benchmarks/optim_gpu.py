@@ -130,8 +130,9 @@ def privatisation(space: str, size: int, dtype: str) -> Figures:
         return lambda: dp_rsgd(problem, data, init, steps=steps, batch_size=size, clip=1.0, learning_rate=rate,
                                noise=1e-3, rng=jax.random.key(0)) and None  # fmt: skip
 
-    # From the difference of two runs: accounting and the check of the records are done once a run.
-    few, many = 300, 1300
+    # From the difference of two runs: accounting and the check of the records are done once a run. Steps on the sphere are so
+    # short that a run needs several chunks of noise to be a long one.
+    few, many = (300, 1300) if space == "SPDAffineInvariant(11)" else (2670, 16_020)
     seconds = [
         (best(make(problem, data, init, many, size, 0.01), 1) - best(make(problem, data, init, few, size, 0.01), 1))
         / (many - few)

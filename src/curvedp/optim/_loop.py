@@ -17,6 +17,7 @@ from curvedp import _validate
 from curvedp.entropy import GeneratorSource, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
+from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
@@ -25,6 +26,7 @@ from curvedp.records.persons import person_codes
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
 _DLPACK_CPU = 1  # kDLCPU of the DLPack standard
+_WORTH_A_PROGRAM = 1 << 12  # normals: fewer are drawn on the host before a program for them is compiled
 _CHUNK_BYTES = 1 << 23  # noise drawn on the host at a time, while the device works through the chunk before
 
 
@@ -72,10 +74,17 @@ def on_processor() -> bool:
     return bool(jax.default_backend() == "cpu")
 
 
+class _ThereToo(SecureSource):
+    """A source of keys for noise that an accelerator draws."""
+
+    name = f"ChaCha20 on the accelerator, keyed by {SecureSource.name}"
+
+
 class Randomness:
     """Normals, uniforms and integers from the operating system's stream, a NumPy generator, or a JAX key.
 
-    Only the first is private in production; the others are for simulation. A key's normals are drawn where JAX computes,
+    Only the first is private in production; the others are for simulation. Its normals are drawn on the host, or many at a
+    time on an accelerator, by ChaCha20 under a key of the stream. A JAX key's normals are drawn where JAX computes,
     row by row from the key folded with the row's number; its batches by a NumPy generator seeded from it.
     """
 
@@ -106,6 +115,9 @@ class Randomness:
 
     def normal(self, rows: int, dim: int) -> Any:
         """Standard normals of shape (rows, dim)."""
+        if isinstance(self._source, SecureSource) and not on_processor() and rows * dim >= _WORTH_A_PROGRAM:
+            self._source = self._source if isinstance(self._source, _ThereToo) else _ThereToo()
+            return chacha_normals(self._source.words(4).view(np.uint32), rows, dim)
         if self._source is not None:
             return ziggurat_normals(self._source, (rows, dim))
         if self._key is None:
