@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import BallEstimator, Job, private_ball_choice
+from curvedp.estimators.base import BallEstimator, Job, private_ball_choice, readable
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.geometry.base import Manifold
 from curvedp.inference.region import simultaneous
@@ -16,8 +16,10 @@ from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.reduction import ReducedMeans
+from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
 from curvedp.privacy import GDP, Guarantee
@@ -36,13 +38,17 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     Parameters
     ----------
     manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`; `radius="private"` finds a ball for each class.
+        As in `PrivateFrechetMean`.
     reduce : int, optional
         For covariance matrices of many channels: how many components are kept by a private reduction, which comes first.
         Then one release serves all classes, labels are private, each record is divided by its trace, the class means are
         those of `features`, and no ball is needed (`radius` may bound the features' length).
     features : {"power", "log"}
         With `reduce`, what is taken of the reduced matrices: square roots or logarithms. A public choice.
+    ball : {"auto", "shared", "each"}
+        With `radius="private"`: one ball for the records of all classes, found once; or one for each class, found from its
+        own records alone. By default one for each where every class is large enough for that (nμ >= 40, 50 for matrices):
+        its means err less then, while few records tell classes apart better in one ball.
 
     Attributes
     ----------
@@ -64,7 +70,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     -----
     X may be a dask array, which is streamed: every pass serves all classes, and the means do not depend on the chunks. Then y
     may be one too, and `transform` and `predict` of a dask array are dask arrays, computed by chunks when they are asked for.
-    `reduce`, `groups` and `radius="private"` want records in memory.
+    `reduce` and `groups` want records in memory.
 
     Guarantees
     - all means together meet `guarantee` for replacing one record within its class;
@@ -99,10 +105,12 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         outer_radius: float | None = None,
         reduce: int | None = None,
         features: str = "power",
+        ball: str = "auto",
     ) -> None:
         super().__init__(manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius)
         self.reduce = reduce
         self.features = features
+        self.ball = ball
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Release the class means.
@@ -118,6 +126,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             must be of one class.
         """
         self._check_common()
+        _validate.choice("ball", self.ball, ("auto", "shared", "each"))
         if self.reduce is None:
             self._fit_means(X, y, groups)
         else:
@@ -158,21 +167,32 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
-        made = {n: self._class_choice(n, records.where == "memory") for n in set(sizes)}
-        return [made[n] for n in sizes]
+        made = {size: self._class_choice(size, min(sizes), records) for size in set(sizes)}
+        return [made[size] for size in sizes]
 
-    def _class_choice(self, n: int, in_memory: bool) -> Choice:
-        """The mechanism for a class of n records."""
+    def _class_choice(self, size: int, least: int, records: Records) -> Choice:
+        """The mechanism for a class of so many records, where the smallest has `least`."""
+        in_memory = records.where == "memory"
         if not self._is_private:
-            statistic = FrechetMean(self.manifold, self.center, self.radius, n)  # type: ignore[arg-type]  # None is refused there
+            statistic = FrechetMean(self.manifold, self.center, self.radius, size)  # type: ignore[arg-type]  # None is refused there
             return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
         _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
-        outer = OuterBallMean(self.manifold, self.center, self.outer_radius, n)
-        return private_ball_choice(outer, self.guarantee, in_memory=in_memory)
+        outer = (self.manifold, self.center, self.outer_radius)
+        alone = PrivateBallMechanism.for_statistic(OuterBallMean(*outer, least), self.guarantee).enough
+        each = self.ball == "each" or (self.ball == "auto" and alone)
+        of_class = OuterBallMean(*outer, size) if each else OuterBallClassMean(*outer, records.n, size)
+        return private_ball_choice(of_class, self.guarantee, in_memory=in_memory)
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
+        shared: Any = choices[0].mechanism.statistic
+        if isinstance(shared, OuterBallClassMean):
+            draws: list[Any] = []
+            everyone = collected(shared, records)
+            everyone.sums(readable)  # what cannot be read is so before anything is paid
+            together = [Classmates(everyone, everyone.of_class(labels, code), draws) for code in range(len(choices))]
+            return [Job(choice.mechanism, data, choice.reason) for choice, data in zip(choices, together, strict=True)]
         if records.where == "memory" or self._is_private or self._adding:
-            groups = (records.take(labels.codes == code) for code in range(len(choices)))
+            groups = (records.of_class(labels, code) for code in range(len(choices)))
             return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
         statistic = choices[0].mechanism.statistic  # the ball is the same for all
         assert isinstance(statistic, FrechetMean)  # made in `_choices`

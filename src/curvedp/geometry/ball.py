@@ -133,8 +133,16 @@ def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Ar
 
 
 def _stays(M: Manifold, center: Array, radius: float, points: Array) -> Array:
-    near = M.dist(center, points) <= radius
-    return near if radius <= M.held_reach else near & (_held(M, center, points) >= 1)
+    distance = M.dist(center, points)
+    near = distance <= radius
+    if radius <= M.held_reach:
+        return near
+    if not is_numpy_array(points) or near.ndim != 1:
+        return near & (_held(M, center, points) >= 1)
+    rest = np.flatnonzero(near & ~(distance <= 0.999 * M.held_reach))  # all others are held
+    if len(rest):
+        near[rest] = _held(M, center, points[rest]) >= 1
+    return near
 
 
 def _held(M: Manifold, center: Array, points: Array) -> Array:

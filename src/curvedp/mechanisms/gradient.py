@@ -23,7 +23,7 @@ from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
-from curvedp.mechanisms.measured import clipped_logs, mean_moved
+from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, spread_of
 from curvedp.mechanisms.of_mean import GaussianMeanMechanism
 from curvedp.mechanisms.shrink import james_stein
@@ -128,17 +128,18 @@ class GradientMechanism(GaussianMeanMechanism):
         return 2.0 ** ceil(log2(self.radius))
 
     def accepted(self, data: Any) -> Records:
-        """The records at home; those in memory in the ball, the others are moved into it when they are read."""
+        """The logarithms at home of records in memory; other records are read when they are wanted."""
         if getattr(data, "where", "memory") == "memory":
             given = data.array() if hasattr(data, "array") else data
-            return open_records(self.mean.accepted(given), self.manifold.point_shape)
+            return open_records(logs_at(self.manifold, self.center, self.mean.accepted(given)), (self.manifold.dim,))
         if data.n != self.n:
             raise ParameterError(f"{data.n} records, not {self.n}")
         return data.carried(self.manifold, self.mean.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
-        space, unit, mean = Euclidean(self.manifold.dim), self.unit, self._divided(data.sums(self._sums), data.n)
+        read = partial(clipped_sums, self.radius, self._grid) if data.where == "memory" else self._sums
+        space, unit, mean = Euclidean(self.manifold.dim), self.unit, self._divided(data.sums(read), data.n)
         one = exact_laplace if self.law == "laplace" else exact_gaussian
         drawn = one(space, self.scale / unit, mean / unit, source=source, grid=GRID)
         return Draw(self._at(unit * np.asarray(drawn.value)), [drawn.integers], drawn.tau)
@@ -182,4 +183,4 @@ class GradientMechanism(GaussianMeanMechanism):
 
 def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:
     inside = project_to_ball(manifold, center, r, np.asarray(block, dtype=np.float64))
-    return clipped_logs(center, r, grid, manifold, np.asarray(inside))
+    return clipped_sums(r, grid, logs_at(manifold, center, np.asarray(inside)))

@@ -1,13 +1,17 @@
 """Statistics of the records in a ball that is found privately: what each is in the ball, and what may release it there."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isfinite, pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 
+from curvedp import _validate
+from curvedp.errors import ParameterError
 from curvedp.geometry.mean.bound import solver_error
+from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Mechanism, assign
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
@@ -19,6 +23,7 @@ from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic
+from curvedp.records.base import Records
 from curvedp.regression.jacobi import check_symmetric
 
 _CLEAR = 0.75  # of the largest ball in which a mean is unique, or a geodesic is clear of its cut locus
@@ -40,6 +45,14 @@ class InPrivateBall(OuterBall):
     def located(self, data: Any) -> Any:
         """What the ball is found for: the records themselves."""
         return data
+
+    def counted(self, data: Any) -> Any:
+        """What the last mechanism reads: the same."""
+        return data
+
+    def once(self, data: Any, drawn: Callable[[], list[ExactDraw]]) -> list[ExactDraw]:
+        """What is drawn for the ball."""
+        return drawn()
 
     def accepted(self, data: Any) -> Any:
         """Records wherever they lie; only their shape and type can be refused."""
@@ -65,6 +78,71 @@ class OuterBallMean(InPrivateBall):
         """Noisy Newton steps, which are Gaussian, where the Hessian is large, else one gradient step."""
         bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1 and law == "gaussian"
         return [NewtonMechanism, GradientMechanism] if bent and in_memory else [GradientMechanism]
+
+
+@dataclass(eq=False)
+class Classmates:
+    """Records of all classes, which of them are of one class, and what was drawn for the ball, which all classes share."""
+
+    everyone: Records
+    mine: Records
+    draws: list[ExactDraw]
+
+
+@dataclass(frozen=True, eq=False)
+class OuterBallClassMean(OuterBallMean):
+    """The Fréchet mean of one class in a private ball that is found once, for the records of all classes.
+
+    A record is in one class, so that replacing it within its class changes the stages of the ball and ONE last mechanism: the
+    guarantee of the means of all classes together is that of one.
+
+    Parameters
+    ----------
+    manifold, center, outer_radius, n
+        As in `OuterBall`, of all classes.
+    size : int
+        How many records the class has.
+    """
+
+    size: int
+
+    name: ClassVar[str] = "Fréchet mean of a class in a private ball"
+    unit: ClassVar[str] = FrechetMean.units[0]  # no other: sizes are public
+    units: ClassVar[tuple[str, ...]] = FrechetMean.units[2:]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if _validate.integer("size", self.size, 2) > self.n:
+            raise ParameterError(f"a class of {self.size} records is larger than all {self.n}")
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of the class's vectors of unit length."""
+        return 2 / self.size
+
+    def within(self, ball: Ball) -> FrechetMean:
+        """Their mean."""
+        return FrechetMean(self.manifold, *ball, self.size)
+
+    def located(self, data: Classmates) -> Records:
+        """All classes."""
+        return data.everyone
+
+    def counted(self, data: Classmates) -> Records:
+        """One class."""
+        return data.mine
+
+    def once(self, data: Classmates, drawn: Callable[[], list[ExactDraw]]) -> list[ExactDraw]:
+        """What was drawn with the first class."""
+        if not data.draws:
+            data.draws.extend(drawn())
+        return data.draws
+
+    def accepted(self, data: Any) -> Classmates:
+        """As they are, moved into the outer ball before."""
+        if not isinstance(data, Classmates) or (data.everyone.n, data.mine.n) != (self.n, self.size):
+            raise ParameterError(f"not {self.size} of {self.n} records in classes: PrivateMDM makes them")
+        return data
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Ball, check_point
-from curvedp.records.base import Records
+from curvedp.records.base import Records, open_records
 
 
 class Unmeasured:
@@ -48,12 +48,12 @@ class Unmeasured:
 
     def beyond(self, c: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """How many records are farther from c than each of the decreasing radii."""
-        return self._totals(partial(_beyond, c, radii), len(radii)).astype(np.float64)
+        return self._totals(partial(_beyond, radii), len(radii), c).astype(np.float64)
 
     def clipped(self, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
         """(mean of clip_r(log_c x) in coordinates, its sensitivity)."""
         grid, d = FixedPoint(2 * r), self._statistic.manifold.dim
-        return self.mean(partial(clipped_logs, c, r, grid), grid, d), mean_moved(r, grid, d, self._n)
+        return self.mean(partial(clipped_sums, r, grid), grid, d, c), mean_moved(r, grid, d, self._n)
 
     def bend(self, c: np.ndarray, r: float, v: np.ndarray) -> tuple[np.ndarray, float]:
         """(mean t, mean t·cos²) of |1 − s·coth s| cut at r, and their sensitivity: as in `NewtonMechanism`."""
@@ -61,13 +61,14 @@ class Unmeasured:
         most = float(_bent(np.asarray(r), r, root))
         grid, length = FixedPoint(2 * most), float(np.linalg.norm(v))
         axis = v / length if length > 0 else v
-        values = self.mean(partial(_bend, c, r, root, axis, grid), grid, 2)
+        values = self.mean(partial(_bend, r, root, axis, grid), grid, 2, c)
         return values, sqrt(2) * mean_moved(most / 2, grid, 2, self._n) * (1 + 1e-9)
 
-    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
+    def mean(self, kernel: Any, grid: FixedPoint, size: int, at: np.ndarray | None = None) -> np.ndarray:
+        """Of what a kernel makes of records, or of their logarithms at a point."""
         return np.zeros(size)
 
-    def _totals(self, kernel: Any, size: int) -> np.ndarray:
+    def _totals(self, kernel: Any, size: int, at: np.ndarray | None = None) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
 
 
@@ -78,19 +79,36 @@ class Measured(Unmeasured):
         super().__init__(statistic)
         self._records = records
         self._ready = None if records.where == "memory" else statistic.outer
+        self._last: tuple[Any, Any] = (None, None)  # a point, and the logarithms of records in memory there
 
     def histogram(self, c: np.ndarray, place: int, width: float, half: int) -> np.ndarray:
+        if len(self._statistic.manifold.factors) == 1:  # the next stage may want these logarithms too
+            axis = scaling_direction(self._statistic.manifold, c)
+            return self._totals(partial(_binned, axis, width, half), 2 * half, c).astype(np.float64)
         return self._totals(partial(_histogram, c, place, width, half), 2 * half).astype(np.float64)
 
-    def mean(self, kernel: Any, grid: FixedPoint, size: int) -> np.ndarray:
-        return grid.mean(self._sums(kernel).reshape(2, size), self._records.n)
+    def mean(self, kernel: Any, grid: FixedPoint, size: int, at: np.ndarray | None = None) -> np.ndarray:
+        return grid.mean(self._sums(kernel, at).reshape(2, size), self._records.n)
 
-    def _totals(self, kernel: Any, size: int) -> np.ndarray:
-        found = self._sums(kernel)
+    def _totals(self, kernel: Any, size: int, at: np.ndarray | None = None) -> np.ndarray:
+        found = self._sums(kernel, at)
         return found if self._records.n == self._n else np.round(found * (self._n / self._records.n))
 
-    def _sums(self, kernel: Any) -> np.ndarray:
-        return self._records.sums(partial(_measure, self._statistic.manifold, self._ready, kernel))
+    def _sums(self, kernel: Any, at: np.ndarray | None) -> np.ndarray:
+        M = self._statistic.manifold
+        if at is None or self._ready is not None:
+            kernel = kernel if at is None else partial(_of_logs, at, kernel)
+            return self._records.sums(partial(_measure, M, self._ready, kernel))
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            return self.logs(at).sums(kernel)
+
+    def logs(self, c: np.ndarray) -> Records:
+        """The logarithms at c of records in memory, kept for what is asked next."""
+        M = self._statistic.manifold
+        if self._last[0] is None or not np.array_equal(self._last[0], c):
+            self._last = c, open_records(logs_at(M, c, self._records.array()), (M.dim,), least=0)
+        found: Records = self._last[1]
+        return found
 
 
 def mean_moved(bound: float, grid: FixedPoint, size: int, n: int) -> float:
@@ -148,16 +166,18 @@ def usable(manifold: Manifold, found: Callable[[], Any], otherwise: np.ndarray) 
 
 def logs_at(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Coordinates of log_c x; what is not finite counts as 0."""
-    z = np.asarray(manifold.chart(c, points)) if len(points) else np.zeros((0, manifold.dim))
-    return np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        z = np.asarray(manifold.quick_chart(c, points)) if len(points) else np.zeros((0, manifold.dim))
+        z = np.asfortranarray(z)  # a coordinate is one run of memory: rows are short
+        return np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
 
 
-def _lengths(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.norm(logs_at(manifold, c, points), axis=-1))
+def _of_logs(c: np.ndarray, kernel: Any, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    return np.asarray(kernel(logs_at(manifold, c, points)))
 
 
-def _beyond(c: np.ndarray, radii: np.ndarray, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    lengths = np.sort(_lengths(manifold, c, points))
+def _beyond(radii: np.ndarray, z: np.ndarray) -> np.ndarray:
+    lengths = np.sort(np.linalg.norm(z, axis=-1))
     return len(lengths) - np.searchsorted(lengths, radii, side="right")
 
 
@@ -169,10 +189,10 @@ def clip(z: np.ndarray, r: float) -> np.ndarray:
     return np.where(np.isfinite(clipped).all(axis=-1, keepdims=True), clipped, 0.0)
 
 
-def clipped_logs(c: np.ndarray, r: float, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    """Exact sums of clip_r(log_c x) over records."""
+def clipped_sums(r: float, grid: FixedPoint, z: np.ndarray) -> np.ndarray:
+    """Exact sums of clip_r(z)."""
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        return np.asarray(grid.sums(clip(logs_at(manifold, c, points), r)).ravel())
+        return np.asarray(grid.sums(clip(z, r)).ravel())
 
 
 def _histogram(
@@ -186,8 +206,16 @@ def scale_bins(
 ) -> np.ndarray:
     """The bin of each point by the scale of a factor that is a cone, 0 to 2·half − 1, whatever the point."""
     factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
-    t = logs_at(factor, at, np.asarray(manifold.split(points)[place])) @ scaling_direction(factor, at)
-    return np.asarray(np.clip(np.floor(t / width), -half, half - 1).astype(np.int64) + half)
+    z = logs_at(factor, at, np.asarray(manifold.split(points)[place]))
+    return _bins(scaling_direction(factor, at), width, half, z)
+
+
+def _bins(axis: np.ndarray, width: float, half: int, z: np.ndarray) -> np.ndarray:
+    return np.asarray(np.clip(np.floor((z @ axis) / width), -half, half - 1).astype(np.int64) + half)
+
+
+def _binned(axis: np.ndarray, width: float, half: int, z: np.ndarray) -> np.ndarray:
+    return np.bincount(_bins(axis, width, half, z), minlength=2 * half)
 
 
 def _embedded(place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
@@ -201,10 +229,8 @@ def _bent(s: np.ndarray, r: float, root: float) -> np.ndarray:
     return np.asarray(x / np.tanh(x) - 1)
 
 
-def _bend(
-    c: np.ndarray, r: float, root: float, axis: np.ndarray, grid: FixedPoint, manifold: Manifold, points: np.ndarray
-) -> np.ndarray:
-    z = clip(logs_at(manifold, c, points), r)
+def _bend(r: float, root: float, axis: np.ndarray, grid: FixedPoint, z: np.ndarray) -> np.ndarray:
+    z = clip(z, r)
     s = np.linalg.norm(z, axis=-1)
     cosine = (z @ axis) / np.maximum(s, np.finfo(float).tiny)
     t = _bent(s, r, root)

@@ -13,11 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.measured import Unmeasured, logs_at, mean_moved
+from curvedp.mechanisms.measured import Unmeasured, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.shells import WIDER, Shells, private_shells
@@ -123,7 +122,7 @@ class MedianMechanism(StagedMechanism):
 
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)
-        mean = measured.mean(partial(_directions, w, _SMOOTH * size, grid), grid, M.dim)
+        mean = measured.mean(partial(_directions, _SMOOTH * size, grid), grid, M.dim, w)
         noisy, _ = stages.ask("direction", share, mean_moved(1.0, grid, M.dim, self.searched.n), mean)
         length = float(np.linalg.norm(noisy))
         move = size * noisy * min(1.0, 1 / length if length > 0 else 1.0)
@@ -132,9 +131,7 @@ class MedianMechanism(StagedMechanism):
         return np.asarray(project_to_ball(M, *self.searched.outer, point[None])[0])
 
 
-def _directions(w: np.ndarray, smooth: float, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    """Exact sums of log_w x over its length, or over a public length where it is shorter."""
-    z = logs_at(manifold, w, points)
-    length = np.linalg.norm(z, axis=-1, keepdims=True)
-    unit = z / np.maximum(length, smooth)
+def _directions(smooth: float, grid: FixedPoint, z: np.ndarray) -> np.ndarray:
+    """Exact sums of logarithms over their lengths, or over a public length where they are shorter."""
+    unit = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), smooth)
     return np.asarray(grid.sums(np.where(np.isfinite(unit).all(axis=-1, keepdims=True), unit, 0.0)).ravel())

@@ -305,16 +305,17 @@ class NewtonMechanism(GaussianMeanMechanism):
             scales = (
                 stages[-1].gradient_scale * self.gradient_sensitivity(distance) / self.gradient_sensitivity(distance[0])
             )
+            logs: dict[int, np.ndarray] = {}
             # at first all walks are at the center
             measured = (
-                np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None)
+                np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None, logs)
             )
             gradient = noisy(np.broadcast_to(measured, (size, M.dim)), scales)
             if seen is not None:
                 seen.append((w[0], gradient[0], float(scales[0])))
             axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
             if stages[-1].hessian_scale is not None:
-                values = np.zeros((1, 2)) if records is None else self._means(w, records, axis)
+                values = np.zeros((1, 2)) if records is None else self._means(w, records, axis, logs)
                 bend = self._settled(noisy(values, np.full(size, stages[-1].hessian_scale)), stages[-1].hessian_scale)
             along, across = self._hessian(bend)
             part = np.sum(gradient * axis, axis=1, keepdims=True) * axis
@@ -329,15 +330,23 @@ class NewtonMechanism(GaussianMeanMechanism):
             noise *= sqrt(shares[-1] / sum(shares))
         return james_stein(M, self.center, np.asarray(w), noise), stages, noise
 
-    def _means(self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None) -> np.ndarray:
-        """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given."""
+    def _means(
+        self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None, logs: dict[int, np.ndarray]
+    ) -> np.ndarray:
+        """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given. The logarithms of a
+        walk that is alone are kept for the next question at the same point."""
         M = self.manifold
         columns = M.dim if axis is None else 2
         points = max(1, _WORK // (len(records) * M.dim))
         rows = max(1, _WORK // M.dim)
 
         def total(at: slice, part: slice) -> np.ndarray:
-            z = np.asarray(M.to_coordinates(w[at, None], M.log(w[at, None], records[None, part])))
+            if len(w) > 1:
+                z = np.asarray(M.chart(w[at, None], records[None, part]))
+            else:
+                if part.start not in logs:
+                    logs[part.start] = np.asarray(M.chart(w[0], records[part]))
+                z = logs[part.start][None]
             if axis is None:
                 return np.asarray(z.sum(axis=1))
             s = np.linalg.norm(z, axis=-1)

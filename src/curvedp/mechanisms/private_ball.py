@@ -26,8 +26,10 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
+from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
+from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
@@ -140,13 +142,23 @@ class PrivateBallMechanism(StagedMechanism):
 
     def draw(self, data: Any, source: Source) -> Draw:
         """The ball, then the last mechanism in it."""
-        draws, noisy = Stages.exact(source, self.law)
-        ball, stages = self.walk(Measured(self.target, self.target.located(data)), noisy)
+        found, counted = self.target.located(data), self.target.counted(data)
+        measured = Measured(self.target, found)
+        draws = self.target.once(data, partial(self._drawn, measured, source))
+        ball, stages = self.replayed([each.integers.ravel().tolist() for each in draws])
         last = self.last_in(ball, stages)
-        drawn = last.draw(last.accepted(_given(last, data)), source)
+        known = counted is found and found.where == "memory" and isinstance(last, GradientMechanism)
+        given = measured.logs(ball.center) if known else last.accepted(_given(last, counted))
+        drawn = last.draw(given, source)
         integers = [*(each.integers for each in draws), *drawn.integers]
         tau = sum(each.tau for each in draws) + (drawn.tau or 0.0)
         return Draw(last.finish(drawn.value), integers, tau, [*stages.told, *drawn.stages])
+
+    def _drawn(self, measured: Measured, source: Source) -> list[ExactDraw]:
+        """What the stages before the last mechanism draw."""
+        draws, noisy = Stages.exact(source, self.law)
+        self.walk(measured, noisy)
+        return draws
 
     def last_in(self, ball: Ball, stages: Stages) -> Any:
         """The last mechanism, for all that is left."""

@@ -27,7 +27,8 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry import Euclidean
+from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Mechanism, assign, replay
 from curvedp.mechanisms.certificate import Certificate, Check
@@ -207,7 +208,7 @@ def collected(statistic: OuterBall, data: Any) -> Records:
         raise ParameterError(f"{records.n} records, not {statistic.n}")
     if records.where != "memory":
         return records
-    return open_records(project_to_ball(M, *statistic.outer, records.array()), M.point_shape)
+    return open_records(into_ball(Domain(M, *statistic.outer), records.array()), M.point_shape)
 
 
 class Search(NamedTuple):

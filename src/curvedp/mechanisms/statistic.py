@@ -19,7 +19,7 @@ from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_t
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
@@ -283,7 +283,7 @@ class _OfBall(Statistic):
         if records.shape != (self.n, *self.manifold.point_shape):
             raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
         carried = carry_records(self.manifold, self.center, records)
-        return np.asarray(project_to_ball(self.manifold, *self.ball, carried))
+        return into_ball(self.domain, carried)
 
     @cached_property
     def solver_error(self) -> float:

@@ -26,7 +26,7 @@ from curvedp.records.memory import entries
 Moments = tuple[np.ndarray, float]
 Kernel = Callable[..., np.ndarray]
 
-_BLOCK = 1 << 16  # records that a kernel of `sums` sees at once
+_BLOCK = 1 << 13  # records that a kernel of `sums` sees at once
 
 
 class Records(Protocol):
@@ -69,8 +69,8 @@ class Records(Protocol):
     def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
         """The records as `manifold.to_origin` moves them away from a public center."""
 
-    def take(self, chosen: np.ndarray) -> "Records":
-        """Those records for which the mask is true. Chunked records are refused."""
+    def of_class(self, labels: Any, code: int) -> "Records":
+        """Those of one class."""
 
 
 def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: int = 2) -> Records:
@@ -134,13 +134,13 @@ class _InMemory:
         return Labels(y, self.n)
 
     def class_moments(self, domain: Domain, labels: Labels) -> list[Moments]:
-        return [self.take(labels.codes == code).moments(domain) for code in range(len(labels.classes))]
+        return [self.of_class(labels, code).moments(domain) for code in range(len(labels.classes))]
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
         return _InMemory(carry_records(manifold, center, self._records))
 
-    def take(self, chosen: np.ndarray) -> Records:
-        return _InMemory(self._records[chosen])
+    def of_class(self, labels: Labels, code: int) -> Records:
+        return _InMemory(self._records[labels.codes == code])
 
 
 class _OnDevice(_InMemory):
@@ -164,9 +164,9 @@ class _OnDevice(_InMemory):
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
         return _OnDevice(carry_on_device(manifold, center, self._records))
 
-    def take(self, chosen: np.ndarray) -> Records:
+    def of_class(self, labels: Labels, code: int) -> Records:
         xp = array_namespace(self._records)
-        rows = xp.asarray(np.flatnonzero(chosen), device=device(self._records))
+        rows = xp.asarray(np.flatnonzero(labels.codes == code), device=device(self._records))
         return _OnDevice(xp.take(self._records, rows, axis=0))
 
 

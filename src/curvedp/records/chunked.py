@@ -153,9 +153,9 @@ class ChunkedRecords:
         kernel = partial(_applied, partial(carry_records, manifold, center), self._point_shape)
         return ChunkedRecords(self.map(kernel), self._point_shape, self._name)
 
-    def take(self, chosen: np.ndarray) -> Any:
-        """Refused, as `array` is."""
-        return self.array()
+    def of_class(self, labels: Any, code: int) -> Any:
+        """Those of one class."""
+        return labels.of_class(self, code)
 
     def labels(self, y: Any) -> Any:
         """Public labels of the records, in memory or in chunks."""

@@ -1,11 +1,13 @@
 """Public labels of records: the classes, how large each is, and the mean of each class of chunked records."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
@@ -75,11 +77,24 @@ class ChunkedLabels:
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
             total = self._records.sums(partial(_class_sums, domain, points), self._codes).reshape(len(points), -1)
-            if not np.array_equal(total[:, -1], self.sizes[list(points)]):  # the sizes are part of the guarantee
-                raise ParameterError("y does not give the same labels each time it is read")
+            self._check(total[:, -1], list(points))
             return [row[:-1].reshape(2, -1) for row in total]
 
         return streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))
+
+    def of_class(self, records: ChunkedRecords, code: int) -> "ClassRecords":
+        """The records of one class."""
+        return ClassRecords(self, records, code)
+
+    def class_sums(self, records: ChunkedRecords, code: int, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+        """Σ kernel(those of a chunk that are of one class) over all chunks."""
+        total = records.sums(partial(_of_class, kernel, code), self._codes)
+        self._check(total[-1:], [code])
+        return total[:-1]
+
+    def _check(self, counted: np.ndarray, codes: list[int]) -> None:
+        if not np.array_equal(counted, self.sizes[codes]):  # the sizes are part of the guarantee
+            raise ParameterError("y does not give the same labels each time it is read")
 
     def _starts(self, domain: Domain) -> list[Start]:
         """From the first few records of each class, whichever chunks they are in; one worker gathers them."""
@@ -92,6 +107,28 @@ class ChunkedLabels:
         chosen = [dask.delayed(_chosen)(shape, block, codes, row) for block, codes, row in chunks if row.any()]
         starts: list[Start] = computed(dask.delayed(_guesses)(domain, chosen))
         return starts
+
+
+class ClassRecords:
+    """The chunked records of one class, seen through sums over them."""
+
+    where: Literal["chunks"] = "chunks"
+
+    def __init__(self, labels: ChunkedLabels, records: ChunkedRecords, code: int) -> None:
+        self._labels, self._records, self._code = labels, records, code
+        self.n = int(labels.sizes[code])
+
+    def sums(self, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+        """Σ kernel(some records), exact."""
+        return self._labels.class_sums(self._records, self._code, kernel)
+
+    def array(self) -> np.ndarray:
+        """Refused, as for all of them."""
+        return self._records.array()
+
+    def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
+        """The records as `manifold.to_origin` moves them."""
+        return ClassRecords(self._labels, self._records.carried(manifold, center), self._code)
 
 
 def _check_shape(labels: Any, n: int) -> None:
@@ -115,6 +152,11 @@ def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _counted(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     classes, _, counts = _distinct(np.asarray(labels))
     return classes, counts
+
+
+def _of_class(kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The sums over one class, and how many records it has."""
+    return np.append(kernel(block[codes == code]), np.count_nonzero(codes == code))
 
 
 def _class_sums(domain: Domain, points: dict[int, np.ndarray], block: np.ndarray, codes: np.ndarray) -> np.ndarray:

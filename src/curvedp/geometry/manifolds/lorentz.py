@@ -166,9 +166,15 @@ class Lorentz(Hyperbolic):
         xp = namespace(p, v)
         x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
         time, length = lift(xp, x)
-        along, across = _split(xp, x, time, length, velocity)
-        far = across + along / xp.where(length == 0, xp.ones_like(length), length) * x
-        return xp.where(length < _NEAR, _unboost(xp, x, time, velocity), far)
+
+        def near(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+            return _unboost(xp, x, time, velocity)
+
+        def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+            along, across = _split(xp, x, time, length, velocity)
+            return across + along / xp.where(length == 0, xp.ones_like(length), length) * x
+
+        return either(xp, length < _NEAR, near, far, x, time, length, velocity)
 
 
 def _lift_tangent(xp: Any, x: Array, time: Array, v: Array) -> Array:

@@ -12,10 +12,13 @@ from curvedp.geometry.base import Array, bracket_operator
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
 from curvedp.geometry.numerics.spectral import differentiate_as, exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
+
+_ROWS, _NEAR = 1 << 12, 1e-4  # matrices whose entries stay in the cache; below that length logarithms need care
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,20 @@ class SPDAffineInvariant(Held, SPD):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         return pack(self._whitened(p, v))
+
+    def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        if self.m != 3 or q.ndim != 3:
+            return np.asarray(self.chart(p, q))
+        z, careful = np.empty((len(q), 6)), np.empty(len(q), dtype=bool)
+        factor = Factor.of(p)
+        for start in range(0, len(q), _ROWS):
+            rows = slice(start, start + _ROWS)
+            logs = whitened_logs(factor, lower_entries(q[rows])[0])
+            np.stack(logs.coordinates, axis=-1, out=z[rows])
+            careful[rows] = ~(logs.sure & (logs.square > _NEAR**2))  # good to 1e-12, whatever their length
+        if careful.any():
+            z[careful] = self.chart(p, q[careful])
+        return z
 
     # ---- steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns ------
 
