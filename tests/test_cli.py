@@ -126,6 +126,18 @@ def test_every_statistic_from_a_table(table, statistic):
     assert n == (100 if statistic in ("mean", "mdm") else 200), "a person, or a record of a class, is one"
 
 
+@pytest.mark.parametrize(
+    ("statistic", "given"),
+    [("dispersion", ["--outer-radius", 3]), ("mdm", ["--labels", "class", "--ball", "shared"]),
+     ("regression", ["--x", "age", "--x-range", "20,90"])],
+)  # fmt: skip
+def test_a_private_ball_from_a_table(table, statistic, given):
+    common = ["-m", "sphere:2", "--mu", 1, "--header", "--columns", "x,y,z", "-r", "private"]
+    result = run("release", statistic, table / "t.csv", *common, *given, "--certificate", table / "c.json")
+    assert result.exit_code == 0, result.output
+    assert {run("verify", path).exit_code for path in table.glob("c*.json")} == {0}
+
+
 def test_nothing_is_overwritten(table):
     """Every output against every input, the ledger and every other output, by name, by another name and by link."""
     (table / "center.csv").write_text("1,0,0\n")

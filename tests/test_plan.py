@@ -9,7 +9,16 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from curvedp import GDP, PrivateFrechetMean, PrivateMDM, PrivatePCA, PureDP, plan
+from curvedp import (
+    GDP,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+    PureDP,
+    plan,
+)
 from curvedp._progress import waiting
 from curvedp.alarms import alarms
 from curvedp.cli import app
@@ -74,10 +83,47 @@ def test_a_private_ball_is_planned():
     assert study.records_needed(study.error / 2) > 2500
 
 
+@pytest.mark.parametrize("manifold", [Sphere(2), Euclidean(3), SPDAffineInvariant(2)], ids=repr)
+def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
+    """Against real releases, drawn by another path, of records that fill half of the ball that is planned for."""
+    rng, n = np.random.default_rng(0), 400
+    study = plan(manifold, n, "private", statistic="dispersion")
+    z = rng.normal(size=(n, manifold.dim))
+    z *= study.spread / 2 * rng.uniform(size=(n, 1)) ** (1 / manifold.dim) / np.linalg.norm(z, axis=1, keepdims=True)
+    X = np.asarray(manifold.unchart(manifold.origin, z))
+    truth = np.mean(np.asarray(manifold.dist(frechet_mean(manifold, X), X)) ** 2)
+    assert truth == pytest.approx(study.useless, rel=0.3)  # 0 would miss it by that
+    model = PrivateDispersion(manifold, radius="private")
+    real = np.mean([abs(model.fit(X).deviation_ ** 2 - truth) for _ in range(10)])
+    assert 1 / 3 < real / study.error < 3
+    line = plan(manifold, n, "private", statistic="regression")
+    x = rng.uniform(size=n)
+    fits = [PrivateGeodesicRegression(manifold, radius="private", guarantee=GDP(1.0)).fit(x, X) for _ in range(10)]
+    middle = np.concatenate([fit.predict(np.array([0.5])) for fit in fits])
+    away = np.asarray(manifold.dist(middle, frechet_mean(manifold, X)))  # no trend: the line is near the mean
+    assert 1 / 6 < np.mean(away) / line.error < 3  # the error counts the velocity too
+    few = plan(manifold, 12, "private", GDP(0.1), statistic="regression")
+    assert few.too_small
+    assert line.records_needed(line.error / 2) > 1.3 * n
+    assert "private regression" in str(line)
+
+
+def test_variances_in_a_given_ball_are_planned():
+    study = plan(Euclidean(2), 500, 1.0, statistic="dispersion")
+    model = PrivateDispersion(Euclidean(2), radius=1.0, mechanism=study.mechanism)
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
+    real = [abs(model.fit(X).deviation_ ** 2 - X.var(axis=0).sum()) for _ in range(100)]
+    assert np.mean(real) == pytest.approx(study.error, rel=0.4)
+    shown = CliRunner().invoke(app, ["plan", "-m", "euclidean:2", "-n", "500", "-r", "1", "--mu", "1", "--statistic",
+                                     "dispersion", "--json"])  # fmt: skip
+    assert json.loads(shown.stdout)["error"] == study.error
+
+
 @pytest.mark.parametrize(
     "given",
     [{"n": 1}, {"n": 2.5}, {"radius": 0}, {"radius": np.nan}, {"radius": "large"}, {"radius": None}, {"guarantee": 1.0},
-     {"manifold": "sphere"}, {"center": [2.0, 0, 0]}, {"radius": 3.0}, {"guarantee": GDP(1.0, adjacency="add-remove")}],
+     {"manifold": "sphere"}, {"center": [2.0, 0, 0]}, {"radius": 3.0}, {"guarantee": GDP(1.0, adjacency="add-remove")},
+     {"statistic": "mode"}, {"statistic": None}, {"statistic": "regression"}],
     ids=repr,
 )  # fmt: skip
 def test_mistakes_are_one_line(given):

@@ -86,6 +86,7 @@ def plan(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
+    statistic: Annotated[str, typer.Option(help="mean, dispersion or regression")] = "mean",
     shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
     plot: Annotated[Path | None, typer.Option(help="write a picture: error against records and μ")] = None,
     json: JsonOption = False,
@@ -96,7 +97,8 @@ def plan(
 
     with one_line_errors():
         with waiting("predicting the error of each mechanism"):
-            study = make_plan(parse_manifold(manifold), records, number_or_word(radius), asked(mu, epsilon, delta))
+            ball = number_or_word(radius)
+            study = make_plan(parse_manifold(manifold), records, ball, asked(mu, epsilon, delta), statistic=statistic)
             lines = [*study.advice(), *_answers(study, error, shift)]
             if plot is not None:
                 study.plot().savefig(plot)

@@ -122,7 +122,7 @@ def _location(kind: str) -> Callable[..., Any]:
 
 
 def _dispersion(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    return _model(given, space, common, "PrivateDispersion").fit
+    return _model(given, space, common, "PrivateDispersion", "outer_radius").fit
 
 
 def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
@@ -135,14 +135,14 @@ def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
 def _mdm(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
     if given.labels is None:
         raise ParameterError("--labels is missing: the column with the class of each record, which is public")
-    model = _model(given, space, common, "PrivateMDM")
+    model = _model(given, space, common, "PrivateMDM", "outer_radius", "ball")
     return lambda records: model.fit(records, column_of(given, given.labels))
 
 
 def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
     from curvedp import PrivateGeodesicRegression
 
-    for name in ("x", "x_range", "speed", "clip"):
+    for name in ("x", "x_range") if given.radius == "private" else ("x", "x_range", "speed", "clip"):
         if getattr(given, name) is None:
             raise ParameterError(
                 f"--{name.replace('_', '-')} is missing: choose it from domain knowledge, not from the data"
@@ -151,9 +151,8 @@ def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> A
     ends = (number_or_word(low), number_or_word(high))
     if any(isinstance(end, str) for end in ends):
         raise ParameterError(f"--x-range {given.x_range} must be two numbers with a comma between, such as 20,90")
-    model = PrivateGeodesicRegression(
-        space, given.radius, given.speed, given.clip, method=given.method, center=given.center, x_range=ends, **common
-    )
+    own = {name: getattr(given, name) for name in ("method", "center", "outer_radius")}
+    model = PrivateGeodesicRegression(space, given.radius, given.speed, given.clip, x_range=ends, **own, **common)
     return lambda records: model.fit(_numbers(column_of(given, given.x)), records)
 
 
@@ -164,7 +163,7 @@ _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str
         "The private Fréchet mean; with -r private no radius is needed.",
     ),
     "median": (_location("PrivateFrechetMedian"), {**_BALL, **_OUTER, **PERSONS}, "The private geometric median."),
-    "dispersion": (_dispersion, _BALL, "The private Fréchet variance."),
+    "dispersion": (_dispersion, {**_BALL, **_OUTER}, "The private Fréchet variance."),
     "pca": (
         _pca,
         {"components": (Annotated[int, _option("--components", help="how many directions")], 1), **_METHOD},
@@ -172,7 +171,12 @@ _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str
     ),
     "mdm": (
         _mdm,
-        {"labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None), **_BALL},
+        {
+            "labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None),
+            "ball": (Annotated[str, _option("--ball", help="with -r private: shared by all classes, or each")], "auto"),
+            **_BALL,
+            **_OUTER,
+        },
         "One private mean a class: a classifier by the nearest of them.",
     ),
     "regression": (
@@ -184,6 +188,7 @@ _STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str
             "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
             **CENTER,
             **_METHOD,
+            **_OUTER,
         },
         "A private geodesic through the records, by a predictor.",
     ),

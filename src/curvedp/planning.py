@@ -18,9 +18,9 @@ from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
-from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.noise import least_noise, spread_of
-from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
@@ -45,7 +45,11 @@ class Plan:
     left_out : dict
         Why the other mechanisms are not considered, by mechanism.
     useless : float
-        The error at which the public center is as good: what it would have itself, at most a third of the radius.
+        The error at which the public center is as good: what it would have itself, at most a third of the radius. Of a
+        dispersion, the variance itself.
+    statistic : str
+        What is released. The error of a dispersion is that of the variance; of a regression, the root mean square error of
+        the middle of the geodesic and of its velocity times a predictor's standard deviation.
     """
 
     manifold: Manifold
@@ -58,6 +62,7 @@ class Plan:
     useless: float
     errors: dict[str, float]
     left_out: dict[str, str]
+    statistic: str = "mean"
 
     @property
     def mechanism(self) -> str:
@@ -104,6 +109,8 @@ class Plan:
         """
         if self.n > _MOST_SIMULATED:
             raise ParameterError(f"the region of {self.n} records is known after the release; its noise is `error`")
+        if self.statistic != "mean":
+            raise ParameterError(f"the region of a {self.statistic} is known after the release; its noise is `error`")
         statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
         mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
         records = np.broadcast_to(self.center, (self.n, *self.center.shape))
@@ -170,7 +177,9 @@ class Plan:
         for name in list(self.errors)[:2]:
             try:
                 given = {"radius": self.radius, "n": self.n, **other}
-                statistic = _statistic(self.manifold, self.center, outer_radius=self.outer_radius, **given)
+                statistic = _statistic(
+                    self.manifold, self.center, outer_radius=self.outer_radius, what=self.statistic, **given
+                )
                 with one_blas_thread():
                     found.append(
                         predicted_error(choose_mechanism(name, statistic, guarantee or self.guarantee).mechanism)
@@ -185,14 +194,15 @@ class Plan:
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
         of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
+        of, unit = (of, self.spread) if self.statistic != "dispersion" else (f"square of the {of}", self.spread**2)
         if self.too_small:
             lines.append(
                 "this study is too small: the public center is as good "
-                f"(the error is {self.error / self.spread:.2g} of the {of})"
+                f"(the error is {self.error / unit:.2g} of the {of})"
             )
-            lines += self._enough()
+            lines += self._enough() if self.statistic == "mean" else []
         else:
-            lines.append(f"the error is {self.error / self.spread:.2g} of the {of}")
+            lines.append(f"the error is {self.error / unit:.2g} of the {of}")
         return lines
 
     def _enough(self) -> list[str]:
@@ -214,6 +224,7 @@ class Plan:
         """Plain JSON values."""
         return {
             "manifold": self.manifold.name,
+            "statistic": self.statistic,
             "n": self.n,
             "radius": self.radius,
             "guarantee": self.guarantee.to_dict(),
@@ -230,7 +241,7 @@ class Plan:
     @property
     def title(self) -> str:
         """The question, in one line."""
-        return f"private mean of {self.n} records on {self.manifold.name}, radius {self.radius}, {self.guarantee}"
+        return f"private {self.statistic} of {self.n} records on {self.manifold.name}, radius {self.radius}, {self.guarantee}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Mechanism and predicted error, or why there is none."""
@@ -258,6 +269,7 @@ def plan(
     center: Any = None,
     outer_radius: float | None = None,
     mechanism: str = "auto",
+    statistic: str = "mean",
 ) -> Plan:
     """How far a private mean would be from the mean, for each mechanism, before there are data.
 
@@ -275,6 +287,8 @@ def plan(
         As of `PrivateFrechetMean`.
     mechanism : str
         All of them by default; one by name is sooner predicted.
+    statistic : {"mean", "dispersion", "regression"}
+        What will be released; regressions of one predictor, with `radius="private"`.
 
     Returns
     -------
@@ -297,31 +311,34 @@ def plan(
     """
     check_manifold(manifold)
     check_guarantee(guarantee)
-    statistic = _statistic(manifold, center, radius, n, outer_radius)
-    middle = np.asarray(statistic.center, dtype=np.float64)
-    key = float(statistic.radius) if isinstance(statistic, FrechetMean) else "private"
-    wide = statistic.outer_radius if isinstance(statistic, OuterBallMean) else None
-    errors, left_out = _predicted(statistic, guarantee, mechanism)
+    wanted = _statistic(manifold, center, radius, n, outer_radius, statistic)
+    errors, left_out = _predicted(wanted, guarantee, mechanism)
     if not errors:
-        _ = statistic.sensitivity  # where there is none, that is the reason
+        _ = wanted.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
-    spread = statistic.typical.radius if statistic.typical is not None else inf
-    useless = useless_error(statistic)
-    return Plan(manifold, statistic.n, key, guarantee, middle, wide, spread, useless, errors, left_out)
+    middle, found = np.asarray(wanted.center, dtype=np.float64), isinstance(wanted, InPrivateBall)
+    key, wide = ("private", wanted.outer_radius) if found else (float(wanted.radius), None)
+    spread = wanted.typical.radius if found or statistic == "mean" else float(wanted.radius)
+    dim, missed = manifold.dim, spread**2 / 4  # records that fill half the ball have the variance below
+    useless = missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
+    return Plan(manifold, wanted.n, key, guarantee, middle, wide, spread, useless, errors, left_out, statistic)
 
 
-def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any) -> FrechetMean | OuterBallMean:
+def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any, what: Any = "mean") -> Any:
     count = _validate.integer("n", n, 2)
+    _validate.choice("statistic", what, ("mean", "dispersion", "regression"))
     if isinstance(radius, str):
         _validate.choice("radius", radius, ("private",))
-        return OuterBallMean(manifold, center, outer_radius, count)
-    return FrechetMean(manifold, center, radius, count)
+        if what == "regression":
+            return OuterBallLine(manifold, center, outer_radius, count, [(0.0, 1.0)])
+        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](manifold, center, outer_radius, count)
+    if what == "regression":
+        raise ParameterError("a regression is planned with radius='private', which finds its speed and clip too")
+    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](manifold, center, radius, count)
 
 
-def _predicted(
-    statistic: FrechetMean | OuterBallMean, guarantee: Guarantee, only: str
-) -> tuple[dict[str, float], dict[str, str]]:
+def _predicted(statistic: Statistic, guarantee: Guarantee, only: str) -> tuple[dict[str, float], dict[str, str]]:
     with one_blas_thread():  # small matrices
         if only != "auto":
             return {only: predicted_error(choose_mechanism(only, statistic, guarantee).mechanism)}, {}

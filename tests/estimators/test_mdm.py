@@ -1,14 +1,17 @@
 """PrivateMDM and PrivateSoftmax: reduced classes with private labels, private balls, persons; what each certificate says."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.sums import ClippedSum
 from curvedp.mechanisms.verify import verify_certificate
+from transcript import pairs, spent
 
 KINDS = {
     "means": lambda **o: PrivateMDM(**{"reduce": 6, **o}),
@@ -120,6 +123,67 @@ def test_a_private_ball_for_each_class(tmp_path):
     assert len(ledger.entries) == 1
     assert all(map(verified, model.certificates_))
     assert "labels and class sizes are public" in model.certificates_[0].unit
+
+
+def balls(model):
+    return [[stage for stage in each.release["stages"] if stage["kind"] == "ball"] for each in model.certificates_]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_one_private_ball_for_all_classes(chunked, tmp_path):
+    """Found once: every certificate has the same ball and the same integers before it; one charge for all."""
+    X, y = directions()
+    X = pytest.importorskip("dask.array").from_array(X, chunks=(90, 3)) if chunked else X
+    ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
+    model = PrivateMDM(Sphere(2), radius="private", ledger=ledger, ball="shared").fit(X, y)
+    assert model.score(np.asarray(X), y) > 0.95
+    assert len(ledger.entries) == 1
+    assert all(map(verified, model.certificates_))
+    assert (
+        model.certificates_[0].unit
+        == "one record, replaced by any other of its class; labels and class sizes are public"
+    )
+    one, other = (each.release["integers"] for each in model.certificates_)
+    assert one[:-1] == other[:-1]
+    assert one[-1] != other[-1]  # fresh noise for every class
+    assert len(balls(model)[0]) == 1
+    assert balls(model)[0] == balls(model)[1]
+    assert [(each.statistic["n"], each.statistic["size"]) for each in model.certificates_] == [(400, 200), (400, 200)]
+    assert len(model.confidence_region(0.9)) == 2
+    each = PrivateMDM(Sphere(2), radius="private", ball="each").fit(X, y)
+    assert balls(each)[0] != balls(each)[1]
+
+
+def test_small_classes_share_a_ball_and_large_ones_do_not():
+    """nμ >= 40 of the smallest class; the sizes are public."""
+    X, y = directions()
+    for n, guarantee, shared in ((400, GDP(1.0), False), (60, GDP(1.0), True), (400, GDP(0.15), True)):
+        part = np.r_[:n] if n == 400 else np.r_[0:30, 200:230]
+        model = PrivateMDM(Sphere(2), radius="private", guarantee=guarantee).fit(X[part], y[part])
+        assert (balls(model)[0] == balls(model)[1]) == shared
+
+
+@pytest.mark.parametrize(("half", "holds"), [(1.0, True), (2.0, False)])
+def test_a_shared_ball_and_all_classes_move_by_what_is_paid(half, holds):
+    """Replacing one record within its class: Σ (difference/noise)² over the stages and the means of ALL classes, without
+    any stated sensitivity; a charge of half of what is drawn for is refuted."""
+    rng, worst = np.random.default_rng(0), 0.0
+    for M in (Euclidean(2), Sphere(2), SPDAffineInvariant(2), Lorentz(2)):
+        for X, Y in pairs(M, rng, 12):
+            X, Y = (np.concatenate([Z, Z[:1].repeat(6, axis=0)]) for Z in (X, Y))
+            y = np.r_[np.zeros(len(X) - 4), np.ones(4)]
+            model = PrivateMDM(M, radius="private", guarantee=GDP(half), ball="shared")
+            with warnings.catch_warnings(action="ignore"):
+                worst = max(worst, spent(lambda data, model=model, y=y: model.fit(data, y), X, Y))
+    assert (worst <= 1.0) == holds
+    assert worst > 0.5
+
+
+def test_balls_that_there_are_not():
+    X, y = directions()
+    for wrong in ("both", None, 1):
+        with pytest.raises(ParameterError, match="ball"):
+            PrivateMDM(Sphere(2), radius="private", ball=wrong).fit(X, y)
 
 
 def test_persons_of_one_class_each():

@@ -58,6 +58,9 @@ MAKERS = {
     "gradient": lambda: fitted(PrivateFrechetMean, cloud(SPD), manifold=SPD, radius=1.0, mechanism="gradient"),
     "kng": lambda: fitted(PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="kng", guarantee=PureDP(2.0)),
     "private ball": lambda: fitted(PrivateFrechetMean, cloud(SPD, 60), manifold=SPD, radius="private"),
+    "class in a private ball": lambda: fitted(
+        PrivateMDM, cloud(S2, 60), np.arange(60) % 2, manifold=S2, radius="private", ball="shared"
+    ),
     "variance in a private ball": lambda: fitted(PrivateDispersion, cloud(S2, 60), manifold=S2, radius="private"),
     "line in a private ball": lambda: fitted(
         PrivateGeodesicRegression,

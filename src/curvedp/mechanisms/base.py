@@ -229,6 +229,10 @@ class Mechanism(ABC):
         """Why "auto" does not consider it for this statistic, in words; None where it does."""
         return None
 
+    def predicted_error(self) -> float | None:
+        """How far from the truth it will be on average, from public numbers; None where that is simulated (`choose`)."""
+        return None
+
     @classmethod
     def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
         """What users may ask for by name, and how it is made."""

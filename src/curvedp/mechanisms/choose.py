@@ -139,7 +139,8 @@ class _Population(NamedTuple):
     mean: np.ndarray
 
 
-def _populations(manifold: Manifold, ball: Ball) -> list[_Population]:
+def populations(manifold: Manifold, ball: Ball) -> list[_Population]:
+    """Public records in a ball, for predictions."""
     return _cached_populations(manifold.name, np.asarray(ball.center, dtype=np.float64).tobytes(), float(ball.radius))
 
 
@@ -162,12 +163,12 @@ def _cached_populations(name: str, center: bytes, radius: float) -> list[_Popula
 @lru_cache(maxsize=64)  # a mechanism is itself and no other
 def predicted_error(mechanism: Any) -> float:
     """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
-    if not hasattr(mechanism, "simulate"):  # a mechanism that predicts its own
-        return float(mechanism.predicted_error())
+    if (own := mechanism.predicted_error()) is not None:
+        return float(own)
     manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.typical
-    if ball is None:
+    if ball is None or not hasattr(mechanism, "simulate"):
         raise ParameterError(f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball")
-    draws, about = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated), _populations(manifold, ball)
+    draws, about = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated), populations(manifold, ball)
     means = np.stack([each.mean for each in about])[:, None]
     if isinstance(mechanism, ValueMechanism):
         drawn = mechanism.simulate(rng, means, (len(about), draws))
@@ -184,6 +185,6 @@ def useless_error(statistic: Statistic) -> float:
     ball = statistic.typical
     if ball is None:
         raise ParameterError(f"the error of a {statistic.name} is not predicted: it has no public ball")
-    means = np.stack([each.mean for each in _populations(statistic.space, ball)])
+    means = np.stack([each.mean for each in populations(statistic.space, ball)])
     away = np.asarray(statistic.space.dist(ball.center, means))
     return min(ball.radius / 3, float(np.exp(np.mean(np.log(away)))))

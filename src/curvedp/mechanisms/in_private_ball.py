@@ -23,7 +23,7 @@ from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic
-from curvedp.records.base import Records
+from curvedp.records.base import Records, open_records
 from curvedp.regression.jacobi import check_symmetric
 
 _CLEAR = 0.75  # of the largest ball in which a mean is unique, or a geodesic is clear of its cut locus
@@ -41,6 +41,10 @@ class InPrivateBall(OuterBall):
     @abstractmethod
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         """The mechanisms that may come last, by the law of the noise, the best first."""
+
+    def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
+        """How far a simulated release of such records, by this last mechanism, is from the truth; for predictions."""
+        raise ParameterError(f"the error of the {self.name} is simulated point by point")
 
     def located(self, data: Any) -> Any:
         """What the ball is found for: the records themselves."""
@@ -165,6 +169,12 @@ class OuterBallVariance(InPrivateBall):
             radius /= 2
         return FrechetVariance(space, ball.center, radius, self.n)
 
+    def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
+        """In the variance."""
+        value = last.statistic.of(open_records(records, self.manifold.point_shape))
+        truth = float(np.mean(np.asarray(self.manifold.dist(mean, records)) ** 2))
+        return abs(float(last.finished(last.simulate(rng, value, (1,)))[0, 0]) - truth)
+
     @property
     def afterwards(self) -> list[str]:
         """Clipping."""
@@ -205,6 +215,12 @@ class OuterBallLine(InPrivateBall):
         reach = min(self.manifold.injectivity_radius, 100 / sqrt(max(-self.manifold.curvature_bounds[0], 1e-300)))
         r = min(ball.radius, _CLEAR * reach / arms)
         return GeodesicLine(self.manifold, ball.center, r, 2 * r, r, self.n, self.x_range)
+
+    def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
+        """By noise, in a ball that no middle leaves, and by as much as the ball is beside the records."""
+        center, r = last.statistic.center, last.statistic.radius
+        beside = max(0.0, float(self.manifold.dist(center, mean)) - r)
+        return float(np.hypot(min(last.predicted_error(), 2 * r), beside))
 
     @property
     def afterwards(self) -> list[str]:

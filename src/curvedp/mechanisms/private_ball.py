@@ -29,8 +29,9 @@ from curvedp.geometry.ball import carry_records
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
+from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.in_private_ball import InPrivateBall
+from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallMean
 from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
@@ -61,6 +62,7 @@ _WIDE, _NARROW = Shells(63, 1.6), Shells(16, 1.4)  # for pure ε
 _FEW, _FIRST = 20.0, 32.0
 _LONG = 0.6  # of the radius: a mean logarithm of records that all lie one way
 _BIN = 2.0  # width of a bin of units
+_ENDS = 8  # balls that are simulated for each of the public populations
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -351,12 +353,27 @@ class PrivateBallMechanism(StagedMechanism):
         return np.stack([self._simulated(rng, np.asarray(records)) for _ in range(size)])
 
     def _simulated(self, rng: np.random.Generator, records: np.ndarray) -> np.ndarray:
-        M, noisy = self.manifold, Stages.simulated(rng, self.law)
-        ball, stages = self.walk(Measured(self.target, open_records(records, M.point_shape, least=1)), noisy)
-        last = self.last_in(ball, stages)
+        M, (ball, last) = self.manifold, self.simulated_end(rng, records)
         center, radius = last.statistic.ball
         home = np.asarray(project_to_ball(M, center, radius, carry_records(M, ball.center, records)))
         return np.asarray(last.statistic.placed(last.finished(last.simulate(rng, home, 1)))[0])
+
+    def predicted_error(self) -> float | None:
+        """Of a variance or a line, by a few simulated balls; of a mean all is simulated."""
+        if isinstance(self.target, OuterBallMean):
+            return None
+        rng, about = np.random.default_rng(20230615), populations(self.manifold, self.target.typical)
+        errors = [[self._missed(rng, *each) for _ in range(_ENDS)] for each in about]
+        return float(np.exp(np.mean(np.log(np.mean(errors, axis=1)))))
+
+    def _missed(self, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
+        return self.target.missed(self.simulated_end(rng, records)[1], rng, records, mean)
+
+    def simulated_end(self, rng: np.random.Generator, records: np.ndarray) -> tuple[Ball, Any]:
+        """(A ball that such records lead to, the last mechanism in it); NOT for release."""
+        found = Measured(self.target, open_records(records, self.manifold.point_shape, least=1))
+        ball, stages = self.walk(found, Stages.simulated(rng, self.law))
+        return ball, self.last_in(ball, stages)
 
 
 def _given(last: Mechanism, data: Any) -> Any:

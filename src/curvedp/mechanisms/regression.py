@@ -200,10 +200,6 @@ class LineMechanism(Mechanism):
         """Projection."""
         return ["projection onto the public domain"]
 
-    def predicted_error(self) -> float:
-        """Root mean square noise on (∇_p, ∇_v/unit)."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class KNGRegressionMechanism(LineMechanism):
@@ -262,7 +258,7 @@ class KNGRegressionMechanism(LineMechanism):
         return {"epsilon": self.epsilon, "scale": self.scale, "norm": "endpoint", "unit": DEVIATION}
 
     def predicted_error(self) -> float:
-        """E r² = D(D+1)s² in D dimensions."""
+        """Root mean square noise on (∇_p, ∇_v/unit): E r² = D(D+1)s² in D dimensions."""
         size = 2 * self.manifold.dim
         return sqrt(size * (size + 1)) * self.scale
 
