@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
-from math import inf, pi, sqrt
+from math import inf, pi, prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,6 +101,15 @@ class Manifold(ABC):
         """κ where every plane has it, 0 on curves and flat spaces; else None."""
         low, high = self.curvature_bounds
         return low if low == high else None
+
+    @cached_property
+    def least_ricci(self) -> float:
+        """At most every Ricci curvature Ric(u, u), |u| = 1, and at most 0."""
+        if len(self.factors) > 1:
+            return min(factor.least_ricci for factor in self.factors)
+        if self.positive_matrices is not None:  # along diag(x): −β·Σ_{i<j}(xᵢ−xⱼ)²/4 >= −βm|x|²/4
+            return -prod(self.positive_matrices) / 4
+        return (self.dim - 1) * min(self.curvature_bounds[0], 0.0)
 
     @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:

@@ -1,5 +1,6 @@
 """The Riemannian Gaussian: density ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
+from curvedp.privacy import HadamardProfile
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
 
@@ -60,8 +62,8 @@ class RiemannianGaussian(IsotropicLaw):
         """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
 
         On spaces of constant curvature, their products, and SPDAffineInvariant(2) and HPDAffineInvariant(2), which are
-        ℝ × H² and ℝ × H³. On larger ones of both it is a confidence bound, which says so (`profile.label`). Elsewhere it
-        raises.
+        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`; beyond it, where the scale is
+        large, a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
         rays = rays_of(self.manifold)
         if rays is not None:
@@ -69,10 +71,21 @@ class RiemannianGaussian(IsotropicLaw):
         factors = space_form_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
+        bound = self.ricci_bound(sensitivity)
+        if bound is not None:
+            return bound
         if self.manifold.positive_matrices is not None:
             moved = _validate.positive("sensitivity", sensitivity)
             return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
         raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
+
+    def ricci_bound(self, sensitivity: float, within: float = 0.5) -> HadamardProfile | None:
+        """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and
+        where curvatures are positive."""
+        space = self.manifold
+        if not is_hadamard(space) or -space.least_ricci * self.scale**2 > within:
+            return None
+        return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
@@ -80,6 +93,11 @@ class RiemannianGaussian(IsotropicLaw):
         if rays is None:
             raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
         return isotropic_certified_delta("gaussian", rays, self.scale, sensitivity, eps)
+
+
+def is_hadamard(manifold: Manifold) -> bool:
+    """Whether no curvature is positive and every point is reached by one geodesic."""
+    return manifold.curvature_bounds[1] <= 0 and math.isinf(manifold.injectivity_radius)
 
 
 @lru_cache(maxsize=256)

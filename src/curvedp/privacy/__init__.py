@@ -14,6 +14,7 @@ from curvedp.privacy.constant_curvature import (
 )
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
 from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
@@ -31,6 +32,7 @@ __all__ = [
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
+    "HadamardProfile",
     "MeanConcentratedDP",
     "NegativeBinomialRuns",
     "PoissonRuns",
@@ -48,6 +50,7 @@ __all__ = [
     "gaussian_floor",
     "gaussian_profile",
     "guarantee_from_dict",
+    "hadamard_scale",
     "laplace_profile",
     "meets",
     "product_profile",
