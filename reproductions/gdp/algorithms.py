@@ -17,6 +17,7 @@ from scipy.special import betaincinv
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._space_form import SpaceFormLaw
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.spd_confidence import positive_parts
 from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
@@ -71,6 +72,7 @@ def algorithm2_estimate(
     m: int = 100,
     corrected: bool = False,
     max_loss: float = math.inf,
+    tail: ConstantCurvatureProfile | None = None,
     failure_probability: float = 0.01,
 ) -> Algorithm2Estimate:
     """μ by Algorithm 2: l_ε = #{L >= ε}/n − e^ε·#{L′ >= ε}/n averaged over m batches, on the grid {k, …, ε_max}.
@@ -78,7 +80,9 @@ def algorithm2_estimate(
     Corrected: l_ε = mean of (1 − e^{ε−L})₊, unbiased with the smallest variance, on the grid {0, …, ε_max}.
     `mu_upper`: with probability 1 − failure_probability over the samples, δ(ε) <= l_ε + ξ_ε at every grid point
     (Maurer and Pontil 2009; Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0.
-    Without a finite max_loss it is infinite.
+    On hyperbolic spaces the loss has no largest value: there `tail`, the `gaussian_profile` of the same law, lends its
+    theorem on the tail, δ(ε) <= K·e^{−z²/2} (docs/exact-profiles.md, Tail), and nothing that was integrated but K. With
+    neither it is infinite.
     """
     eps_max = _validate.positive("eps_max", eps_max)
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
@@ -106,6 +110,13 @@ def algorithm2_estimate(
     if math.isfinite(max_loss) and eps_max >= max_loss:
         right = np.append(eps[1:], eps_max)
         mu_upper = _max_mu(np.minimum(right, max_loss), np.where(eps < max_loss, np.minimum(bound, 1 - 1e-15), 0.0))
+    elif tail is not None:
+        (log_k, drift), limit = tail._normal_tail(), tail._tail_mu
+        z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
+        bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
+        mu_upper = max(_max_mu(np.append(eps[1:], eps_max), bound), limit * (1 + 1e-9))
+        while mu_upper < math.inf and not tail._closes(mu_upper, eps_max):  # beyond the grid
+            mu_upper = mu_upper * 1.001 if mu_upper**2 < 2 * eps_max else math.inf  # the grid ends too soon
     return Algorithm2Estimate(_max_mu(eps, delta), eps, delta, variance, mu_upper)
 
 

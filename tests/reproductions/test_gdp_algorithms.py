@@ -52,6 +52,18 @@ def test_without_a_bounded_loss_no_sample_bounds_mu():
     assert math.isinf(run.mu_upper)
 
 
+@pytest.mark.parametrize(("dim", "sigma", "D"), [(2, 1.0, 0.5), (3, 1.0, 1.0), (10, 1.0, 0.5), (3, 0.2, 0.2)])
+@pytest.mark.parametrize("widths", [0.2, 6.0, 9.0])  # of the grid: the theorem takes over where it ends
+def test_on_hyperbolic_spaces_the_tail_is_bounded_by_a_theorem(dim, sigma, D, widths):
+    profile, sampler = gaussian_profile(-1, dim, sigma, D), loss_sampler(-1, dim, sigma, D)
+    for seed in range(5):
+        run = algorithm2_estimate(
+            sampler, sigma, widths * profile.mu, np.random.default_rng(seed), m=20, corrected=True, tail=profile
+        )
+        assert profile.mu <= run.mu_upper
+        assert run.mu_upper < 3 * profile.mu if widths > 1 else math.isinf(run.mu_upper)
+
+
 def test_refusals():
     with pytest.raises(ParameterError):
         algorithm1_estimate(2.0, 4.0)
