@@ -13,7 +13,8 @@ import matplotlib
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parent / "docs" / "images"
-TUTORIALS = ("tensor_mean", "directions", "hyperbolic", "polar_wander", "eeg_classification", "training")
+SPACES = ("wind", "proportions", "correlations", "poses", "complex_covariances", "rotations")
+TUTORIALS = ("tensor_mean", "directions", "hyperbolic", *SPACES, "polar_wander", "eeg_classification", "training")
 
 
 def main() -> None:

@@ -331,7 +331,7 @@ def test_larger_spd_matrices_have_a_labelled_confidence_bound():
     assert RiemannianGaussian(SPDAffineInvariant(3), 1.0).profile(0.4) == profile
     assert not meets(profile, ApproxDP(5.0, 0.5))
     with pytest.raises(ParameterError, match="confidence bound"):
-        smallest_scale(lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4), GDP(1.0), 0.4)
+        smallest_scale(lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4), GDP(0.1), 0.4)
 
 
 def test_gaussian_law_says_what_it_knows():

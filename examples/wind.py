@@ -1,0 +1,36 @@
+# %% [markdown]
+# # Wind on the torus
+#
+# Two measurements of the wind in a row are two angles: a point of the flat torus. North is 0 and also 2π: as numbers, the
+# mean of two northerly winds points south. The mean's sensitivity on the torus is 2r/n for every r < π/2. The ball about
+# north cuts off the winds from the south; most of our error is that, not noise.
+
+# %%
+import numpy as np
+from against_vectors import DOTS, FLAT, OURS, TRUE, compare, picture, table
+
+from curvedp.geometry import Torus
+
+winds = table("wind_coldelanoue_s1.csv", "wind at Col de la Noue")
+angles = np.random.default_rng(0).vonmises(0.3, 1.6, 310) if winds is None else winds["direction_rad"]
+torus = Torus(2)
+pairs = np.asarray(torus.project(np.asarray(angles)[: len(angles) // 2 * 2].reshape(-1, 2)))
+
+# %% [markdown]
+# The detour takes angles from 0 to 2π as numbers, with the square that holds them as its bound.
+
+# %%
+found = compare(
+    torus, pairs, np.zeros(2), 1.5, lambda x: np.mod(x, 2 * np.pi) - np.pi, lambda z: torus.project(z + np.pi),
+    np.pi * np.sqrt(2), np.zeros(2),
+)  # fmt: skip
+
+
+def draw(panel):
+    for style, points in ((DOTS, pairs), (TRUE, found.truth[None]), (OURS, found.ours[None]), (FLAT, found.flat[None])):
+        panel.scatter(*np.degrees(points).T, **style)
+    panel.set(xlabel="now, degrees", ylabel="next, degrees", xlim=(-180, 180), ylim=(-180, 180))
+    panel.legend(fontsize=8, loc="lower right")
+
+
+picture("wind", found, draw, "Wind directions, now and next")
