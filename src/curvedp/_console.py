@@ -62,7 +62,7 @@ def asked(mu: float | None, epsilon: float | None, delta: float | None, rho: flo
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
     if sum(value is not None for value in (mu, epsilon, rho)) != 1:
-        raise ParameterError("give the guarantee as --mu, or as --epsilon (with --delta for approximate DP)")
+        raise ParameterError("give the guarantee as --mu, as --epsilon (with --delta for approximate DP) or as --rho")
     if delta is not None and epsilon is None:
         raise ParameterError("--delta goes with --epsilon, not with --mu")
     if mu is not None:

@@ -1,6 +1,5 @@
 """`curvedp release [mean | median | dispersion | pca | mdm | regression] FILE`: one command a statistic."""
 
-import io
 import json as json_module
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from curvedp._console import (
     EpsilonOption,
     JsonOption,
     MuOption,
+    RhoOption,
     asked,
     console,
     inert,
@@ -26,6 +26,7 @@ from curvedp._console import (
     one_line_errors,
 )
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.releasing import OFFERS, values, write
 
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger
@@ -77,6 +78,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "mu": (MuOption, None),
     "epsilon": (EpsilonOption, None),
     "delta": (DeltaOption, None),
+    "rho": (RhoOption, None),
     **READING,
     "ledger": (Annotated[Path | None, _option("--ledger", help="budget to spend from")], None),
     "budget_mu": (Annotated[float | None, _option("--budget-mu", help="start the ledger with this GDP budget")], None),
@@ -86,112 +88,22 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "json": (JsonOption, False),
 }
 CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv; the origin otherwise")], None)}
-_BALL = {
+PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
+_OWN: dict[str, tuple[Any, Any]] = {
     **CENTER,
-    "mechanism": (
-        Annotated[str, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")],
-        "auto",
-    ),
-}
-_OUTER = {
+    "mechanism": (Annotated[str | None, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")], None),
     "outer_radius": (
         Annotated[float | None, _option("--outer-radius", help="with -r private: as wide as you like")],
         None,
-    )
-}
-PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
-_METHOD = {"method": (Annotated[str, _option("--method", help="auto, or one of its methods")], "auto")}
-
-
-def _model(given: SimpleNamespace, space: Any, common: dict[str, Any], kind: str, *names: str) -> Any:
-    """An estimator of records in a ball, with these options besides."""
-    import curvedp
-
-    chosen = {name: getattr(given, name) for name in ("radius", "center", "mechanism", *names)}
-    return getattr(curvedp, kind)(space, **chosen, **common)
-
-
-def _location(kind: str) -> Callable[..., Any]:
-    """The mean or the median."""
-
-    def made(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-        model = _model(given, space, common, kind, "outer_radius")
-        return lambda records: model.fit(records, groups=column_of(given, given.groups))
-
-    return made
-
-
-def _dispersion(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    return _model(given, space, common, "PrivateDispersion", "outer_radius").fit
-
-
-def _pca(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivatePCA
-
-    model = PrivatePCA(given.components, given.radius, given.method, **common)
-    return lambda records: model.fit(records.reshape(len(records), -1))
-
-
-def _mdm(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    if given.labels is None:
-        raise ParameterError("--labels is missing: the column with the class of each record, which is public")
-    model = _model(given, space, common, "PrivateMDM", "outer_radius", "ball")
-    return lambda records: model.fit(records, column_of(given, given.labels))
-
-
-def _regression(given: SimpleNamespace, space: Any, common: dict[str, Any]) -> Any:
-    from curvedp import PrivateGeodesicRegression
-
-    for name in ("x", "x_range") if given.radius == "private" else ("x", "x_range", "speed", "clip"):
-        if getattr(given, name) is None:
-            raise ParameterError(
-                f"--{name.replace('_', '-')} is missing: choose it from domain knowledge, not from the data"
-            )
-    low, _, high = given.x_range.partition(",")
-    ends = (number_or_word(low), number_or_word(high))
-    if any(isinstance(end, str) for end in ends):
-        raise ParameterError(f"--x-range {given.x_range} must be two numbers with a comma between, such as 20,90")
-    own = {name: getattr(given, name) for name in ("method", "center", "outer_radius")}
-    model = PrivateGeodesicRegression(space, given.radius, given.speed, given.clip, x_range=ends, **own, **common)
-    return lambda records: model.fit(_numbers(column_of(given, given.x)), records)
-
-
-_STATISTICS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, Any]], str]] = {
-    "mean": (
-        _location("PrivateFrechetMean"),
-        {**_BALL, **_OUTER, **PERSONS},
-        "The private Fréchet mean; with -r private no radius is needed.",
     ),
-    "median": (_location("PrivateFrechetMedian"), {**_BALL, **_OUTER, **PERSONS}, "The private geometric median."),
-    "dispersion": (_dispersion, {**_BALL, **_OUTER}, "The private Fréchet variance."),
-    "pca": (
-        _pca,
-        {"components": (Annotated[int, _option("--components", help="how many directions")], 1), **_METHOD},
-        "Private principal directions of records in euclidean:d.",
-    ),
-    "mdm": (
-        _mdm,
-        {
-            "labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None),
-            "ball": (Annotated[str, _option("--ball", help="with -r private: shared by all classes, or each")], "auto"),
-            **_BALL,
-            **_OUTER,
-        },
-        "One private mean a class: a classifier by the nearest of them.",
-    ),
-    "regression": (
-        _regression,
-        {
-            "x": (Annotated[str | None, _option("--x", help="column with the predictor")], None),
-            "x_range": (Annotated[str | None, _option("--x-range", help="its public range, such as 20,90")], None),
-            "speed": (Annotated[float | None, _option("--speed", help="public bound on the geodesic's length")], None),
-            "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
-            **CENTER,
-            **_METHOD,
-            **_OUTER,
-        },
-        "A private geodesic through the records, by a predictor.",
-    ),
+    "n_components": (Annotated[int | None, _option("--components", help="how many directions; one otherwise")], None),
+    "method": (Annotated[str | None, _option("--method", help="auto, or one of its methods")], None),
+    "ball": (Annotated[str | None, _option("--ball", help="with -r private: shared by all classes, or each")], None),
+    "labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None),
+    "x": (Annotated[str | None, _option("--x", help="column with the predictor")], None),
+    "x_range": (Annotated[str | None, _option("--x-range", help="its public range, such as 20,90")], None),
+    "speed": (Annotated[float | None, _option("--speed", help="public bound on the geodesic's length")], None),
+    "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
 }
 
 
@@ -203,15 +115,6 @@ def column_of(given: SimpleNamespace, name: str | None) -> Any:
         return None
     place: str | int = int(name) if name.isdigit() else name
     return read_column(given.data, place, header=given.header, sep=given.sep, skip=given.skip)
-
-
-def _numbers(texts: Any) -> Any:
-    """A predictor as numbers: what is none is missing, never an error."""
-    import numpy as np
-
-    from curvedp.records.cells import number
-
-    return np.array([number(text) for text in texts])
 
 
 def reading_of(given: SimpleNamespace) -> dict[str, Any]:
@@ -281,7 +184,7 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         raise ParameterError(
             "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
         )
-    space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta)
+    space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta, given.rho)
     inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
     _check_targets(inputs, out=given.out, certificate=given.certificate, report=given.report)
     if given.report is not None:
@@ -292,54 +195,16 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     if getattr(given, "center", None) is not None:
         given.center = load_point(given.center, space)
     records = read_records(given.data, space, **reading_of(given))
+    offer = OFFERS[statistic]
+    columns = {"records": records, "groups": column_of(given, given.groups)}
+    if offer.column is not None:
+        columns[offer.column] = column_of(given, getattr(given, offer.column))
     with _opened(given.ledger, given.budget_mu) as book:
-        label = f"{'Fréchet mean' if statistic == 'mean' else statistic} of {given.data.name}"
-        fit = _STATISTICS[statistic][0](given, space, {"guarantee": guarantee, "ledger": book, "label": label})
-        fitted = fit(records)
-    _write(statistic, given, fitted)
+        label = f"{offer.title} of {given.data.name}"
+        model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
+        fitted = offer.fit(model, columns)
+    write(fitted, given.out, given.certificate, given.report)
     _print(statistic, given, fitted, len(records))
-
-
-def _write(statistic: str, given: SimpleNamespace, fitted: Any) -> None:
-    from curvedp._files import write_atomically
-    from curvedp.alarms import released
-
-    if given.out is not None:
-        write_atomically(given.out, _encoded(_values(fitted), given.out.suffix))
-    if given.certificate is not None:
-        found = [certificate for _, _, certificate in released(fitted)]
-        for number, certificate in enumerate(found):
-            name = given.certificate.stem + (f"-{number + 1}" if len(found) > 1 else "") + given.certificate.suffix
-            certificate.save(given.certificate.with_name(name))
-    if given.report is not None:
-        from curvedp.report import write_report
-
-        write_report(given.report, fitted)
-
-
-def _values(fitted: Any) -> Any:
-    """All that was released, as one array."""
-    import numpy as np
-
-    from curvedp.alarms import released
-
-    if hasattr(fitted, "velocity_"):
-        shape = (-1, *fitted.footpoint_.shape)
-        return np.concatenate([fitted.footpoint_[None], fitted.velocity_.reshape(shape)])
-    found = [value for _, value, _ in released(fitted)]
-    return np.stack(found) if hasattr(fitted, "certificates_") else found[0]
-
-
-def _encoded(value: Any, suffix: str) -> bytes:
-    import numpy as np
-
-    buffer = io.BytesIO()
-    if suffix == ".csv":
-        rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
-        np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
-    else:
-        np.save(buffer, value)
-    return buffer.getvalue()
 
 
 def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
@@ -348,7 +213,7 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
     from curvedp.alarms import alarms, released
 
     found, warnings = released(fitted), alarms(fitted)
-    value = _values(fitted)
+    value = values(fitted)
     if given.json:
         certificates = [certificate.to_dict() for _, _, certificate in found]
         signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
@@ -398,5 +263,6 @@ def command_of(options: dict[str, tuple[Any, Any]], words: str, run: Callable[[S
     return command
 
 
-for _name, (_, _own, _words) in _STATISTICS.items():
-    release_app.command(_name)(command_of({**_COMMON, **_own}, _words, partial(_run, _name)))
+for _name, _offer in OFFERS.items():
+    _asked = {name: _OWN[name] for name in (*_offer.asks, *_offer.takes) if name in _OWN}
+    release_app.command(_name)(command_of({**_COMMON, **_asked, **PERSONS}, _offer.words, partial(_run, _name)))
