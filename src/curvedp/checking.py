@@ -47,15 +47,20 @@ class Checked:
         """The same as plain numbers, lists and texts."""
         return {"warning": FIRST_LINE, "manifold": repr(self.manifold), "facts": self.facts, "advice": self.advice}
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """The facts as texts."""
+        return {name: _shown(value) for name, value in self.facts.items()}
+
     def __str__(self) -> str:
         width = max(map(len, self.facts))
-        lines = [f"  {name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
+        lines = [f"  {name:<{width}}  {text}" for name, text in self.shown.items()]
         return "\n".join([FIRST_LINE, f"{self.manifold!r}", *lines, *(f"- {line}" for line in self.advice)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{html.escape(k)}<td>{html.escape(_shown(v))}" for k, v in self.facts.items())
+        rows = "".join(f"<tr><th>{html.escape(k)}<td>{html.escape(v)}" for k, v in self.shown.items())
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice)
         return f"<p><b>{FIRST_LINE}</b><p>{html.escape(repr(self.manifold))}<table>{rows}</table><ul>{advice}</ul>"
 

@@ -91,7 +91,10 @@ CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv
 PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
 _OWN: dict[str, tuple[Any, Any]] = {
     **CENTER,
-    "mechanism": (Annotated[str | None, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")], None),
+    "mechanism": (
+        Annotated[str | None, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")],
+        None,
+    ),
     "outer_radius": (
         Annotated[float | None, _option("--outer-radius", help="with -r private: as wide as you like")],
         None,

@@ -50,9 +50,13 @@ class Offer(NamedTuple):
 
     def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
         """Release: the only call, whoever asks."""
+        self.check(columns)
+        return estimator.fit(*(columns[name] for name in self.takes), groups=columns.get("groups"))
+
+    def check(self, columns: Mapping[str, Any]) -> None:
+        """Refuse where the column beside the records is missing."""
         if self.column is not None and columns.get(self.column) is None:
             raise ParameterError(f"{self.column} is missing: {_COLUMNS[self.column]}")
-        return estimator.fit(*(columns[name] for name in self.takes), groups=columns.get("groups"))
 
 
 _COLUMNS = {"labels": "the column with the class of each record, which is public", "x": "the column with the predictor"}

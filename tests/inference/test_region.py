@@ -35,6 +35,7 @@ from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.median import GeometricMedian
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.records.base import open_records
+from curvedp.report import write_report
 
 RUNS, LEVEL, N = 400, 0.9, 25
 
@@ -223,6 +224,20 @@ def test_a_region_needs_the_certificate_only_and_a_shifted_center_moves_it():
     assert again.contains(frechet_mean(M, X))
     assert not again.contains(center)
     assert not again.contains(np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2)], ids=str)
+def test_a_dispersion_in_a_private_ball_has_an_interval_of_numbers(M, tmp_path):
+    """Not a cap of the records' sphere; and a page can be drawn of it, after it is paid for."""
+    X = records(M, 0.2, 0.0, 2000)
+    found = PrivateDispersion(M, radius="private", guarantee=GDP(20.0)).fit(X)
+    region = found.confidence_region(0.999)
+    assert region.manifold == Euclidean(1)
+    moved = project_to_ball(M, found.ball_.center, found.ball_.radius, X)
+    variance = np.mean(np.asarray(M.dist(frechet_mean(M, moved), moved)) ** 2)
+    assert region.contains(np.array([variance]))
+    assert not region.contains(np.array([1.5 * variance]))
+    write_report(tmp_path / "r.html", found)
 
 
 def test_the_dispersion_has_an_interval():

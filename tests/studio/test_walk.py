@@ -62,7 +62,7 @@ def test_by_mouse(page, tmp_path):
     checked(page, tmp_path)
     expect(page.locator("#checked .tag")).to_have_text("not private · stays here")
     page.click("#start")  # 4
-    expect(page.locator("#release")).to_have_text("Release the mean: pays GDP(1.0) of GDP(2.0)", timeout=LONG)
+    expect(page.locator("#release")).to_have_text("Release the Fréchet mean: pays GDP(1.0) of GDP(2.0)", timeout=LONG)
     page.click("#release")  # 5
     expect(page.locator("#r-1 .tag")).to_have_text("paid for: GDP(1.0) · may be published", timeout=LONG)
     # Beside what was paid for nothing else is open, and each number of the page lies under a word that says what it is.
@@ -103,6 +103,36 @@ def test_by_keyboard(page, tmp_path):
     page.focus("#release")
     page.keyboard.press("Enter")
     expect(page.locator("#r-1")).to_be_visible(timeout=LONG)
+    assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
+
+
+def test_another_statistic_guarantee_and_ball(page, tmp_path):
+    """By keyboard, but for the fields: a median, a classifier and a geodesic, of concentrated DP, no radius given."""
+    checked(page, tmp_path)
+    page.focus("#statistic")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#errorwords")).to_contain_text("median", timeout=LONG)
+    page.focus("input[name=kind][value=gdp]")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#sliders label")).to_have_text("ρ0.5")
+    expect(page.locator("#budgetkind")).to_contain_text("concentrated")
+    page.focus("#private")
+    page.keyboard.press("Space")
+    expect(page.locator("#radius")).to_be_disabled()
+    page.focus("#start")
+    page.keyboard.press("Enter")
+    expect(page.locator("#release")).to_have_text("Release the median: pays ZCDP(0.5) of ZCDP(1.0)", timeout=LONG)
+    page.focus("#release")
+    page.keyboard.press("Enter")
+    expect(page.locator("#r-1")).to_contain_text("private median", timeout=LONG)
+    page.select_option("#statistic", "mdm")
+    expect(page.locator("#e-plan")).to_contain_text("labels is missing", timeout=LONG)
+    expect(page.locator("#release")).to_be_disabled()
+    page.select_option("#statistic", "regression")
+    expect(page.locator("#x_range")).to_be_visible()
+    expect(page.locator("#n_components")).to_be_hidden()
+    expect(page.locator("#e-plan")).to_contain_text("x is missing", timeout=LONG)
     assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
 
 

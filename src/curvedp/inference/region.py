@@ -56,10 +56,10 @@ def region_of(
 def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
     """The radius of `region_of` at each of these levels."""
     mechanism, reading = _drawn_by(certificate)
-    M, statistic = mechanism.manifold, reading.frame or mechanism.statistic
+    statistic = reading.frame or mechanism.statistic
     if isinstance(statistic, GeodesicLine):
         return [line_region(statistic, reading, level).radius for level in levels]
-    return [_shape(M, statistic, reading, level, 0.0, components)[1].radius for level in levels]
+    return [_shape(mechanism, reading, level, 0.0, components)[1].radius for level in levels]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -112,9 +112,12 @@ def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Reading]:
 
 
 def _shape(
-    M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float, components: int | None
+    mechanism: Mechanism, reading: Reading, level: float, sampled: float, components: int | None
 ) -> tuple[Manifold, Shape]:
-    """The shape, and what the sample adds to it."""
+    """Where the value lives, which is not where the records do for a variance in a private ball; and the shape, with what
+    the sample adds to it."""
+    statistic = reading.frame or mechanism.statistic
+    M = mechanism.manifold if reading.frame is None else reading.frame.space
     if components is None:
         shape = SHAPES[reading.kind](M, statistic, reading, level, sampled)
         return M, shape
@@ -130,7 +133,7 @@ def _region(mechanism: Mechanism, reading: Reading, level: float, of: str, compo
         sampled = sampling(mechanism.statistic, 1 - kept)
     elif isinstance(statistic, GeodesicLine):
         return line_region(statistic, reading, level)
-    M, shape = _shape(mechanism.manifold, statistic, reading, kept, sampled, components)
+    M, shape = _shape(mechanism, reading, kept, sampled, components)
     center = statistic.placed(shape.center(M)[None])[0]
     about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
     theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"

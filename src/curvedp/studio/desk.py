@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
-from curvedp.alarms import alarms
-from curvedp.errors import CurvedpError, ParameterError
+from curvedp.alarms import alarms, released
+from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.records import FORMS
-from curvedp.report import write_report
-from curvedp.studio.pictures import attack_picture, size_picture
+from curvedp.releasing import OFFERS, values, write
+from curvedp.studio.pictures import LEVEL, attack_picture, size_picture
+from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook
 
 
@@ -31,8 +32,6 @@ class Desk:
         The file that the records are in. One that came through the browser lies in a folder that is deleted at the end.
     most : int
         Bytes of a file that comes through the browser.
-    files : tuple of str
-        What a release is written as.
     key : Path or None
         The private key that releases can be signed with.
     done : dict
@@ -40,7 +39,6 @@ class Desk:
     """
 
     most = 512 * 2**20
-    files = ("report.html", "certificate.json", "certificate.json.sig", "value.csv", "release.py", "release.ipynb")
 
     def __init__(self, folder: Path, data: Path | None = None, key: Path | None = None) -> None:
         self.folder, self.data, self.key = folder, data, key
@@ -56,7 +54,8 @@ class Desk:
     def state(self, _: Any = None) -> dict[str, Any]:
         """What a page that is loaded (again) must know."""
         name = None if self.data is None else self.data.name
-        known = {"forms": list(FORMS), "most": self.most, "signs": self.key is not None}
+        offers = {name: {**offer._asdict(), "column": offer.column} for name, offer in OFFERS.items()}
+        known = {"forms": list(FORMS), "offers": offers, "most": self.most, "signs": self.key is not None}
         return {"file": name, "ledger": self._book(), "releases": list(self.done.values()), **known}
 
     def _ledger(self) -> Ledger | None:
@@ -86,30 +85,23 @@ class Desk:
         """NOT private, and it does not leave the page."""
         study, data = self._study(chosen)
         found = study.check(data)
-        return {"facts": {name: str(value) for name, value in found.facts.items()}, "advice": found.advice}
+        return {"facts": found.shown, "advice": found.advice}
 
     def plan(self, asked: Any) -> dict[str, Any]:
         """Predictions, pictures and, where a release could follow, the key that it is asked for by."""
         study, data = self._study(asked["study"])
-        found = study.plan(data, asked.get("mechanism", "auto"))
-        try:
-            region, why = found.region(), ""
-        except CurvedpError as error:
-            region, why = None, str(error)
+        sizes, guarantee = study.sizes(data), study.guarantee
+        found = rehearsed(study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto"))
         book = self._ledger()
         return {
-            "n": found.n,
+            **found._asdict(),
+            "n": sum(sizes),
+            "classes": len(sizes) if study.statistic == "mdm" else 0,
             "unit": study.unit,
-            "mechanism": found.mechanism,
-            "error": found.error,
-            "share": found.error / found.spread,
-            "region": region,
-            "why": why,
-            "too_small": found.too_small,
-            "warnings": [line for line in found.advice() if "too small" in line],
-            "guess": 50 * (1 + float(study.guarantee.delta(0.0))),
-            "guarantee": str(study.guarantee),
-            "pictures": [size_picture(found.spread, found.error, region), attack_picture(study.guarantee)],
+            "guess": 50 * (1 + float(guarantee.delta(0.0))),
+            "power": 100 * (1 - float(guarantee.tradeoff(LEVEL))),
+            "guarantee": str(guarantee),
+            "pictures": [size_picture(found.ball, found.error, found.region), attack_picture(guarantee)],
             "key": None if book is None else study.key_at(data, book.head),
         }
 
@@ -131,43 +123,53 @@ class Desk:
 
     def sign(self, asked: Any) -> dict[str, Any]:
         """`curvedp sign` of a release that was made here: it recomputes every claim first."""
-        if self.key is None or asked["number"] not in [made["number"] for made in self.done.values()]:
+        made = next((made for made in self.done.values() if made["number"] == asked["number"]), None)
+        if self.key is None or made is None:
             raise ParameterError("nothing to sign: start the studio with --key, and release")
-        certificate = self.folder / f"release-{asked['number']}" / "certificate.json"
+        said = [self._sign(Path(made["folder"]) / name) for name in made["files"] if name.endswith(".json")]
+        return {"said": "; ".join(said), "files": self.files(made["number"])}
+
+    def _sign(self, certificate: Path) -> str:
         command = [sys.executable, "-m", "curvedp", "sign", str(certificate), "--key", str(self.key)]
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         if said.returncode:
             raise ParameterError(said.stderr.strip() or "it could not be signed")
-        return {"said": said.stdout.strip()}
+        return said.stdout.strip()
 
     def _release(self, study: Study, data: Path, book: Ledger) -> dict[str, Any]:
         number = next(i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists())
-        home, label = self.folder / f"release-{number}", f"Fréchet mean of {data.name}"[:200]
+        home, label = self.folder / f"release-{number}", f"{study.offer.title} of {data.name}"[:200]
         home.mkdir()  # what cannot be written is refused before anything is paid
         try:
-            mean = study.fit(data, book, label)
+            fitted = study.fit(data, book, label)
         except BaseException:
             home.rmdir()
             raise
-        return {"number": number, **self._written(study, mean, home, label)}
-
-    def _written(self, study: Study, mean: Any, home: Path, label: str) -> dict[str, Any]:
-        assert self.data is not None  # it was released from
-        mean.certificate_.save(home / "certificate.json")
-        np.savetxt(home / "value.csv", np.atleast_2d(mean.location_), delimiter=",", fmt="%.17g")
-        write_report(home / "report.html", mean)
-        source = self.data.name if self.data.parent == self.private else str(self.data)
+        write(fitted, home / "value.csv", home / "certificate.json", None)
+        source = data.name if data.parent == self.private else str(data)
         script = study.script(source, str(self.ledger_path), label)
         write_atomically(home / "release.py", script)
         write_atomically(home / "release.ipynb", notebook(script))
+        certificate, warnings = released(fitted)[0][2], alarms(fitted)
+        try:
+            write(fitted, None, None, home / "report.html")
+        except Exception as error:  # it is paid for: what was released is never lost for a picture
+            warnings.append(f"the report could not be drawn ({type(error).__name__})")
         return {
-            "value": np.array2string(mean.location_, precision=6, threshold=400),
-            "guarantee": str(mean.certificate_.guarantee),
-            "unit": mean.certificate_.unit,
-            "alarms": alarms(mean),
+            "number": number,
+            "what": study.offer.title,
+            "value": np.array2string(values(fitted), precision=6, threshold=400),
+            "guarantee": str(certificate.guarantee),
+            "unit": certificate.unit,
+            "alarms": warnings,
             "folder": str(home),
-            "files": [name for name in self.files if (home / name).exists()],
+            "files": self.files(number),
         }
+
+    def files(self, number: int) -> list[str]:
+        """What a release was written as."""
+        home = self.folder / f"release-{number}"
+        return sorted(path.name for path in home.glob("*") if path.is_file() and not path.name.startswith("."))
 
     def place_for(self, name: str) -> Path:
         """Where a file that comes through the browser is put.

@@ -4,6 +4,7 @@ import numpy as np
 
 from curvedp.privacy import Guarantee
 
+LEVEL = 0.05  # false alarms of the attacker who is described in words
 _SIDE, _EDGE = 200, 24
 
 
@@ -11,11 +12,12 @@ def attack_picture(guarantee: Guarantee) -> str:
     """The errors of the best possible attacker, beside those of a coin."""
     alpha = np.linspace(0, 1, 101)
     least = np.clip(np.asarray(guarantee.tradeoff(alpha)), 0, 1)
-    curve = _path(alpha, least)
+    curve, at = _path(alpha, least), float(np.interp(LEVEL, alpha, least))
     return _svg(
         "What an attacker can do: misses against false alarms",
         f'<path class="area" d="{curve}L{_x(0)},{_y(1)}Z"/><path class="guess" d="{_path([0, 1], [1, 0])}"/>'
-        f'<path class="curve" d="{curve}"/><path class="axis" d="{_path([0, 0, 1], [1, 0, 0])}"/>'
+        f'<path class="curve" d="{curve}"/><circle class="error" cx="{_x(LEVEL):.1f}" cy="{_y(at):.1f}" r="4"/>'
+        f'<path class="axis" d="{_path([0, 0, 1], [1, 0, 0])}"/>'
         f'<text x="{_SIDE / 2}" y="{_SIDE - 7}" text-anchor="middle">false alarms</text>'
         f'<text x="{-_SIDE / 2}" y="15" text-anchor="middle" transform="rotate(-90)">misses</text>',
     )

@@ -154,10 +154,10 @@ async def _saved(request: Request, target: Path, most: int) -> bool:
 
 
 async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
-    table, name = await run_in_threadpool(desk), request.path_params["name"]
-    path = table.folder / f"release-{request.path_params['number']}" / name
-    if name not in table.files or not path.is_file():
+    table, number, name = await run_in_threadpool(desk), request.path_params["number"], request.path_params["name"]
+    if name not in table.files(number):
         return Response(status_code=404)
+    path = table.folder / f"release-{number}" / name
     if name == "report.html":  # a page of its own: no scripts, its own style
         return FileResponse(path, headers={"Content-Security-Policy": f"{_CLOSED}; style-src 'unsafe-inline'; sandbox"})
     return FileResponse(path, filename=name)

@@ -1,6 +1,7 @@
 """What is chosen on the page, and the calls of curvedp that it stands for: the ones that its script makes."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -11,23 +12,27 @@ import numpy as np
 
 from curvedp.checking import Checked, check
 from curvedp.errors import ParameterError
-from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Manifold, parse_manifold
 from curvedp.ledger import Ledger
-from curvedp.planning import Plan, plan
-from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
+from curvedp.releasing import Offer, offered
 
-_KINDS: dict[str, Any] = {"gdp": (GDP, "mu"), "approx": (ApproxDP, "eps", "delta"), "pure": (PureDP, "eps")}
+KINDS: dict[str, Any] = {
+    "gdp": (GDP, "mu"),
+    "approx": (ApproxDP, "eps", "delta"),
+    "pure": (PureDP, "eps"),
+    "zcdp": (ZCDP, "rho"),
+}
 
 
 def guarantee_of(chosen: Any) -> Guarantee:
     """The guarantee of a page's {"kind": "approx", "eps": 1.0, "delta": 1e-6}."""
     try:
-        kind, *names = _KINDS[chosen["kind"]]
+        kind, *names = KINDS[chosen["kind"]]
         guarantee: Guarantee = kind(*(float(chosen[name]) for name in names))
     except (KeyError, TypeError):
-        raise ParameterError(f"a guarantee has a kind, one of {', '.join(_KINDS)}, and its numbers") from None
+        raise ParameterError(f"a guarantee has a kind, one of {', '.join(KINDS)}, and its numbers") from None
     return guarantee
 
 
@@ -39,20 +44,32 @@ class Study:
     ----------
     manifold : str
         Its name, such as "spd-affine:3".
+    statistic : str
+        One of `curvedp.releasing.OFFERS`.
     radius : float or "private"
         Of the public ball.
     guarantee : Guarantee
         What is asked for.
-    groups : str
-        The column that says whose record each is; empty where the unit is a record.
+    groups, column : str
+        The column that says whose record each is, empty where the unit is a record; and the one that the statistic takes
+        beside the records: classes or a predictor.
+    outer_radius, n_components, speed, clip, x_range
+        As of the estimators.
     form, header, columns, key, sep
         How the file is read, as of `read_records`.
     """
 
     manifold: str
-    radius: float | str = 1.0
+    statistic: str = "mean"
+    radius: float | str | None = None
     guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
     groups: str = ""
+    column: str = ""
+    outer_radius: float | None = None
+    n_components: int | None = None
+    speed: float | None = None
+    clip: float | None = None
+    x_range: str | None = None
     form: str | None = None
     header: bool | None = None
     columns: str = ""
@@ -69,15 +86,28 @@ class Study:
             For a field that is missing, unknown or of another kind.
         """
         kinds: dict[str, Any] = dict.fromkeys((field.name for field in fields(cls)), str)
+        kinds |= dict.fromkeys(("outer_radius", "speed", "clip"), (float, int)) | {"n_components": int}
         kinds |= {"radius": (str, float, int), "guarantee": Mapping, "header": bool}
         if not isinstance(chosen, Mapping) or not {"manifold"} <= set(chosen) <= set(kinds):
             raise ParameterError("the page sent other fields than a study has: load it again")
         given: dict[str, Any] = {name: value for name, value in chosen.items() if value not in ("", None)}
-        if not all(isinstance(value, kinds[name]) for name, value in given.items()) or "manifold" not in given:
+        if "manifold" not in given:
             raise ParameterError("say what a record is: choose a space, such as spd-affine:3")
+        for name in (name for name, value in given.items() if not isinstance(value, kinds[name])):
+            raise ParameterError(f"{name} is not of the kind it should be: {str(given[name])[:40]!r}")
         if "guarantee" in given:
             given["guarantee"] = guarantee_of(given["guarantee"])
         return cls(**given)
+
+    @property
+    def offer(self) -> Offer:
+        """What is released."""
+        return offered(self.statistic)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the estimator is given."""
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "manifold": self.space}
 
     @property
     def space(self) -> Manifold:
@@ -96,42 +126,57 @@ class Study:
         chosen["columns"] = [_place(each.strip()) for each in self.columns.split(",")] if self.columns else None
         return {name: value for name, value in chosen.items() if value is not None}
 
-    def records(self, data: Path) -> tuple[Any, np.ndarray | None]:
-        """The records and, where the unit is a person, whose each is."""
-        reading = json.dumps(self.reading)
-        return _read(self.manifold, reading, self.groups, data, data.stat().st_mtime_ns)
+    @property
+    def beside(self) -> dict[str, str]:
+        """The columns that are read with the records, by what they are."""
+        return {"groups": self.groups, **({self.offer.column: self.column} if self.offer.column else {})}
+
+    def columns_of(self, data: Path) -> dict[str, Any]:
+        """The records, and what is read beside them."""
+        changed, reading = data.stat().st_mtime_ns, json.dumps(self.reading)
+        found = {name: _column(reading, column, data, changed) for name, column in self.beside.items()}
+        self.offer.check(found)
+        return {"records": _records(self.manifold, reading, data, changed), **found}
+
+    def sizes(self, data: Path) -> list[int]:
+        """How many records, or persons, there are; of a classifier in each class. Public numbers."""
+        held = self.columns_of(data)
+        persons, labels = held["groups"], held.get("labels")
+        if labels is None:
+            return [len(held["records"]) if persons is None else len(np.unique(persons))]
+        rows = range(len(labels)) if persons is None else persons.tolist()
+        return list(Counter(label for label, _ in set(zip(labels.tolist(), rows, strict=True))).values())
 
     def check(self, data: Path) -> Checked:
         """`curvedp.check`: NOT private."""
-        records, persons = self.records(data)
-        return check(self.space, records, radius=None if self.radius == "private" else self.radius, groups=persons)  # type: ignore[arg-type]
+        held = self.columns_of(data)
+        radius = None if isinstance(self.radius, str) else self.radius
+        return check(self.space, held["records"], radius=radius, groups=held["groups"])
 
-    def plan(self, data: Path, mechanism: str = "auto") -> Plan:
-        """`curvedp.plan` for as many records, or persons, as the file has: a public number."""
-        records, persons = self.records(data)
-        n = len(records) if persons is None else len(np.unique(persons))
-        return plan(self.space, n, self.radius, self.guarantee, mechanism=mechanism)
-
-    def fit(self, data: Path, ledger: Ledger, label: str) -> PrivateFrechetMean:
+    def fit(self, data: Path, ledger: Ledger, label: str) -> Any:
         """The release: what `script` does."""
-        records, persons = self.records(data)
-        mean = PrivateFrechetMean(self.space, self.radius, guarantee=self.guarantee, ledger=ledger, label=label)
-        return mean.fit(records, groups=persons)
+        model = self.offer.made(self.options, guarantee=self.guarantee, ledger=ledger, label=label)
+        return self.offer.fit(model, self.columns_of(data))
 
     def script(self, data: str, ledger: str, label: str) -> str:
         """Python that makes this release, in cells."""
-        reading = "".join(f", {name}={value!r}" for name, value in self.reading.items())
-        column = {name: value for name, value in self.reading.items() if name in ("header", "sep")}
-        groups = f"read_column(data, {_place(self.groups)!r}{''.join(f', {k}={v!r}' for k, v in column.items())})"
+        kept = {name: value for name, value in self.reading.items() if name in ("header", "sep")}
+        columns = "\n".join(
+            f"{name} = " + (f"read_column(data, {_named({'': _place(column), **kept})})" if column else "None")
+            for name, column in self.beside.items()
+        )
+        options = {**self.offer.chosen(self.options), "guarantee": self.guarantee}
         return _SCRIPT.format(
             data=data,
             ledger=ledger,
             label=label,
-            reading=reading,
-            groups=groups if self.groups else None,
             given=self,
-            guarantee=repr(self.guarantee),
+            reading="".join(f", {name}={value!r}" for name, value in self.reading.items()),
+            columns=columns,
             kind=type(self.guarantee).__name__,
+            estimator=self.offer.estimator,
+            options=_named(options).replace(repr(self.space), "manifold", 1),
+            takes=", ".join(self.offer.takes),
         )
 
     def key_at(self, data: Path, head: str) -> str:
@@ -141,30 +186,26 @@ class Study:
 
 _SCRIPT = """\
 # What curvedp studio did. Running it AGAIN is another release, with new noise, and spends from the ledger again.
-from curvedp import {kind}, Ledger, PrivateFrechetMean, check, plan
+from pathlib import Path
+
+from curvedp import {kind}, Ledger, {estimator}, check
 from curvedp.geometry import parse_manifold
 from curvedp.records import read_column, read_records
-from curvedp.report import write_report
+from curvedp.releasing import write
 
 data = {data!r}
 manifold = parse_manifold({given.manifold!r})
 records = read_records(data, manifold{reading})
-groups = {groups}
+{columns}
 
 # %% NOT private: for those who may see the records
 print(check(manifold, records, groups=groups))
 
-# %% Public: no record is used, only how many there are
-n = len(records) if groups is None else len(set(groups.tolist()))
-print(plan(manifold, n, {given.radius!r}, {guarantee}))
-
 # %% Paid for: may be published
 ledger = Ledger({ledger!r})
-mean = PrivateFrechetMean(manifold, {given.radius!r}, guarantee={guarantee}, ledger=ledger, label={label!r})
-mean.fit(records, groups=groups)
-print(mean.location_)
-mean.certificate_.save("certificate.json")
-write_report("report.html", mean)
+model = {estimator}({options}, ledger=ledger, label={label!r})
+model.fit({takes}, groups=groups)
+write(model, Path("value.csv"), Path("certificate.json"), Path("report.html"))
 """
 
 
@@ -184,9 +225,16 @@ def _place(name: str) -> str | int:
     return int(name) if name.isdigit() else name
 
 
+def _named(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in options.items())
+
+
 @lru_cache(maxsize=2)  # a file is read once, not at every move of a slider
-def _read(manifold: str, reading: str, groups: str, data: Path, changed: int) -> tuple[Any, np.ndarray | None]:
-    choices = json.loads(reading)
-    column = {name: value for name, value in choices.items() if name in ("header", "sep")}
-    persons = read_column(data, _place(groups), **column) if groups else None
-    return read_records(data, parse_manifold(manifold), **choices), persons
+def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
+    return read_records(data, parse_manifold(manifold), **json.loads(reading))
+
+
+@lru_cache(maxsize=4)
+def _column(reading: str, column: str, data: Path, changed: int) -> Any:
+    kept = {name: value for name, value in json.loads(reading).items() if name in ("header", "sep")}
+    return read_column(data, _place(column), **kept) if column else None

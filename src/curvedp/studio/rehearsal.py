@@ -1,0 +1,154 @@
+"""How good a release would be: it is made a few times of made-up records, with noise from a public seed.
+
+Only the number of records is the user's. A mean is predicted by `curvedp.plan`. Of what has no prediction so many records are
+made up, or a few hundred where each costs time, with a guarantee that is as much weaker: the noise of a median or a geodesic
+depends on the number of records times μ alone.
+"""
+
+import warnings
+from collections.abc import Mapping
+from math import pi
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning, UnattainableGuarantee
+from curvedp.geometry import Manifold
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.of_mean import least_scale
+from curvedp.planning import plan
+from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
+from curvedp.releasing import Offer
+
+_RUNS = 4
+_MOST = {"median": 300, "geodesic": 100, "dispersion": 20_000, "principal directions": 20_000}  # records made up
+_LOCK = Lock()  # `warnings.catch_warnings` is for one thread at a time
+
+
+class Rehearsed(NamedTuple):
+    """What is to be expected, from public numbers alone.
+
+    Attributes
+    ----------
+    error, region : float and float or None
+        The expected error, and about the radius of the 95% region; None where there is none, and `why`.
+    ball : float
+        What both are compared with: the error of knowing nothing.
+    of : str
+        What they are distances of.
+    """
+
+    mechanism: str
+    error: float
+    region: float | None
+    why: str
+    ball: float
+    of: str
+    notes: list[str]
+
+
+def rehearsed(
+    offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, sizes: list[int], mechanism: str = "auto"
+) -> Rehearsed:
+    """The statistic of so many records, in each class where there are classes; with one mechanism by name it is sooner."""
+    if offer.title not in _MOST:
+        return _mean(options, guarantee, min(sizes, default=0), mechanism)
+    options = {**options, "mechanism": mechanism}
+    few = min(sizes[0], _MOST[offer.title])
+    try:
+        return _made_up(offer, options, _weakened(guarantee, sizes[0] / few), few, _RUNS if mechanism == "auto" else 1)
+    except UnattainableGuarantee:
+        return _made_up(offer, options, guarantee, few, 1)  # which says it of the guarantee that was asked for
+
+
+def _mean(options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str) -> Rehearsed:
+    outer = options["outer_radius"]
+    found = plan(options["manifold"], n, options["radius"], guarantee, outer_radius=outer, mechanism=mechanism)
+    try:
+        region, why = found.region(), ""
+    except CurvedpError as error:
+        region, why = None, str(error)
+    notes = [line for line in found.advice() if "too small" in line]
+    return Rehearsed(found.mechanism, found.error, region, why, found.spread, "distance to the mean", notes)
+
+
+def _made_up(offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int) -> Rehearsed:
+    M = options["manifold"]
+    radius = _spread(options) if options["radius"] == "private" else _validate.length("radius", options["radius"])
+    rows, points = _records(M, radius, n, vectors="n_components" in offer.asks)
+    low, high = offer.chosen(options).get("x_range", (0.0, 1.0))
+    columns = {"records": points, "x": np.resize(np.linspace(low, high, n // 2), n)}
+    made, notes = [], []
+    for seed in range(runs):
+        model = offer.made(options, guarantee=guarantee, source=GeneratorSource(np.random.default_rng(seed)))
+        with _LOCK, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            made.append(offer.fit(model, columns))
+        notes += [str(each.message) for each in told if issubclass(each.category, ReleaseWarning)]
+    error = float(np.mean([_missed(M, fitted, rows) for fitted in made]))
+    ball, of = _WHAT[offer.title](radius)
+    if error >= ball / 3:
+        notes.append("this study is too small: the answer is mostly noise")
+    return Rehearsed(
+        str(made[0].certificate_.made_by.option), error, *_region(made[0]), ball, of, list(dict.fromkeys(notes))
+    )
+
+
+_WHAT: dict[str, Any] = {
+    "median": lambda radius: (radius, "distance to the median"),
+    "geodesic": lambda radius: (radius, "distance to the start of the geodesic"),
+    "dispersion": lambda radius: (radius**2, "of the variance, a squared distance"),
+    "principal directions": lambda _: (
+        pi / 2,
+        "angle to the directions in radians, where one is twice as long as others",
+    ),
+}
+
+
+def _spread(options: Mapping[str, Any]) -> float:
+    """Of records for which a ball is to be found: what `plan` takes."""
+    return OuterBallMean(options["manifold"], None, options["outer_radius"], 2).typical.radius
+
+
+def _records(M: Manifold, radius: float, n: int, *, vectors: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates and points that fill half the ball, each with its reflection: median and geodesic are at the center."""
+    if vectors and len(M.point_shape) > 1:
+        raise ParameterError("principal directions are of vectors: choose euclidean:d for them")
+    rng, dim = np.random.default_rng(20231019), M.point_shape[0] if vectors else M.dim
+    z = rng.standard_normal((n // 2, dim))
+    z *= radius / 2 * rng.uniform(size=(n // 2, 1)) ** (1 / dim) / np.linalg.norm(z, axis=1, keepdims=True)
+    if vectors:
+        z[:, 1:] /= 2
+    z = np.concatenate([z, -z, np.zeros((n % 2, dim))])
+    return z, z if vectors else np.asarray(M.unchart(M.origin, z))
+
+
+def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:
+    """How far a release is from the truth."""
+    if hasattr(fitted, "variance_"):
+        return abs(float(fitted.variance_) - float(np.mean(np.sum(rows**2, axis=1))))
+    if hasattr(fitted, "components_"):
+        truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(fitted.components_)]
+        return float(np.arccos(min(1.0, np.linalg.svd(fitted.components_ @ truth, compute_uv=False)[-1])))
+    return float(M.dist(M.origin, fitted.location_ if hasattr(fitted, "location_") else fitted.footpoint_))
+
+
+def _region(fitted: Any) -> tuple[float | None, str]:
+    try:
+        return float(fitted.confidence_region(0.95).radius), ""
+    except ParameterError as error:
+        return None, str(error)
+
+
+def _weakened(guarantee: Guarantee, times: float) -> Guarantee:
+    """For so many times fewer records: the same noise."""
+    if times == 1:
+        return guarantee
+    if isinstance(guarantee, PureDP):
+        return PureDP(guarantee.eps * times)
+    if isinstance(guarantee, ZCDP):
+        return ZCDP(guarantee.rho * times**2)
+    return GDP(times / least_scale(guarantee))
