@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CHECK = ["-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow"]
+ALL = ["-m", "pytest", "-p", "no:cacheprovider"]  # every case of every test
 CORE = ["-W", "error", "tests/core_only.py"]
 PEERS = ["pyriemann", "mne", "moabb", "dipy", "nilearn", "geoopt", "opendp"]
 TESTERS = ["pytest", "pytest-xdist", "hypothesis", "mpmath", "dp-accounting"]
@@ -38,10 +39,10 @@ LANES = {
         [CORE],
     ),
     "torch": ([["-c", "constraints.txt", ".[test]", "torch"]], [[*CHECK, "-k", "torch"]]),
-    "adapters": ([[".", *TESTERS, *PEERS]], [[*CHECK, "tests/adapters"]]),
+    "adapters": ([[".", *TESTERS, *PEERS]], [[*ALL, "tests/adapters"]]),
     "geomstats": (
         [[".", "numpy<2.4", "scikit-learn<1.9", "geomstats", *TESTERS]],
-        [[*CHECK, "tests/adapters/test_spaces.py"]],
+        [[*ALL, "tests/adapters/test_spaces.py"]],
     ),
     "federated": ([[".[federated]", *TESTERS]], [[*CHECK, "tests/federated"]]),
 }

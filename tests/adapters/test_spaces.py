@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from curvedp.adapters.spaces import from_geomstats, from_geoopt, to_geomstats, to_geoopt
+from curvedp.adapters.geoopt import from_geoopt, to_geoopt
+from curvedp.adapters.spaces import from_geomstats, to_geomstats
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,

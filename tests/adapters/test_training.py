@@ -27,7 +27,7 @@ class Still:
 def made(ours, steps=1, clip=1.0, n=50, **more):
     import torch
 
-    from curvedp.adapters.spaces import to_geoopt
+    from curvedp.adapters.geoopt import to_geoopt
     from curvedp.adapters.training import PrivateOptimizer
 
     z = 0.4 * np.random.default_rng(1).normal(size=ours.dim)
