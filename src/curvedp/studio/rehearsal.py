@@ -18,7 +18,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning, UnattainableGuarantee
 from curvedp.geometry import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.of_mean import least_scale
+from curvedp.mechanisms.noise import least_scale
 from curvedp.planning import plan
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.releasing import Offer
