@@ -132,7 +132,7 @@ def privatisation(space: str, size: int, dtype: str) -> Figures:
 
     # From the difference of two runs: accounting and the check of the records are done once a run. Steps on the sphere are so
     # short that a run needs several chunks of noise to be a long one.
-    few, many = (300, 1300) if space == "SPDAffineInvariant(11)" else (2670, 16_020)
+    few, many = (300, 1300) if space == "SPDAffineInvariant(11)" else (10_000, 30_000)
     seconds = [
         (best(make(problem, data, init, many, size, 0.01), 1) - best(make(problem, data, init, few, size, 0.01), 1))
         / (many - few)

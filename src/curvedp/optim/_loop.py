@@ -327,12 +327,13 @@ def clip_rows(rows: Any, clip: Any) -> Any:
 
 
 def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
-    """Σ clip(row) over the rows `inside`, as one matrix product.
+    """Σ clip(row) over the rows `inside`, as one matrix product; on an accelerator as one kernel.
 
     Summed in double precision whatever the rows': a sum's round-off grows with n, and is charged as sensitivity.
     """
     scaled, factor = _scaled(rows, clip)
-    return clip * (jnp.where(inside, factor, 0).astype(jnp.float64) @ scaled.astype(jnp.float64))
+    factor, scaled = jnp.where(inside, factor, 0).astype(jnp.float64), scaled.astype(jnp.float64)
+    return clip * (factor @ scaled if on_processor() else jnp.sum(factor[:, None] * scaled, axis=0))
 
 
 def summed(data: Any, part: Callable[[Any], Any]) -> Any:
