@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import Answers
 
-_POLL = 0.3  # seconds between looks for answers
+_POLL = 0.6  # seconds between looks for an answer
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 
 Foreign: TypeAlias = Any  # Flower's own types: it is an extra, and imported where it is used
@@ -173,17 +174,29 @@ class _Carrier:
         from flwr.app import Message as Request
 
         messages = [Request(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]
-        waiting = {str(i) for i in self._grid.push_messages(messages) if i}
-        begin, patience, answers = time.monotonic(), self._timeout, {}
-        while waiting and (passed := time.monotonic() - begin) < patience:
-            for reply in self._grid.pull_messages(list(waiting)):
-                waiting.discard(str(reply.metadata.reply_to_message_id))
-                if reply.has_content():
-                    answers[reply.metadata.src_node_id] = self._read(reply)
+        answers: dict[int, dict[str, Any]] = {}
+        over = Event()
+
+        def wait_for(message: str) -> None:
+            while not over.wait(_POLL):
+                for reply in self._grid.pull_messages([message]):
+                    if reply.has_content() and (read := self._read(reply)) is not None:
+                        answers[reply.metadata.src_node_id] = read
+                    return
+
+        # A thread each: the engine's pull waits three minutes for the rest of an answer whose site was lost while it sent it.
+        waiting = [
+            Thread(target=wait_for, args=(str(i),), daemon=True) for i in self._grid.push_messages(messages) if i
+        ]
+        for thread in waiting:
+            thread.start()
+        begin, patience = time.monotonic(), self._timeout
+        while any(thread.is_alive() for thread in waiting) and (passed := time.monotonic() - begin) < patience:
             if len(answers) >= self._plan.session.threshold:
                 patience = min(patience, max(passed, _GRACE) + passed)
-            time.sleep(_POLL)
-        return {node: read for node, read in answers.items() if read is not None}
+            time.sleep(0.05)
+        over.set()
+        return dict(answers)
 
     def _read(self, reply: Foreign) -> Any:
         try:
