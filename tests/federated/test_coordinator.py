@@ -330,7 +330,7 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
         return answers
 
     release = coordinate(plan, garbage)
-    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.outer + 1e-9
+    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.radius + 1e-9
 
     def short(requests):
         answers = good(requests)

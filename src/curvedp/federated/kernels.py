@@ -10,7 +10,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Where
+from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Sum, Where
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
@@ -77,14 +77,9 @@ class Kernel(ABC):
         return isinstance(self.radius, str)
 
     @property
-    def outer(self) -> float:
-        """The radius of the public ball that holds the records."""
-        return float(self.outer_radius if self.is_private else self.radius)
-
-    @property
     def ball(self) -> Outer:
-        """The same, with its center."""
-        return Outer(self.manifold, self.center, self.outer)
+        """The public ball that holds the records."""
+        return Outer(self.manifold, self.center, self.outer_radius if self.is_private else self.radius)
 
     @property
     @abstractmethod
@@ -133,28 +128,28 @@ class Kernel(ABC):
 
     def search(self, hidden: float, few: float) -> list[Question]:
         """The questions that find a ball: a step more where there is no first guess of the center."""
-        coarse, location = Distances(max(_COUNTS / 4, few), hidden), Step(_LOCATION, coarse=True)
-        first: list[Question] = [Place(max(_PLACE, few))] if Place.parts(self.manifold) else [coarse, location]
-        return [*first, coarse, location, Distances(max(_COUNTS, few), hidden)]
+        ball = self.ball
+        again = [Distances(ball, max(_COUNTS / 4, few), hidden), Step(ball, _LOCATION, coarse=True)]
+        first = [Place(ball, max(_PLACE, few))] if Place.parts(self.manifold) else again
+        return [*first, *again, Distances(ball, max(_COUNTS, few), hidden)]
 
     def start(self) -> Array:
         """The first public numbers, a row a class."""
-        bend = max(1.0, (s := self._half_way) / (1.5 * tanh(s)) if self._half_way > 0 else 1.0) - 1
-        return np.repeat(
-            Where(self.center, self.center, self.outer, self.outer, bend).row()[None], self.classes, axis=0
-        )
+        s, (_, center, radius) = self._half_way, self.ball
+        bend = max(1.0, s / (1.5 * tanh(s))) - 1 if s > 0 else 0.0
+        return np.repeat(Where(center, center, radius, radius, bend).row()[None], self.classes, axis=0)
 
     @property
     def _half_way(self) -> float:
         """s, where H = s·coth s is the Hessian of ½d² half way out; steps are cut by 3/2H, so that they converge."""
-        return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.outer / 2
+        return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.ball.radius / 2
 
     def moved(
         self, question: Question, at: Array, total: Array, counts: Sequence[int], noise: float, part: float
     ) -> Array:
         """The public numbers after a round, from its noisy sums and the classes' public counts."""
         parts = zip(self.places(at), total.reshape(self.classes, -1), counts, strict=True)
-        return np.array([question.moved(self.ball, where, sums, max(n, 1), noise, part) for where, sums, n in parts])
+        return np.array([question.moved(where, Sum(sums, max(n, 1), noise, part)) for where, sums, n in parts])
 
     def places(self, at: Array) -> list[Where]:
         """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
@@ -165,7 +160,7 @@ class Kernel(ABC):
     def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
         """One row a record of class `label`; rows lie within the question's largest change of each other."""
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            return np.asarray(question.rows(self.ball, self.places(at)[label], self.inside(records)))
+            return np.asarray(question.rows(self.places(at)[label], self.inside(records)))
 
     def is_same(self, one: Array, other: Array) -> bool:
         """Whether two sets of public numbers differ by no more than another machine's floats."""
@@ -175,7 +170,7 @@ class Kernel(ABC):
 
     def by_person(self, records: Array, codes: Array) -> Array:
         """What stands for each person, of whom code 0, 1, … says which records are theirs: their own mean."""
-        return person_means(self.manifold, (self.center, self.outer), records, codes)
+        return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values from which `kernel_from_dict` makes it again."""
@@ -185,7 +180,7 @@ class Kernel(ABC):
 
     def inside(self, records: Array) -> Array:
         """Records in the public ball; none raises, none is dropped."""
-        return np.asarray(project_to_ball(self.manifold, self.center, self.outer, records))
+        return np.asarray(project_to_ball(*self.ball, records))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +200,9 @@ class MeanKernel(Kernel):
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         search = self.search(hidden, few) if self.is_private else []
-        return [*search, *_steps(rounds - len(search), 1 - sum(question.weight for question in search))]
+        weights = [_RATIO**k for k in range(rounds - len(search))]
+        left = (1 - sum(question.weight for question in search)) / sum(weights)
+        return [*search, *(Step(self.ball, left * weight) for weight in weights)]
 
     def finished(self, at: Array, noise: float) -> Array:
         points = [
@@ -213,11 +210,6 @@ class MeanKernel(Kernel):
             for where in self.places(at)
         ]
         return np.concatenate(points)[0] if self.classes == 1 else np.concatenate(points)
-
-
-def _steps(rounds: int, budget: float) -> list[Question]:
-    weights = [_RATIO**k for k in range(rounds)]
-    return [Step(budget * weight / sum(weights)) for weight in weights]
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +256,7 @@ class DispersionKernel(MeanKernel):
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         *before, last = super().asked(rounds, hidden, few)
-        return [*before, Square(last.weight)]
+        return [*before, Square(self.ball, last.weight)]
 
     def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(at[0])
@@ -293,7 +285,7 @@ class MomentKernel(Kernel):
         if rounds != self.rounds:
             raise ParameterError(f"rounds={rounds}: the second moment takes {self.rounds}")
         spent = max(_COUNTS, few) * self.is_private
-        return [*[Distances(spent, hidden)] * self.is_private, Moment(1 - spent)]
+        return [*[Distances(self.ball, spent, hidden)] * self.is_private, Moment(self.ball, 1 - spent)]
 
     def by_person(self, records: Array, codes: Array) -> Array:
         if self.is_private:

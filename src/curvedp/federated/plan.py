@@ -230,14 +230,14 @@ class Plan(Statistic):
 
     def _exponent(self, round: int) -> int:
         """k, such that sums with 64 standard deviations of noise stay below 2^61."""
-        diameter = self.questions[round].change(self.kernel.ball)
+        diameter = self.questions[round].change
         records = max(1, sum(map(sum, self.counts)))
         most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(round)
         return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
 
     def length(self, round: int) -> int:
         """Numbers in a round's sum."""
-        return self.questions[round].length(self.kernel.ball) * self.kernel.classes
+        return self.questions[round].length * self.kernel.classes
 
     def unit_of(self, round: int) -> float:
         """2^-k: what the whole numbers of a round count."""
@@ -246,7 +246,7 @@ class Plan(Statistic):
 
     def sensitivity_of(self, round: int) -> float:
         """Of a round's sum when one record or person is replaced: diameter, floats, and rounding (√dim/2 a row, twice)."""
-        size = self.questions[round].change(self.kernel.ball) * (1 + _FLOAT) / self.unit_of(round)
+        size = self.questions[round].change * (1 + _FLOAT) / self.unit_of(round)
         rows = self.kernel.rows_of_a_person if self.protects == "person" else 1
         return nextafter((size + rows * sqrt(self.length(round))) * (1 + 1e-15), inf)
 

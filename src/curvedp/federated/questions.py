@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from math import inf, sqrt
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,15 @@ class Where(NamedTuple):
         return Where(points[0], points[1], *(float(x) for x in row[-3:]))
 
 
+class Sum(NamedTuple):
+    """What a round has told of one class."""
+
+    total: Array  # of the rows, with noise
+    n: int  # of how many records
+    noise: float  # its standard deviation in a coordinate
+    part: float  # the round's share of the budget that was spent in this ball so far
+
+
 class Outer(NamedTuple):
     """The public ball that holds the records."""
 
@@ -75,24 +84,23 @@ class Outer(NamedTuple):
 class Question(ABC):
     """One of a round, for a weight of the budget."""
 
+    ball: Outer
     weight: float
 
-    @abstractmethod
-    def length(self, ball: Outer) -> int:
+    change: ClassVar[float]  # the largest distance between the rows of two records
+
+    @property
+    def length(self) -> int:
         """Numbers in a row."""
+        return int(self.ball.manifold.dim)
 
     @abstractmethod
-    def change(self, ball: Outer) -> float:
-        """Largest distance between the rows of two records."""
-
-    @abstractmethod
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
+    def rows(self, where: Where, points: Array) -> Array:
         """One row a record, which has been moved into the outer ball."""
 
     @abstractmethod
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        """The public numbers after a round, from the noisy sum over n records; `part` is the round's share of the budget that
-        was spent in this ball so far."""
+    def moved(self, where: Where, told: Sum) -> Array:
+        """The public numbers after a round."""
 
 
 @dataclass(frozen=True)
@@ -104,45 +112,43 @@ class Place(Question):
         """The factors of which there is something to know."""
         return [k for k, f in enumerate(M.factors) if f.is_cone or f.embedded_diameter is not None]
 
-    def length(self, ball: Outer) -> int:
-        return sum(self._lengths(ball))
+    @property
+    def change(self) -> float:  # type: ignore[override]  # each part has changes of at most 1
+        return sqrt(len(self.parts(self.ball.manifold)))
 
-    def change(self, ball: Outer) -> float:
-        return sqrt(len(self.parts(ball.manifold)))
+    @property
+    def length(self) -> int:
+        return sum(map(self._length, self.parts(self.ball.manifold)))
 
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
-        M, split = ball.manifold, ball.manifold.split(points)
-        return np.concatenate([self._rows(ball, k, points, np.asarray(split[k])) for k in self.parts(M)], axis=1)
+    def rows(self, where: Where, points: Array) -> Array:
+        return np.concatenate([self._rows(k, points) for k in self.parts(self.ball.manifold)], axis=1)
 
-    def _rows(self, ball: Outer, k: int, points: Array, own: Array) -> Array:
-        factor = ball.manifold.factors[k]
-        if factor.embedded_diameter is not None:
-            size = factor.embedded_diameter / 2
-            return clipped_rows(np.asarray(factor.embedded(own)).reshape(len(own), -1) / (2 * size), 0.5)
-        half = half_bins(factor, ball.radius, _BIN)
-        bins = scale_bins(ball.manifold, ball.center, k, _BIN, half, points)
-        return np.asarray(np.eye(2 * half)[bins] / sqrt(2))
-
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        M, c, ends = ball.manifold, ball.center, np.cumsum(self._lengths(ball))[:-1]
-        for k, sums in zip(self.parts(M), np.split(total, ends), strict=True):
-            factor, parts = M.factors[k], list(M.split(c))
+    def moved(self, where: Where, told: Sum) -> Array:
+        (M, c, _), parts = self.ball, self.parts(self.ball.manifold)
+        ends = np.cumsum([self._length(k) for k in parts])[:-1]
+        for k, sums in zip(parts, np.split(told.total, ends), strict=True):
+            factor, factors = M.factors[k], list(M.split(c))
             if factor.embedded_diameter is None:
-                first = fullest(sqrt(2) * sums, sqrt(2) * noise, n)
+                first = fullest(sqrt(2) * sums, sqrt(2) * told.noise, told.n)
                 c = rescaled(M, c, k, _BIN * (first + 1 - len(sums) / 2))
             else:
-                parts[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / n))
-                c = usable(M, partial(M.join, parts), c)
-        return Where(c, c, where.near, where.radius, 0.0).row()
+                factors[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / told.n))
+                c = usable(M, partial(M.join, factors), c)
+        return Where(c, c, *where[2:]).row()
 
-    def _lengths(self, ball: Outer) -> list[int]:
-        M = ball.manifold
-        return [
-            2 * half_bins(M.factors[k], ball.radius, _BIN)
-            if M.factors[k].embedded_diameter is None
-            else np.asarray(M.factors[k].embedded(M.factors[k].origin)).size
-            for k in self.parts(M)
-        ]
+    def _length(self, k: int) -> int:
+        factor = self.ball.manifold.factors[k]
+        if factor.embedded_diameter is None:
+            return 2 * half_bins(factor, self.ball.radius, _BIN)
+        return int(np.asarray(factor.embedded(factor.origin)).size)
+
+    def _rows(self, k: int, points: Array) -> Array:
+        M, size = self.ball.manifold, self._length(k)
+        if (diameter := M.factors[k].embedded_diameter) is None:
+            bins = scale_bins(M, self.ball.center, k, _BIN, size // 2, points)
+            return np.asarray(np.eye(size)[bins] / sqrt(2))
+        embedded = np.asarray(M.factors[k].embedded(np.asarray(M.split(points)[k])))
+        return clipped_rows(embedded.reshape(len(points), size) / diameter, 0.5)
 
 
 @dataclass(frozen=True)
@@ -151,32 +157,26 @@ class Distances(Question):
 
     hidden: float
 
-    def length(self, ball: Outer) -> int:
-        return len(_LENGTHS)
+    change = _CHANGE
+    length = len(_LENGTHS)
 
-    def change(self, ball: Outer) -> float:
-        return _CHANGE
+    def rows(self, where: Where, points: Array) -> Array:
+        lengths = np.linalg.norm(logs_at(self.ball.manifold, where.point, points), axis=-1)
+        return np.asarray(_ROWS[np.searchsorted(-self.ball.radius * _LENGTHS, -lengths, side="right")])
 
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
-        with np.errstate(over="ignore"):
-            lengths = np.linalg.norm(logs_at(ball.manifold, where.point, points), axis=-1)
-        return np.asarray(_ROWS[np.searchsorted(-ball.radius * _LENGTHS, -lengths, side="right")])
-
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        beyond, lengths = _B @ total, ball.radius * _LENGTHS
+    def moved(self, where: Where, told: Sum) -> Array:
+        beyond, lengths = _B @ told.total, self.ball.radius * _LENGTHS
         beyond = (np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]) / 2
-        outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
-        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (n / 2, outside))
-        return Where(
-            where.point, where.point, near, most, self._bend(ball.manifold, np.minimum(lengths, most), beyond / n)
-        ).row()
+        outside = min(told.n / 2, self.hidden + 2 * told.noise * float(np.linalg.norm(_ROOT)))
+        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (told.n / 2, outside))
+        bend = self._bend(np.minimum(lengths, most), beyond / told.n)
+        return Where(where.point, where.point, near, most, bend).row()
 
-    @staticmethod
-    def _bend(M: Manifold, lengths: Array, beyond: Array) -> float:
+    def _bend(self, lengths: Array, beyond: Array) -> float:
         """The mean of s·coth s − 1 across a direction in hyperbolic space."""
-        s = sqrt(max(-(M.constant_curvature or 0.0), 0.0)) * np.maximum(lengths, 1e-9)
-        masses = np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None)
-        each = s / np.tanh(s) - 1 if s[0] > 0 else np.zeros_like(s)
+        M, masses = self.ball.manifold, np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None)
+        s = sqrt(max(-(M.constant_curvature or 0.0), 0.0)) * lengths
+        each = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
         return float(masses @ each / max(masses.sum(), 1e-300)) * (1 - 1 / M.dim)
 
 
@@ -186,70 +186,58 @@ class Step(Question):
 
     coarse: bool = False
 
-    def length(self, ball: Outer) -> int:
-        return ball.manifold.dim
+    change = 2.0
 
-    def change(self, ball: Outer) -> float:
-        return 2.0
-
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
-        M = ball.manifold
+    def rows(self, where: Where, points: Array) -> Array:
+        M = self.ball.manifold
         steps = logs_at(M, where.point, points) - logs_at(M, where.point, where.center[None])
-        return _clipped(steps, self._radius(where))
+        return _clipped(steps, where.near if self.coarse else where.radius)
 
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(self, where: Where, told: Sum) -> Array:
         # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
-        M, w, r = ball.manifold, where.point, self._radius(where)
-        v = r * total / n + logs_at(M, w, where.center[None])[0]
-        v = shrunk(v, r * noise / n) if self.coarse else v
+        M, w, r = self.ball.manifold, where.point, where.near if self.coarse else where.radius
+        v = r * told.total / told.n + logs_at(M, w, where.center[None])[0]
+        v = shrunk(v, r * told.noise / told.n) if self.coarse else v
         v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
         length = min(float(np.linalg.norm(v)) / r, 1.0)
-        found = usable(M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w)
+        found = usable(M, lambda: M.unchart(w, told.part * v / (1 + where.bend * (1 - length**2))), w)
         if self.coarse:
             return Where(found, found, *where[2:]).row()
         return where._replace(point=np.asarray(project_to_ball(M, where.center, where.radius, found[None]))[0]).row()
-
-    def _radius(self, where: Where) -> float:
-        return where.near if self.coarse else where.radius
 
 
 @dataclass(frozen=True)
 class Square(Question):
     """The mean square distance to the point."""
 
-    def length(self, ball: Outer) -> int:
-        return 1
+    change, length = 1.0, 1
 
-    def change(self, ball: Outer) -> float:
-        return 1.0
-
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
-        steps = _clipped(logs_at(ball.manifold, where.point, points), where.radius)
+    def rows(self, where: Where, points: Array) -> Array:
+        steps = _clipped(logs_at(self.ball.manifold, where.point, points), where.radius)
         return np.asarray(np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5)
 
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
+    def moved(self, where: Where, told: Sum) -> Array:
+        return np.asarray(np.clip(told.total / told.n + 0.5, 0.0, 1.0) * where.radius**2)
 
 
 @dataclass(frozen=True)
 class Moment(Question):
     """The second moment, as coordinates of a symmetric matrix."""
 
-    def length(self, ball: Outer) -> int:
-        return ball.manifold.dim * (ball.manifold.dim + 1) // 2
+    change = sqrt(2)  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
 
-    def change(self, ball: Outer) -> float:
-        return sqrt(2)  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
+    @property
+    def length(self) -> int:
+        return super().length * (super().length + 1) // 2
 
-    def rows(self, ball: Outer, where: Where, points: Array) -> Array:
-        x, upper = _clipped(points, where.radius), np.triu_indices(ball.manifold.dim, 1)
+    def rows(self, where: Where, points: Array) -> Array:
+        x, upper = _clipped(points, where.radius), np.triu_indices(self.ball.manifold.dim, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
 
-    def moved(self, ball: Outer, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
-        return np.asarray(total / n * where.radius**2)
+    def moved(self, where: Where, told: Sum) -> Array:
+        return np.asarray(told.total / told.n * where.radius**2)
 
 
 def _clipped(rows: Array, radius: float) -> Array:
     """Rows over the radius, of length at most 1, whatever the radius."""
-    with np.errstate(all="ignore"):
-        return clipped_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)
+    return clipped_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)
