@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry.base import Manifold
@@ -120,7 +120,7 @@ def _envelope(p: int, q: int, sigma: float) -> tuple[float, float, float, float]
         a, _, deviation = tangent(x)
         return p * q * math.log(deviation) + p * (q - 1) * a
 
-    best = minimize_scalar(log_excess, bounds=(1e-3, math.pi - 1e-3), method="bounded").x
+    best = scipy.optimize.minimize_scalar(log_excess, bounds=(1e-3, math.pi - 1e-3), method="bounded").x
     log_acceptance = _log_mass(p, q, sigma) - log_excess(best) - p * q / 2 * math.log(2 * math.pi)
     if log_acceptance < math.log(_LEAST_ACCEPTANCE):
         raise ParameterError(

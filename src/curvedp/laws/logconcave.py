@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from curvedp.errors import EnvelopeViolation
 from curvedp.laws.radial import Kind, Rays
@@ -131,7 +131,7 @@ def mode(kind: Kind, rays: Rays, scale: float) -> float:
         low -= 1.0
     if fall(high) > 0:  # up to the last bit of π/2, as for a law that is all but uniform
         return rays.end
-    return math.exp(brentq(fall, low, high, xtol=1e-15))
+    return math.exp(scipy.optimize.brentq(fall, low, high, xtol=1e-15))
 
 
 def _log_derivative(k: float, r: float) -> float:

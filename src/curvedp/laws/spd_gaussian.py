@@ -21,8 +21,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
@@ -192,7 +192,7 @@ class NearEnvelope:
         # Between the roots for coth x = 1/x alone and for both bounds 1/x ≤ coth x ≤ 1 + 1/x.
         low = math.log(sigma * math.sqrt((beta * m + 2) / 4))
         high = math.log(sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m)
-        return NearEnvelope(m, sigma, math.exp(brentq(excess, low - 1e-9, high, xtol=1e-12)), beta)
+        return NearEnvelope(m, sigma, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high, xtol=1e-12)), beta)
 
     @property
     def _slope(self) -> float:

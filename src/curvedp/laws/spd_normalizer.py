@@ -22,9 +22,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from flint import acb, acb_mat, arb, arb_mat
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import erf, gammaincinv
 
 from curvedp._validate import integer, positive
@@ -147,7 +147,11 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> tuple[float, NDArray[np
         low /= 2
     while mean_square_radius(m, high, beta) < x:
         high *= 2
-    scale = brentq(lambda s: mean_square_radius(m, s, beta) - x, low, high, rtol=1e-3) if low < high else sigma
+    scale = (
+        scipy.optimize.brentq(lambda s: mean_square_radius(m, s, beta) - x, low, high, rtol=1e-3)
+        if low < high
+        else sigma
+    )
     pole, gap = 1 / (math.sqrt(2) * sigma), 1 / math.sqrt(x)  # gap: two widths of the integrand
     left = x > mean and gap <= pole / 4
     p = min(1 / (math.sqrt(2) * scale), pole - gap) if left else max(1 / (math.sqrt(2) * scale), pole + gap)

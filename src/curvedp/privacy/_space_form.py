@@ -20,9 +20,9 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
+import scipy
 from flint import arb
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc, betaln
 
 from curvedp.entropy.precision import precision
@@ -79,9 +79,11 @@ class SpaceFormLaw(SmoothTails):
             scale, top = max(target, 1.0), min(math.sqrt(target), math.pi / 2)  # m² ≤ m·tan m
             if top * math.sin(top) <= target * math.cos(top):  # to the last bit, as for a law that is all but uniform
                 return top
-            return float(brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, top, xtol=1e-300))
+            return float(
+                scipy.optimize.brentq(lambda m: (m * math.sin(m) - target * math.cos(m)) / scale, 0.0, top, xtol=1e-300)
+            )
         top = target + math.sqrt(target) + 1e-300  # m tanh m >= m²/(1+m), whose root is below √T + T
-        return float(brentq(lambda m: m * math.tanh(m) / target - 1.0, 0.0, 2 * top, xtol=1e-300))
+        return float(scipy.optimize.brentq(lambda m: m * math.tanh(m) / target - 1.0, 0.0, 2 * top, xtol=1e-300))
 
     def log_rho(self, u: Array) -> Array:
         """log ρ(m + u) − log ρ(m); −inf outside the space."""

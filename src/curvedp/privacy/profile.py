@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri, ndtri_exp
 
 from curvedp import _validate
@@ -252,7 +252,7 @@ class PrivacyProfile(Guarantee):
                 return up(implied, RELATIVE_ERROR)
             x += 0.5
         top = max(values, key=values.__getitem__)
-        found = minimize_scalar(
+        found = scipy.optimize.minimize_scalar(
             lambda x: -self._renyi(1 + 2.0**x) / (1 + 2.0**x), bounds=(top - 0.5, top + 0.5), method="bounded"
         )
         return up(max(best, -float(found.fun)), RELATIVE_ERROR)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -59,7 +59,7 @@ class ProjectiveLaw(SpaceFormLaw):
             pull = r / self.s**2 if self.kind == "gaussian" else 1 / self.s
             return (self.d - 1) / math.tan(r) - math.tan(r) - pull
 
-        return float(brentq(slope, 1e-30, _HALF * (1 - 1e-15), xtol=1e-300))
+        return float(scipy.optimize.brentq(slope, 1e-30, _HALF * (1 - 1e-15), xtol=1e-300))
 
     def log_rho(self, u: Array) -> Array:
         """log ρ(m + u) − log ρ(m)."""

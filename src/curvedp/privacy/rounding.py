@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import scipy  # scipy.optimize by its first use: 0.3 s that most processes never need
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from curvedp.errors import NotResolved, ParameterError
 
@@ -113,7 +113,7 @@ def private_side(excess: Callable[[float], float], low: float, high: float, *, r
         return low
     if seen(high) > 0:
         raise ParameterError(f"no root: excess({high:g}) is still above 0")
-    brentq(seen, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500)
+    scipy.optimize.brentq(seen, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500)
     return best
 
 

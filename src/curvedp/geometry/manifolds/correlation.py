@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from array_api_compat import device
-from scipy.optimize import brentq
 
 from curvedp._validate import integer
 from curvedp.geometry.base import Array
@@ -211,7 +211,7 @@ class CorrelationOffLog(_Correlations):
 
     @cached_property
     def held_reach(self) -> float:
-        return float(brentq(lambda r: self._least_exponent(r) - _FLAT_EXPONENT, 0.0, 2 * _FLAT_EXPONENT))
+        return float(scipy.optimize.brentq(lambda r: self._least_exponent(r) - _FLAT_EXPONENT, 0.0, 2 * _FLAT_EXPONENT))
 
     def float_spread(self, radius: float) -> float:
         return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
