@@ -37,7 +37,7 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.inference import region_of
 from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
-from curvedp.inference.shapes import SHAPES
+from curvedp.inference.shapes import SHAPES, quantiles
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.kng import pure_epsilon
@@ -80,8 +80,9 @@ def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float
     noise = reading.law.scale * rng.standard_normal((runs, M.dim))
     if M.curvature_bounds == (0.0, 0.0):
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
+    [q] = quantiles(reading, [level])
     shapes = [
-        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), level) for e in noise[:BUILT]
+        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), q) for e in noise[:BUILT]
     ]
     return sum(float(M.dist(shape.center, mean)) <= shape.radius for shape in shapes), BUILT
 

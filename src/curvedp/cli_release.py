@@ -162,7 +162,8 @@ def _same(a: Path, b: Path) -> bool:
 @contextmanager
 def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | None]":
     """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
-    from curvedp import GDP, Ledger
+    from curvedp.ledger import Ledger
+    from curvedp.privacy import GDP
 
     if path is None:
         yield None
@@ -188,13 +189,13 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
             "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
         )
     space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta, given.rho)
+    given.radius = number_or_word(given.radius)
     inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
     _check_targets(inputs, out=given.out, certificate=given.certificate, report=given.report)
     if given.report is not None:
         import curvedp.report  # noqa: F401 - without its extra nothing is paid
     if given.ledger is None and given.budget_mu is not None:
         raise ParameterError("--budget-mu goes with --ledger")
-    given.radius = number_or_word(given.radius)
     if getattr(given, "center", None) is not None:
         given.center = load_point(given.center, space)
     records = read_records(given.data, space, **reading_of(given))

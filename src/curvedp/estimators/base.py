@@ -134,10 +134,11 @@ class BallEstimator(PrivateEstimator):
     def _opened(self, X: Any, groups: Any) -> tuple[Records, str | None]:
         """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
         data are protected then, in words."""
-        records = open_records(X, check_manifold(self.manifold).point_shape, least=0 if self._adding else 2)
+        least = 0 if self._adding else 2
+        records = open_records(X, check_manifold(self.manifold).point_shape, least=least)
         if groups is None:
             return records, None
-        codes = person_codes(groups, records.n, least=0 if self._adding else 2)
+        codes = person_codes(groups, records.n, least=least)
         radius = outer_radius_of(self.manifold, self.outer_radius) if self._is_private else self.radius
         ball = public_ball(self.manifold, self.center, radius)
         means = person_means(self.manifold, ball, records.array(), codes)

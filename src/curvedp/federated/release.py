@@ -41,6 +41,7 @@ class FederatedMechanism(Mechanism):
     reads: ClassVar[Any] = "records"
     path: ClassVar[str] = DISCRETE
     staged: ClassVar[bool] = True
+    of: ClassVar[Any] = Plan
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -54,11 +55,6 @@ class FederatedMechanism(Mechanism):
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """From the plan alone."""
         return cls(statistic=statistic)
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Sums over sites only."""
-        return isinstance(statistic, Plan)
 
     @property
     def plan(self) -> Plan:

@@ -15,7 +15,7 @@ from scipy.special import roots_jacobi
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.inference.shapes import Region, quantile
+from curvedp.inference.shapes import Region, quantiles
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.regression.bounds import DEVIATION, HALF
@@ -109,7 +109,9 @@ def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarr
     direction, normal, rest = near.parts(reading.drawn)
     parts = (near.size, near.released - near.size - 1, 1)
     q, of_normal, of_rest = (
-        quantile(reading._replace(law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)), 1 - share)
+        quantiles(
+            reading._replace(law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)), [1 - share]
+        )[0]
         for size, share in zip(parts, (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN), strict=True)
     )
     chi = max(rest, 0.0) + near.units[0] * of_normal + near.units[1] * of_rest

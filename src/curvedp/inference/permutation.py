@@ -70,6 +70,7 @@ class PermutationMechanism(Mechanism):
 
     name: ClassVar[str] = "permutation-test"
     reads: ClassVar[Literal["value", "records"]] = "records"
+    of: ClassVar[Any] = KernelStatistic
 
     def __init__(
         self, *, statistic: Statistic, noise: Any, scale: Any, level: Any = 0.05, permutations: Any = 498
@@ -116,11 +117,6 @@ class PermutationMechanism(Mechanism):
         return type(self)(
             statistic=self.statistic, noise=self.noise, scale=self.scale, level=level, permutations=permutations
         )
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Kernel statistics."""
-        return isinstance(statistic, KernelStatistic)
 
     @property
     def allowed(self) -> int:

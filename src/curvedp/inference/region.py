@@ -14,7 +14,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.inference.lines import line_region
 from curvedp.inference.sampling import sampling
-from curvedp.inference.shapes import SHAPES, Region, Shape, principal_subspaces
+from curvedp.inference.shapes import SHAPES, Region, Shape, principal_subspaces, quantiles
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.regression import GeodesicLine
@@ -49,17 +49,21 @@ def region_of(
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
-    mechanism, reading = _drawn_by(certificate)
-    return _region(mechanism, reading, level, of, components)
+    if not isinstance(certificate, Certificate):
+        raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
+    asked = level, of, None if components is None else _validate.integer("components", components, 1)
+    if asked not in certificate.regions:
+        certificate.regions[asked] = _region(*_drawn_by(certificate), *asked)
+    return certificate.regions[asked]  # type: ignore[no-any-return]  # regions
 
 
 def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
     """The radius of `region_of` at each of these levels."""
-    mechanism, reading = _drawn_by(certificate)
+    mechanism, M, reading = _drawn_by(certificate)
     statistic = reading.frame or mechanism.statistic
     if isinstance(statistic, GeodesicLine):
         return [line_region(statistic, reading, level).radius for level in levels]
-    return [_shape(mechanism, reading, level, 0.0, components)[1].radius for level in levels]
+    return [shape.radius for _, shape in _shapes(M, statistic, reading, levels, 0.0, components)]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
@@ -99,41 +103,39 @@ def consistent(first: Certificate, second: Certificate, level: float = 0.95, of:
     return bool(one.manifold.dist(one.center, other.center) <= one.radius + other.radius)
 
 
-def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Reading]:
-    """The mechanism, and what it drew."""
-    if not isinstance(certificate, Certificate):
-        raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
+def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, Reading]:
+    """The mechanism, where the value lives, which is not where the records do for a variance in a private ball, and what
+    was drawn."""
     mechanism = certificate.made_by
     if mechanism.path == FLOAT:
         raise ParameterError(f"no region follows from {mechanism.name}, which draws in floats: their law is not known")
     if certificate.release["integers"] is None:
         raise ParameterError("no region: the certificate does not list what was drawn, which was too long")
-    return mechanism, mechanism.reading(certificate.release["integers"])
+    reading = certificate.reading
+    return mechanism, mechanism.manifold if reading.frame is None else reading.frame.space, reading
 
 
-def _shape(
-    mechanism: Mechanism, reading: Reading, level: float, sampled: float, components: int | None
-) -> tuple[Manifold, Shape]:
-    """Where the value lives, which is not where the records do for a variance in a private ball; and the shape, with what
-    the sample adds to it."""
-    statistic = reading.frame or mechanism.statistic
-    M = mechanism.manifold if reading.frame is None else reading.frame.space
+def _shapes(
+    M: Manifold, statistic: Statistic, reading: Reading, levels: Sequence[float], sampled: float, components: int | None
+) -> list[tuple[Manifold, Shape]]:
+    """The shape at each level, with what the sample adds to it."""
     if components is None:
-        shape = SHAPES[reading.kind](M, statistic, reading, level, sampled)
-        return M, shape
+        return [(M, SHAPES[reading.kind](M, statistic, reading, q, sampled)) for q in quantiles(reading, levels)]
     if not isinstance(statistic, SecondMoment):
         raise ParameterError(f"components= is for second moments, not the {statistic.name}")
-    return principal_subspaces(statistic, reading, level, _validate.integer("components", components, 1), sampled)
+    return [principal_subspaces(statistic, reading, level, components, sampled) for level in levels]
 
 
-def _region(mechanism: Mechanism, reading: Reading, level: float, of: str, components: int | None) -> Region:
+def _region(
+    mechanism: Mechanism, space: Manifold, reading: Reading, level: float, of: str, components: int | None
+) -> Region:
     statistic, sampled, kept = reading.frame or mechanism.statistic, 0.0, level
     if of == "population":
         kept = 1 - (1 - level) / 2
         sampled = sampling(mechanism.statistic, 1 - kept)
     elif isinstance(statistic, GeodesicLine):
         return line_region(statistic, reading, level)
-    M, shape = _shape(mechanism, reading, kept, sampled, components)
+    [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
     center = statistic.placed(shape.center(M)[None])[0]
     about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
     theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"

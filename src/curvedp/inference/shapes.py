@@ -1,6 +1,6 @@
 """From what a mechanism has drawn to a set that holds the truth: one theorem for each kind of draw (docs/inference.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, floor, inf, isfinite, log, pi, sinh, sqrt, tan, tanh
 from typing import Any, NamedTuple
@@ -131,19 +131,19 @@ class Shape(NamedTuple):
         return self.base if self.step is None else np.asarray(manifold.unchart(self.base, self.step))
 
 
-def _about_point(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
+def _about_point(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
     """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
-    return Shape(reading.drawn, quantile(reading, level) + sampled, "exact: the law's own quantile")
+    return Shape(reading.drawn, q + sampled, "exact: the law's own quantile")
 
 
-def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
+def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
     """A chart ball, exact, cut to where the statistic can be.
 
     The nearest vector z' of length <= reach to the drawn z is no farther from any vector of that length than z is (a
     projection onto a convex set), so that |w − z'| <= q for each w of the region; exp stretches the segment from z' to w,
     whose vectors have length at most min(reach, |z'| + q), by at most sinh(s)/s (Rauch).
     """
-    q, z = quantile(reading, level), _shortened(reading.drawn, reading.reach)
+    z = _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
@@ -151,7 +151,7 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, level: float,
     return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
-def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: float, sampled: float) -> Shape:
+def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
     """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
 
     Let f = ½·mean d²(·, xᵢ), G = −∇f(w), λ <= Hess f <= H where distances to records are at most D (Karcher 1977). Along
@@ -159,7 +159,7 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, level: floa
     max(1−tλ, tH−1)·|G|/λ of exp_w(t·G); and exp_w(t·g) is within t·q·sinh(s)/s of that. |G| <= min(reach, |g| + q).
     On flat space the radius is q: exact. Where this gives more than the ball of the records, that is the region.
     """
-    q, w, g = quantile(reading, level), _base(reading), _shortened(reading.drawn, reading.reach)
+    w, g = _base(reading), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
     ball = statistic.values
     assert ball is not None  # gradients are of means of records in a ball
@@ -257,18 +257,22 @@ def _as_gaussian(reading: Reading, miss: float) -> tuple[float, float]:
     return reading.law.scale * float(gammainccinv(size, tail)) / least, miss * (1 - _SWAPPED)
 
 
-def quantile(reading: Reading, level: float) -> float:
-    """The least radius with P(d <= radius) >= level, by 64 sections at a time, rounded up; and half a cell a coordinate."""
-    law, low, high = reading.law, 0.0, reading.law.scale
-    while not law.radial_cdf(high) >= level:
-        low, high = high, 2 * high
-        if not isfinite(high):
-            raise ParameterError(f"level={level!r} is beyond what the law's distribution function resolves")
-    while high - low > 1e-13 * high:
-        ends = np.linspace(low, high, 65)
-        first = 1 + int(np.argmax(np.append(law.radial_cdf(ends[1:-1]) >= level, True)))
-        low, high = ends[first - 1], ends[first]
-    return float(high) + sqrt(reading.drawn.size) * reading.cell / 2
+def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
+    """How far noise reaches at these levels: the least radius with P(d <= radius) >= level, by 64 sections at a time, rounded
+    up, and half a cell a coordinate. For counts, the levels themselves."""
+    law, level = reading.law, np.asarray(levels, dtype=np.float64)[:, None]
+    if reading.kind == "counts":
+        return list(levels)
+    low, high = np.zeros(len(level)), np.full(len(level), law.scale)
+    while np.any(short := ~(law.radial_cdf(high) >= level[:, 0])):
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+        if not np.all(np.isfinite(high)):
+            raise ParameterError(f"level={max(levels)!r} is beyond what the law's distribution function resolves")
+    while np.any(high - low > 1e-13 * high):
+        ends = np.linspace(low, high, 65, axis=1)
+        place = 1 + np.argmax(np.append(law.radial_cdf(ends[:, 1:-1]) >= level, np.ones_like(level), axis=1), axis=1)
+        low, high = (np.take_along_axis(ends, at[:, None], 1)[:, 0] for at in (place - 1, place))
+    return [float(q) + sqrt(reading.drawn.size) * reading.cell / 2 for q in high]
 
 
 def _base(reading: Reading) -> np.ndarray:

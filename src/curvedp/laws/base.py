@@ -4,6 +4,7 @@
 simulation and optimisation: doubles from a NumPy generator. What leaves the machine is drawn by `curvedp.entropy`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class Law(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
             raise ParameterError(f"manifold={self.manifold!r} must be a curvedp manifold")
-        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
+        if not (type(self.scale) is float and 0 < self.scale < math.inf):  # a search makes many laws
+            object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
@@ -85,8 +87,9 @@ class IsotropicLaw(Law):
     def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
         """Independent draws about `center`; see `Law.sample`."""
         check_rng(rng)
-        engine, point_shape = self._engine, self.manifold.point_shape
+        engine = self._engine
         engine.check_representable()
+        point_shape = self.manifold.point_shape
         points, shape = draw_shape(size, center, point_shape)
         out = np.empty((int(np.prod(shape, dtype=np.intp)), *point_shape))
         for part, centers in blocks(points, shape, point_shape, self.manifold.dim):
@@ -127,7 +130,8 @@ def check_rng(rng: Any) -> np.random.Generator:
 
 def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
     """The center as an array and the shape of the draw without the point's own axes."""
-    points = _validate.array("center", center)
+    doubles = isinstance(center, np.ndarray) and center.dtype == np.float64
+    points: Floats = center if doubles else _validate.array("center", center)  # type: ignore[assignment]
     axes = points.ndim - len(point_shape)
     if axes < 0 or points.shape[axes:] != point_shape:
         raise ParameterError(f"center has shape {points.shape}; it must end with the point shape {point_shape}")

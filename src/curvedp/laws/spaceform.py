@@ -107,10 +107,10 @@ class SpaceForm:
 
     def check_representable(self) -> None:
         """Refuses parameters whose draws double-precision coordinates cannot hold; the rule reads no data."""
-        limit = self.manifold.float_reach
-        if self.radial.reach > limit:
+        reach, limit = self.radial.reach, self.manifold.float_reach
+        if reach > limit:
             raise ParameterError(
-                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {self.radial.reach:.4g}, "
+                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {reach:.4g}, "
                 f"but its double-precision coordinates hold {limit:g}; use a smaller scale, or other coordinates"
             )
 

@@ -90,6 +90,8 @@ class Mechanism(ABC):
     ----------
     name : str
         What certificates call it.
+    of : type of Statistic
+        What it releases.
     option : str or None
         What users ask for it by; None where an estimator has only one.
     reads : {"value", "records"}
@@ -101,6 +103,7 @@ class Mechanism(ABC):
     statistic: Statistic = field(kw_only=True, repr=False)
 
     name: ClassVar[str]
+    of: ClassVar[Any] = Statistic
     option: ClassVar[str | None] = None
     reads: ClassVar[Literal["value", "records"]] = "value"
     path: ClassVar[str] = EXACT
@@ -220,9 +223,9 @@ class Mechanism(ABC):
         return []
 
     @classmethod
-    @abstractmethod
     def serves(cls, statistic: Statistic) -> bool:
         """Whether it is made for statistics of this kind."""
+        return isinstance(statistic, cls.of)
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -357,6 +360,11 @@ def assign(frozen: Any, **values: Any) -> None:
     """Set fields of a frozen value while it is being made."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)
+
+
+def length(name: str, value: Any) -> float:
+    """A length, as `_validate` knows it, which is asked only where it must be: a choice makes many mechanisms."""
+    return value if type(value) is float and 1e-100 <= value <= 1e100 else _validate.length(name, value)
 
 
 def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:

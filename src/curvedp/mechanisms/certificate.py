@@ -214,7 +214,17 @@ class Certificate:
         return rebuild_mechanism(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "made_by"}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def reading(self) -> Any:
+        """What the mechanism reads off the integers, for regions."""
+        return self.made_by.reading(self.release["integers"])
+
+    @cached_property
+    def regions(self) -> dict[Any, Any]:
+        """Those that `inference.region_of` has found."""
+        return {}
 
     @property
     def alarms(self) -> list[str]:

@@ -101,7 +101,7 @@ class _Descent(Mechanism):
 
     reads: ClassVar[Literal["value", "records"]] = "records"
     path: ClassVar[str] = FLOAT
-    of: ClassVar[type[Statistic]] = ClippedGradient
+    of: ClassVar[Any] = ClippedGradient
 
     def __post_init__(self) -> None:
         assign(self, **{name: _CHECKED[kind](name, getattr(self, name)) for name, kind in self._kinds().items()})
@@ -111,11 +111,6 @@ class _Descent(Mechanism):
     @classmethod
     def _kinds(cls) -> dict[str, Any]:
         return {each.name: each.type for each in fields(cls) if each.name != "statistic"}
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Gradients."""
-        return isinstance(statistic, cls.of)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -252,7 +247,7 @@ class AddedDescentMechanism(_Descent):
     count_noise: float
 
     name: ClassVar[str] = "dp-rsgd-sum"
-    of: ClassVar[type[Statistic]] = ClippedGradientSum
+    of: ClassVar[Any] = ClippedGradientSum
 
     def __post_init__(self) -> None:
         super().__post_init__()

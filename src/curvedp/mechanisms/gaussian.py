@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
@@ -16,7 +15,7 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
 from curvedp.laws.gaussian import is_hadamard
 from curvedp.laws.spaceform import rays_of, space_form_factors
-from curvedp.mechanisms.base import Draw, assign, check_guarantee
+from curvedp.mechanisms.base import Draw, assign, check_guarantee, length
 from curvedp.mechanisms.chart import CHART_ERROR, REACH
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
@@ -66,7 +65,7 @@ class GaussianMechanism(IsotropicMechanism):
     def __init__(
         self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
     ) -> None:
-        assign(self, statistic=statistic or Stated(manifold, sensitivity), sigma=_validate.length("sigma", sigma))
+        assign(self, statistic=statistic or Stated(manifold, sensitivity), sigma=length("sigma", sigma))
         if not has_exact_gaussian(self.manifold):  # refused here, not at the first release
             raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
         _ = self.law

@@ -17,10 +17,11 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Reading, assign, replay
+from curvedp.mechanisms.base import Draw, Reading, assign, length, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
@@ -73,13 +74,12 @@ class GradientMechanism(GaussianMeanMechanism):
 
     def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
         self._take(statistic)
-        assign(self, scale=_validate.length("scale", scale), law=_validate.choice("law", law, LAWS))
+        assign(self, scale=length("scale", scale), law=_validate.choice("law", law, LAWS))
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
-        moved = cls(statistic=statistic, scale=1.0).sensitivity
-        law, scale = least_noise(guarantee, moved)
+        law, scale = least_noise(guarantee, _moved(statistic))
         return cls(statistic=statistic, scale=scale, law=law)
 
     @classmethod
@@ -98,7 +98,7 @@ class GradientMechanism(GaussianMeanMechanism):
     @cached_property
     def sensitivity(self) -> float:
         """2r/n, with the rounding of a record's vector and of the mean."""
-        return mean_moved(self.radius, self._grid, self.manifold.dim, self.n)
+        return _moved(self.statistic)
 
     @cached_property
     def profile(self) -> Any:
@@ -146,7 +146,7 @@ class GradientMechanism(GaussianMeanMechanism):
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        mean = self._divided(self._sums(records), len(records))
+        mean = ball_coordinates(self.manifold, *self.mean.ball, records).mean(axis=0)
         return self._at(mean + self.scale * float_noise(rng, self.law, (size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:
@@ -171,7 +171,7 @@ class GradientMechanism(GaussianMeanMechanism):
 
     @cached_property
     def _grid(self) -> FixedPoint:
-        return FixedPoint(2 * self.radius)
+        return _grid(self.radius)
 
     def _divided(self, total: np.ndarray, n: int) -> np.ndarray:
         return self._grid.mean(total.reshape(2, -1), n)
@@ -179,6 +179,14 @@ class GradientMechanism(GaussianMeanMechanism):
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
             return np.asarray(self.manifold.unchart(self.center, v))
+
+
+def _grid(radius: float) -> FixedPoint:
+    return FixedPoint(2 * radius)
+
+
+def _moved(mean: Any) -> float:
+    return mean_moved(mean.radius, _grid(mean.radius), mean.manifold.dim, mean.n)
 
 
 def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:

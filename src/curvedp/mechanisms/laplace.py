@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.laws.exact import has_exact_laplace
-from curvedp.mechanisms.base import assign
+from curvedp.mechanisms.base import assign, length
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 
@@ -53,7 +52,7 @@ class LaplaceMechanism(IsotropicMechanism):
         assign(self, statistic=statistic or Stated(manifold, sensitivity))
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
-        assign(self, scale=_validate.length("scale", scale))
+        assign(self, scale=length("scale", scale))
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
     @classmethod

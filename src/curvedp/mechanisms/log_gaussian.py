@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Draw, Reading, assign, replay
+from curvedp.mechanisms.base import Draw, Reading, assign, length, replay
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -63,7 +62,7 @@ class _LogMechanism(IsotropicMechanism):
         statistic: Statistic | None = None,
     ) -> None:
         stated = statistic or Stated(manifold, sensitivity, base, radius, chart_sensitivity)
-        assign(self, statistic=stated, scale=_validate.length("scale", scale))
+        assign(self, statistic=stated, scale=length("scale", scale))
         _reach(stated)  # refuses a chart without a Lipschitz constant
 
     @classmethod

@@ -21,7 +21,6 @@ from curvedp.mechanisms.noise import LAWS, Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.shells import WIDER, Shells, private_shells
 from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
-from curvedp.mechanisms.statistic import Statistic
 
 
 class _Plan(NamedTuple):
@@ -70,11 +69,7 @@ class MedianMechanism(StagedMechanism):
     laws: ClassVar[tuple[Law, ...]] = LAWS
     name: ClassVar[str] = "noisy-median"
     option: ClassVar[str | None] = "median"
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Medians."""
-        return isinstance(statistic, GeometricMedian)
+    of: ClassVar[Any] = GeometricMedian
 
     @property
     def afterwards(self) -> list[str]:

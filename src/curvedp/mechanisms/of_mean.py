@@ -17,11 +17,7 @@ class MeanMechanism(Mechanism):
     """A private Fréchet mean that reads the records."""
 
     reads: ClassVar[Literal["value", "records"]] = "records"
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Fréchet means."""
-        return isinstance(statistic, FrechetMean)
+    of: ClassVar[Any] = FrechetMean
 
     def _take(self, statistic: Statistic | None, *ball: Any) -> None:
         """The statistic, or the mean in a ball (manifold, center, radius, n)."""

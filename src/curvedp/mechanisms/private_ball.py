@@ -102,16 +102,12 @@ class PrivateBallMechanism(StagedMechanism):
     name: ClassVar[str] = "private-ball"
     option: ClassVar[str | None] = "private-ball"
     most_simulated: ClassVar[int] = 32  # each is a walk through all stages
+    of: ClassVar[Any] = InPrivateBall
 
     def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian", last: Any = None) -> None:
         super().__init__(statistic=statistic, scale=scale, law=law)
         names = [kind.name for kind in self.target.lasts(self.law)]
         assign(self, last=names[0] if last is None else _validate.choice("last", last, tuple(names)))
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Statistics in a private ball."""
-        return isinstance(statistic, InPrivateBall)
 
     @classmethod
     def streamed(cls, statistic: InPrivateBall, guarantee: Guarantee) -> Self:

@@ -210,10 +210,7 @@ class _Read(_Unread):
 class _ReducedMechanism(StagedMechanism):
     """Reduction, then what a subclass learns of the features."""
 
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Classifiers of reduced matrices."""
-        return isinstance(statistic, ReducedClasses)
+    of: ClassVar[Any] = ReducedClasses
 
     @property
     def _classes(self) -> ReducedClasses:

@@ -170,11 +170,7 @@ class LineMechanism(Mechanism):
     scale: float
 
     reads: ClassVar[Literal["value", "records"]] = "records"
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Geodesics only."""
-        return isinstance(statistic, GeodesicLine)
+    of: ClassVar[Any] = GeodesicLine
 
     @property
     def line(self) -> GeodesicLine:

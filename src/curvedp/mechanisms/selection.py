@@ -166,11 +166,7 @@ class SelectionMechanism(Mechanism):
     name: ClassVar[str] = "private-selection"
     reads: ClassVar[Literal["value", "records"]] = "records"
     path: ClassVar[str] = FLOAT
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Choices."""
-        return isinstance(statistic, BestRelease)
+    of: ClassVar[Any] = BestRelease
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:

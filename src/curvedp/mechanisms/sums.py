@@ -267,16 +267,12 @@ class SumMechanism(Mechanism):
     option: ClassVar[str | None] = "sum"
     reads: ClassVar[Literal["value", "records"]] = "records"
     streams: ClassVar[bool] = True
+    of: ClassVar[Any] = SumStatistic
 
     def __init__(self, *, statistic: Statistic, scale: float) -> None:
         if not self.serves(statistic):
             raise ParameterError(f"SumMechanism releases sums over records, not the {statistic.name}")
         assign(self, statistic=statistic, scale=_validate.length("scale", scale))
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Sums."""
-        return isinstance(statistic, SumStatistic)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:

@@ -49,7 +49,9 @@ class Guarantee:
         if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
         for name in self.additive:
-            object.__setattr__(self, name, _validate.positive(name, getattr(self, name)))
+            value = getattr(self, name)
+            if not (type(value) is float and 0 < value < math.inf):
+                object.__setattr__(self, name, _validate.positive(name, value))
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""

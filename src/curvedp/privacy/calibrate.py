@@ -50,7 +50,8 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0
     """
-    return _smallest_scale(profile_at, target, _validate.length("sensitivity", sensitivity))
+    plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
+    return _smallest_scale(profile_at, target, sensitivity if plain else _validate.length("sensitivity", sensitivity))
 
 
 def _smallest_scale(

@@ -30,6 +30,11 @@ _SCALES, _RATIOS, _FARTHEST = (1e-20, 1e6), (1e-15, 1e7), 300.0
 _CIRCLE = (1e-140, 1e140)
 
 
+def _check(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        _validate.within(name, value, low, high)
+
+
 @dataclass(frozen=True)
 class RadialProfile(PrivacyProfile):
     """The profile of an isotropic law, from a radial integral or a closed form."""
@@ -90,13 +95,13 @@ class ConstantCurvatureProfile(RadialProfile):
         root = math.sqrt(abs(self.curvature))
         if self.dim > 1 and not self.closed:
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
-            _validate.within("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
-            _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
+            _check("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
+            _check("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.dim > 1 and self.curvature < 0:
-            _validate.within("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
+            _check("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
         if self.dim == 1 and self.curvature > 0:  # closed forms, whose squares must be numbers
-            _validate.within("scale·√curvature", self.scale * root, *_CIRCLE)
-            _validate.within("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
+            _check("scale·√curvature", self.scale * root, *_CIRCLE)
+            _check("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
         if self.curvature > 0:
             diameter = math.pi / root
             if self.sensitivity > diameter * (1 + 4e-16):

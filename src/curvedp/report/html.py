@@ -18,6 +18,7 @@ from curvedp.inference import Region, components_of, region_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.alarms import alarms_of, foreseen_error
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
 from curvedp.report import canvas, figures
 
@@ -105,19 +106,18 @@ def write_report(
         tables = [*tables, *_others(others), *_parameters(value)]
         value, ledger = shown, ledger or value.ledger
     statistic, mechanism = certificate.statistic, certificate.made_by
-    components = components_of(mechanism.statistic, value)
-    region = _region(certificate, components)
+    components, region = _region(mechanism.statistic, certificate, value)
     pictures = _pictures(certificate, value, region, components)
     if ledger is not None:
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    error = foreseen_error(mechanism.ending(certificate))
+    error, alarms = foreseen_error(mechanism.ending(certificate)), alarms_of(value, certificate)
     name = str(statistic.get("name", "statistic")).split(" by ")[0]
     page = _PAGE.substitute(
         title=f"Private {escape(name)} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
-        warning=_warning(certificate, alarms_of(value, certificate)),
+        warning=_warning(certificate, alarms),
         explanation=_explanation(certificate, error),
         keys="".join(
             f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>'
@@ -137,11 +137,13 @@ def write_report(
     write_atomically(path, page)
 
 
-def _region(certificate: Certificate, components: int | None) -> Region | None:
+def _region(statistic: Statistic, certificate: Certificate, value: Any) -> tuple[int | None, Region | None]:
+    """How many directions were released, if it is directions; and where the truth is."""
+    components = components_of(statistic, value)
     try:
-        return region_of(certificate, components=components)
+        return components, region_of(certificate, components=components)
     except ParameterError:  # no theorem gives one
-        return None
+        return components, None
 
 
 def _pictures(

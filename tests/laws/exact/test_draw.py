@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from curvedp.entropy import GeneratorSource, SecureSource, balls, bits
+from curvedp.entropy.allowance import Allowance
 from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -32,7 +33,6 @@ from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_chain as exact_spd_chain
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact import spd_turn as exact_spd_turn
-from curvedp.laws.exact.allowance import Allowance
 from curvedp.laws.exact.draw import ExactDraw
 from goodness import accepts, form, ks, off_origin
 
@@ -239,7 +239,7 @@ def test_slack_is_a_public_number() -> None:
 
 
 def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
-    monkeypatch.setattr("curvedp.laws.exact.allowance._EPOCHS", 2)
+    monkeypatch.setattr("curvedp.entropy.allowance._EPOCHS", 2)
     exact_gaussian(Euclidean(400), 1.0, np.zeros(400), source=Replay(1))  # within an epoch
     with pytest.raises(NotResolved, match="nothing is released"):
         exact_gaussian(Euclidean(4000), 1.0, np.zeros(4000), source=Replay(1))

@@ -21,7 +21,8 @@ class Vectors(Manifold):
     is_symmetric = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d, 1))
+        if not (type(self.d) is int and self.d >= 1):
+            object.__setattr__(self, "d", integer("d", self.d, 1))
 
     @cached_property
     def dim(self) -> int:

@@ -88,10 +88,12 @@ def mean_iterations(M: Manifold, radius: float) -> int:
     >>> mean_iterations(Sphere(2), 0.3)
     14
     """
-    check_manifold(M)
-    radius = length("radius", radius)
+    return _iterations(check_manifold(M), length("radius", radius))
+
+
+def _iterations(M: Manifold, radius: float) -> int:
     if isinstance(M, Product):
-        return max(mean_iterations(factor, radius) for factor in M.factors)
+        return max(_iterations(factor, radius) for factor in M.factors)
     c = contraction(M, radius)
     if c.factor == 0:
         return 2  # flat: the first step is exact, the second removes the round-off of a long first one
@@ -114,7 +116,7 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     """
     check_manifold(M)
     radius = length("radius", radius)
-    steps = mean_iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
+    steps = _iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
     if isinstance(M, Product):
         return math.sqrt(sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors))
     c, radius = contraction(M, radius), M.held_radius(radius)

@@ -16,13 +16,13 @@ import numpy as np
 from flint import arb
 
 from curvedp import _validate
+from curvedp.entropy.allowance import Allowance
 from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, round_arb
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.base import check_manifold
-from curvedp.laws.exact.allowance import Allowance
 from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.radial import Kind
