@@ -82,7 +82,7 @@ def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
     [q] = quantiles(reading, [level])
     shapes = [
-        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), q) for e in noise[:BUILT]
+        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), q, 0.0) for e in noise[:BUILT]
     ]
     return sum(float(M.dist(shape.center, mean)) <= shape.radius for shape in shapes), BUILT
 

@@ -136,8 +136,8 @@ def _region(
     elif isinstance(statistic, GeodesicLine):
         return line_region(statistic, reading, level)
     [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
-    center = statistic.placed(shape.center(M)[None])[0]
     about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
+    center = statistic.placed(shape.center(M)[None])[0]
     theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
 

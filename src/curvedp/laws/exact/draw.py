@@ -259,6 +259,8 @@ def _coordinate(normals: LazyNormals, i: int, start: arb, sigma: arb, grid: int)
 
 
 def _grid(grid: int) -> int:
+    if type(grid) is int and 1 <= grid <= _MAX_GRID:
+        return grid
     if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
     return whole
