@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
+from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.regression import GeodesicLine
+from curvedp.privacy import GDP, PureDP
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clipped_direction
+from curvedp.regression.linearity import LENGTHENED
 
 N, CLIP = 10, 0.25
 
@@ -26,3 +29,21 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
     ends = [direction(x, z) for x in (0.0, 0.3, 1.0) for z in (-0.45, -0.1, 0.0, 0.45)]
     moved = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
     assert 0.999 * line.sensitivity < moved <= line.sensitivity
+
+
+@pytest.mark.parametrize("asked", [GDP(0.7), PureDP(1.5)], ids=repr)
+def test_the_steps_and_the_last_release_add_up_to_what_was_asked(asked):
+    """Each draw as it is made, one after the other, by the rule for independent releases: μ² of Gaussians, ε of Laplace."""
+    line = GeodesicLine(Sphere(2), None, 0.5, 0.6, CLIP, 200, [[0.0, 1.0]])
+    mechanism = BundleDescentMechanism.for_statistic(line, asked)
+    drawn = mechanism.release((np.linspace(0, 1, 200), np.repeat(Sphere(2).origin[None], 200, axis=0)))
+    draws = drawn.certificate.release["integers"]
+    assert len(draws) == mechanism.steps + 1
+    # the last release holds the direction and the spread of the predictors: no longer than √(1 + ¾η²) of a direction
+    moved = [line.sensitivity] * mechanism.steps + [LENGTHENED * line.sensitivity]
+    scales = [mechanism.scale] * mechanism.steps + [mechanism.last]
+    costs = [one / scale for one, scale in zip(moved, scales, strict=True)]
+    if isinstance(asked, PureDP):
+        assert 0.999 * asked.eps < sum(costs) <= asked.eps * (1 + 1e-12)
+    else:
+        assert 0.999 * asked.mu < float(np.linalg.norm(costs)) <= asked.mu * (1 + 1e-12)

@@ -53,6 +53,9 @@ def test_the_bound_is_nearly_attained_on_the_sphere(r):
     moved = float(Sphere(2).dist(*means))
     bound = frechet_mean_sensitivity(Sphere(2), r, n)
     assert 0.995 * bound < moved <= bound
+    in_chart = float(np.linalg.norm(np.subtract(*(Sphere(2).chart(Sphere(2).origin, mean) for mean in means))))
+    charged = mean_chart_sensitivity(Sphere(2), r, n)
+    assert (0.99 if r <= 0.6 else 0.97) * charged < in_chart <= charged
 
 
 def test_the_published_bound_and_its_precondition():

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
-from curvedp.geometry import Sphere
+from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.optim import FrechetMeanProblem, dp_rgd, dp_rsgd, dp_rsvrg
+from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
+from curvedp.optim._loop import clipped_sum  # what is noised, which no result tells
 from curvedp.privacy import GDP, ApproxDP
 
 M = Sphere(2)
@@ -31,3 +33,17 @@ def test_certificates_hold_and_less_noise_is_refuted(name, guarantee):
     parameters = {**result.certificate.parameters, noise: 0.8 * result.certificate.parameters[noise]}
     checks = verify_certificate(replace(result.certificate, parameters=parameters).sealed())
     assert any(check.holds is False for check in checks)
+
+
+def test_the_worst_record_moves_a_mean_gradient_by_what_the_certificate_states():
+    """From one end of a clipped gradient to the other: all of the sensitivity, and of what T steps claim for it."""
+    n, steps, clip, noise = 20, 5, 0.3, 0.05
+    problem = Problem(Euclidean(2), lambda w, z: jax.numpy.sum(w * z))
+    others = np.random.default_rng(0).normal(size=(n - 1, 2))
+    with jax.enable_x64(True):
+        ends = [clipped_sum(problem, np.zeros(2), np.vstack([others, [x, 0.0]]), clip) / n for x in (-9.0, 0.1, 9.0)]
+    moved = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
+    run = dp_rgd(problem, np.vstack([others, [9.0, 0.0]]), np.zeros(2), steps, clip, 0.1, noise=noise)
+    assert 0.999 * run.certificate.sensitivity < moved <= run.certificate.sensitivity
+    # T normal draws about means that are all moved the same way: the likelihood ratio of their sum is that of μ = √T·moved/σ
+    assert np.sqrt(steps) * moved / noise <= run.certificate.claims.gdp < 1.001 * np.sqrt(steps) * moved / noise
