@@ -1,6 +1,7 @@
 """Every estimator under every kind of guarantee: a release that verifies, or one line before anything is spent."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,10 +21,32 @@ from curvedp import (
 from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP
+from curvedp.privacy import (
+    KLDP,
+    ZCDP,
+    ApproxDP,
+    Composition,
+    Guarantee,
+    MeanConcentratedDP,
+    PrivacyProfile,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+    gaussian_profile,
+)
 
 S2, SPD, N = Sphere(2), SPDAffineInvariant(3), 200
-GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.5), RenyiDP(4.0, 1.0), GDP(1.0), RaoDP(0.8)]
+GUARANTEES = [
+    PureDP(1.0),
+    ApproxDP(1.0, 1e-6),
+    ZCDP(0.5),
+    RenyiDP(4.0, 1.0),
+    GDP(1.0),
+    RaoDP(0.8),
+    KLDP(0.5),
+    MeanConcentratedDP(0.5, 3.0),
+]
 rng = np.random.default_rng(0)
 X = np.asarray(S2.unchart(S2.origin, 0.2 * rng.normal(size=(N, 2))))
 A = np.asarray(SPD.unchart(SPD.origin, 0.2 * rng.normal(size=(N, 6))))
@@ -44,13 +67,27 @@ MAKERS = {
     "reduced classes": (lambda g: PrivateMDM(SPD, reduce=2, **g), (A, labels)),
     "softmax": (lambda g: PrivateSoftmax(SPD, reduce=2, **g), (A, labels)),
 }
+ADDING = ["mean", "variance", "classes", "components"]  # with n private
 GAUSSIAN_ONLY = {"components by descent", "reduced classes", "softmax"}
 
 
 def test_every_kind_of_guarantee_is_here():
     kinds = {kind for kind in vars(privacy).values() if isinstance(kind, type) and issubclass(kind, Guarantee)}
-    asked = {type(guarantee) for guarantee in GUARANTEES}
-    assert {kind for kind in kinds if kind.__module__ == "curvedp.privacy.guarantees"} == asked
+    computed = {
+        kind for kind in kinds if issubclass(kind, PrivacyProfile | Composition)
+    }  # of mechanisms, not asked for
+    assert kinds - computed - {Guarantee} == {type(guarantee) for guarantee in GUARANTEES}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_computed_of_mechanisms_is_not_asked_for(name, tmp_path):
+    make, data = MAKERS[name]
+    ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
+    for computed in (compose(GDP(0.5), PureDP(0.2)), gaussian_profile(0.0, 1, 1.0, 1.0), "GDP(1.0)", 1.0, None):
+        with pytest.raises(CurvedpError) as refusal:
+            make({"guarantee": computed, "ledger": ledger}).fit(*data)
+        assert "\n" not in str(refusal.value)
+    assert not ledger.entries
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda g: type(g).__name__)
@@ -61,8 +98,8 @@ def test_it_is_released_or_refused_in_one_line(name, guarantee, tmp_path):
     model = make({"guarantee": guarantee, "ledger": ledger})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReleaseWarning)
-        if name in GAUSSIAN_ONLY and isinstance(guarantee, PureDP):
-            with pytest.raises(CurvedpError, match="Gaussian noise") as refusal:
+        if name in GAUSSIAN_ONLY and isinstance(guarantee, PureDP | MeanConcentratedDP):
+            with pytest.raises(CurvedpError, match="Gaussian") as refusal:
                 model.fit(*data)
             assert "\n" not in str(refusal.value)
             assert not ledger.entries
@@ -74,3 +111,24 @@ def test_it_is_released_or_refused_in_one_line(name, guarantee, tmp_path):
         checks = verify_certificate(certificate)
         assert certificate.guarantee == guarantee
         assert not [check for check in checks if check.holds is False]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda g: type(g).__name__)
+@pytest.mark.parametrize("name", ADDING)
+def test_the_number_of_records_may_be_private(name, guarantee):
+    make, data = MAKERS[name]
+    asked = replace(guarantee, adjacency="add-remove")
+    model = make({"guarantee": asked}).fit(*data)
+    for certificate in getattr(model, "certificates_", None) or [model.certificate_]:
+        assert certificate.guarantee == asked
+        assert not [check for check in verify_certificate(certificate) if check.holds is False]
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - set(ADDING)))
+def test_what_counts_records_says_so(name, tmp_path):
+    make, data = MAKERS[name]
+    ledger = Ledger(tmp_path / "a.ledger", PureDP(1.0, adjacency="add-remove"))
+    with pytest.raises(CurvedpError) as refusal:
+        make({"guarantee": PureDP(1.0, adjacency="add-remove"), "ledger": ledger}).fit(*data)
+    assert "\n" not in str(refusal.value)
+    assert not ledger.entries

@@ -13,7 +13,7 @@ from curvedp.errors import CurvedpError
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.mechanisms.sums import ClippedSum, GramSum, SpreadSum, SumMechanism
 from curvedp.mechanisms.verify import verify_certificate
-from transcript import spent
+from transcript import leaked, spent
 
 ADDED = GDP(1.0, adjacency="add-remove")
 SPACES = [Euclidean(3), Sphere(2), Lorentz(3), SPDAffineInvariant(2)]
@@ -132,13 +132,25 @@ def test_a_ledger_counts_one_kind_of_neighbors(tmp_path):
     [
         lambda: PrivateFrechetMean(Sphere(2), radius="private", guarantee=ADDED),
         lambda: PrivateFrechetMean(Sphere(2), radius=0.8, mechanism="newton", guarantee=ADDED),
-        lambda: PrivateFrechetMean(Sphere(2), radius=0.8, guarantee=PureDP(1.0, adjacency="add-remove")),
         lambda: PrivatePCA(radius=1.0, method="dp-rgd", guarantee=ADDED),
     ],
 )
 def test_what_would_use_n_is_refused(make):
     with pytest.raises(CurvedpError):
         make().fit(cloud(Sphere(2), 50, np.random.default_rng(7)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8])
+def test_a_record_more_tells_no_more_than_pure_epsilon(scale):
+    """A record at the end of the ball adds a vector as long as is paid for; with less noise that is seen."""
+    worst, asked = 0.0, PureDP(1.0 / scale, adjacency="add-remove")
+    for M in SPACES:
+        X = np.asarray(M.unchart(M.origin, np.vstack([np.zeros((9, M.dim)), 3.0 * np.eye(M.dim)[:1]])))
+        for kind in (PrivateFrechetMean, PrivateDispersion):
+            worst = max(worst, leaked(kind(M, radius=0.8, guarantee=asked).fit, X, X[:-1])[0])
+    assert 0.95 / scale < worst <= 1 / scale
+    moment = leaked(PrivatePCA(radius=1.0, guarantee=asked).fit, 9 * np.eye(4), 9 * np.eye(4)[1:])[0]
+    assert 0.95 / scale < moment <= 1 / scale
 
 
 def test_persons_are_added_or_removed_too():

@@ -14,9 +14,10 @@ from curvedp.estimators.base import PERSON, Job, PrivateEstimator, readable
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
+from curvedp.mechanisms.noise import bounded
 from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
 from curvedp.mechanisms.sums import GramSum, SumMechanism
-from curvedp.privacy import GDP, Guarantee, PureDP
+from curvedp.privacy import GDP, Guarantee
 from curvedp.records import ChunkedRecords, by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_rows
@@ -151,7 +152,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             rows, n = person_rows(clipped_rows(records.array(), radius), codes), int(codes.max()) + 1
             records = open_records(rows, (features,))
         statistic = SecondMoment(features, radius, n)
-        kind = LaplaceMechanism if isinstance(self.guarantee, PureDP) else GaussianMechanism
+        kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
         mechanism = kind.for_statistic(statistic, self.guarantee)
         return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
 

@@ -18,6 +18,7 @@ from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Reading, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.noise import bounded, bounded_epsilon
 from curvedp.mechanisms.regression import Data, GeodesicLine, LineMechanism, Pair, into_domain
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
@@ -58,9 +59,9 @@ class BundleDescentMechanism(LineMechanism):
         domain, sensitivity = statistic.domain, statistic.sensitivity
         k, rate = domain.predictors, _rate(statistic.manifold, domain)
         warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
-        if isinstance(check_guarantee(guarantee), PureDP):
+        if bounded(check_guarantee(guarantee)):
             # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
-            scale = up(2 * warm * sensitivity / guarantee.eps, 1e-15)  # type: ignore[attr-defined]  # PureDP has it
+            scale = up(2 * warm * sensitivity / bounded_epsilon(guarantee), 1e-15)
             return cls(statistic=statistic, scale=scale, steps=warm, law="laplace")
         moved = sqrt(6 * warm) * sensitivity  # T steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
         sigma = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)

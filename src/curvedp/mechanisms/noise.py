@@ -13,8 +13,9 @@ import numpy as np
 
 from curvedp.errors import UnattainableGuarantee
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
-from curvedp.privacy.rounding import up
+from curvedp.privacy import Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy.pure import PureProfile
+from curvedp.privacy.rounding import down, up
 
 Law = Literal["gaussian", "laplace"]
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
@@ -22,7 +23,7 @@ LAWS: tuple[Law, ...] = ("gaussian", "laplace")
 
 def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
     """The least σ of Gaussian noise about what moves so far that meets the guarantee: 1/μ where it moves by 1."""
-    if isinstance(check_guarantee(guarantee), PureDP):
+    if bounded(check_guarantee(guarantee)):
         raise UnattainableGuarantee(
             f"{guarantee} is not met by Gaussian noise, and this release has no other: ask for GDP, zCDP, or ApproxDP with a "
             "small δ"
@@ -31,10 +32,22 @@ def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
 
 
 def least_noise(guarantee: Guarantee, moved: float = 1.0) -> tuple[Law, float]:
-    """(law, scale): the least noise about what moves so far that meets the guarantee, Laplace for pure ε alone."""
-    if isinstance(check_guarantee(guarantee), PureDP):
-        return "laplace", up(moved / guarantee.eps, 1e-15)  # type: ignore[attr-defined]  # PureDP has it
+    """(law, scale): the least noise about what moves so far that meets the guarantee, Laplace where it is `bounded`."""
+    if bounded(check_guarantee(guarantee)):
+        return "laplace", up(moved / bounded_epsilon(guarantee), 1e-15)
     return "gaussian", least_scale(guarantee, moved)
+
+
+def bounded(guarantee: Guarantee) -> bool:
+    """Whether it follows from bounded losses alone, which Gaussian noise does not have."""
+    return isinstance(guarantee, PureDP | MeanConcentratedDP)
+
+
+def bounded_epsilon(guarantee: Guarantee) -> float:
+    """The largest pure ε that meets a `bounded` guarantee."""
+    if isinstance(guarantee, PureDP):
+        return guarantee.eps
+    return down(1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15)  # type: ignore[no-any-return]
 
 
 def spread_of(law: Law, size: int) -> float:

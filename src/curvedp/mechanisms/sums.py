@@ -8,7 +8,7 @@ exactly, in any order, and are cut at 2^53, which moves no two sums further apar
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf, log2, nextafter, sqrt
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,15 +19,17 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.laws.exact import exact_gaussian
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clip, logs_at
+from curvedp.mechanisms.noise import LAWS, Law, law_told, least_noise, spread_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile
+from curvedp.privacy.rounding import up
 from curvedp.records.base import Records, open_records
 
 ADDED = "add-remove"
@@ -238,19 +240,22 @@ class GramSum(SumStatistic):
 
 @dataclass(frozen=True, eq=False, init=False)
 class SumMechanism(Mechanism):
-    """Gaussian noise about a sum over records, for adding or removing one.
+    """Gaussian noise, or for pure ε Laplace noise, about a sum over records, for adding or removing one.
 
     Parameters
     ----------
     statistic : SumStatistic
         What is released.
     scale : float
-        The standard deviation of the noise in each entry of the sum.
+        Of the noise: the standard deviation of each entry of the sum, or b of the density ∝ exp(−|y|/b).
+    law : {"gaussian", "laplace"}
+        Of the noise.
 
     Notes
     -----
     Guarantees
-    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, for ANY records; n is nowhere told.
+    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, or ε-DP with that over b, for ANY
+      records; n is nowhere told.
 
     Examples
     --------
@@ -262,6 +267,7 @@ class SumMechanism(Mechanism):
     """
 
     scale: float
+    law: Law
 
     name: ClassVar[str] = "gaussian-sum"
     option: ClassVar[str | None] = "sum"
@@ -269,22 +275,23 @@ class SumMechanism(Mechanism):
     streams: ClassVar[bool] = True
     of: ClassVar[Any] = SumStatistic
 
-    def __init__(self, *, statistic: Statistic, scale: float) -> None:
+    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
         if not self.serves(statistic):
             raise ParameterError(f"SumMechanism releases sums over records, not the {statistic.name}")
-        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
+        law = _validate.choice("law", law, LAWS)
+        assign(self, statistic=statistic, scale=_validate.length("scale", scale), law=law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
         check_guarantee(guarantee, ADDED)
-        same, moved = replace(guarantee, adjacency="replace-one"), statistic.sensitivity
-        return cls(statistic=statistic, scale=smallest_scale(partial(_profile, moved), same, moved))
+        law, scale = least_noise(replace(guarantee, adjacency="replace-one"), statistic.sensitivity)
+        return cls(statistic=statistic, scale=scale, law=law)
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale."""
-        return cls(statistic=statistic, scale=parameters["scale"])
+        """From the scale and the law."""
+        return cls(statistic=statistic, **parameters)
 
     @property
     def summed(self) -> SumStatistic:
@@ -298,19 +305,21 @@ class SumMechanism(Mechanism):
         return self.statistic.sensitivity
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
-        """One Gaussian release, for adding or removing a record."""
-        return replace(_profile(self.sensitivity, self.scale), adjacency=ADDED)
+    def profile(self) -> Any:
+        """One Gaussian release, or pure ε, for adding or removing a record."""
+        if self.law == "laplace":
+            return PureDP(up(self.sensitivity / self.scale), adjacency=ADDED)
+        return replace(gaussian_profile(0.0, 1, self.scale, self.sensitivity), adjacency=ADDED)
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu, adjacency=ADDED)
+        """μ-GDP, or pure ε."""
+        return self.profile if self.law == "laplace" else GDP(self.profile.mu, adjacency=ADDED)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public number as JSON value."""
-        return {"scale": self.scale}
+        """The public numbers as JSON values."""
+        return {"scale": self.scale, **law_told(self.law)}
 
     def accepted(self, data: Any) -> np.ndarray:
         """The exact sum; records may be none at all, and only their shape and type can be refused."""
@@ -319,13 +328,14 @@ class SumMechanism(Mechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One draw about the sum."""
-        drawn = exact_gaussian(Euclidean(data.size), self.scale, data, source=source, grid=GRID)
+        one = exact_laplace if self.law == "laplace" else exact_gaussian
+        drawn = one(Euclidean(data.size), self.scale, data, source=source, grid=GRID)
         return Draw(np.asarray(drawn.value), [drawn.integers], drawn.tau)
 
     def finish(self, value: np.ndarray) -> np.ndarray:
         """What the noisy sum says."""
         with np.errstate(all="ignore"):  # of released numbers
-            return self.summed.read(value, self.scale)
+            return self.summed.read(value, self.scale * spread_of(self.law, value.size))
 
     @property
     def afterwards(self) -> list[str]:
@@ -335,7 +345,3 @@ class SumMechanism(Mechanism):
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The same from the one draw."""
         return self.finish(replay(certificate.release["integers"])(np.empty(self.summed.size)))
-
-
-def _profile(moved: float, scale: float) -> PrivacyProfile:
-    return gaussian_profile(0.0, 1, scale, moved)

@@ -167,12 +167,15 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
 
 def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.mechanisms.kng import pure_epsilon
-    from curvedp.privacy import ApproxDP, PureDP, convert
+    from curvedp.privacy import GDP, ApproxDP, PureDP, convert
+    from curvedp.privacy.pure import PureProfile
 
-    if isinstance(mechanism.profile, PureDP):
+    if isinstance(mechanism.profile, PureDP) and isinstance(asked, PureDP | ApproxDP | GDP):
         return bool(mechanism.profile.eps <= pure_epsilon(replace(asked, adjacency="replace-one")) * (1 + 1e-12))
     if isinstance(asked, ApproxDP):
         return bool(float(mechanism.profile.delta(asked.eps)) <= asked.delta0 * (1 + 1e-9))
+    if isinstance(mechanism.profile, PureDP):
+        return bool(meets(PureProfile(mechanism.profile.eps, adjacency=asked.adjacency), asked))
     if not hasattr(mechanism, "known_batches"):
         return bool(meets(mechanism.profile, asked))
     order = {"order": asked.order} if hasattr(asked, "order") else {}
