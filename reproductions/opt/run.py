@@ -323,7 +323,7 @@ def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from reproductions.opt import fig3
 
     if setting.full:
-        figures = fig3.study(list(fig3.CASES), folder=setting.data_dir)
+        figures = fig3.studies(list(fig3.CASES), folder=setting.data_dir)
     else:
         figures = fig3.study(["poincare"], (0.5,), runs=2, folder=setting.data_dir)
     return figures, draw_risk(figures)

@@ -228,3 +228,12 @@ def test_zcdp_conversion_is_the_one_figure_2_uses():
     rho = brentq(lambda r: float(ZCDP(r).epsilon(1e-6)) - 0.4696, 1e-6, 1.0)
     orders = 1 + np.geomspace(1e-2, 1e3, 20_000)
     assert float(np.min(orders * rho + math.log(1e6) / (orders - 1))) == pytest.approx(0.577, abs=1e-3)
+
+
+def test_e36_neither_count_of_repeats_resolves_the_gap_at_small_mu():
+    """Caption 100, text 1000: at σ = 3 the noise is all but uniform on S², and the means differ by 0.24 %."""
+    mean, square = (integrate.quad(lambda r, k=k: r**k * math.sin(r) / 2, 0, math.pi)[0] for k in (1, 2))
+    sd = math.sqrt(square - mean**2)
+    for repeats, relative in ((100, 0.0436), (1000, 0.0138)):
+        assert sd / mean / math.sqrt(repeats) == pytest.approx(relative, rel=0.01)
+        assert relative > 0.0024
