@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.federated             costs, errors
     OMP_NUM_THREADS=1 python -m benchmarks.federated --faults    10⁴ random patterns of losses: exact or refused
     OMP_NUM_THREADS=1 python -m benchmarks.federated --view      10⁵ transcripts, audited
+    OMP_NUM_THREADS=1 python -m benchmarks.federated --private   errors where no radius is known
 
 Errors are root mean squares about the mean of all records, over runs whose noise is drawn in floats with the plan's
 variance (at a grid of 2^-40 nobody can tell the difference). The curator uses what `PrivateFrechetMean` chooses for him. The
@@ -26,7 +27,7 @@ from curvedp.federated.masking import Party, recovered
 from curvedp.federated.noise import layers, site_noise, surplus, variance
 from curvedp.federated.plan import Round
 from curvedp.federated.session import Session, mask
-from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
@@ -87,6 +88,33 @@ def errors() -> None:
         (Lorentz(2), 2.0, 0.8, 0.4, EQUAL, 0, 0),
     ):
         error_line(manifold, radius, offset, spread, counts, lost, colluding)
+
+
+def private_errors(runs: int = 60) -> None:
+    """No radius: the sites' rounds against a curator's stages."""
+    print("| space | records | a curator's error | federated | ratio |\n|---|---|---|---|---|")
+    for manifold, point, spread, count in (
+        (SPDAffineInvariant(3), 1e-6 * np.diag([1.0, 2.0, 0.5]), 0.3, 200),
+        (Sphere(2), np.array([0.0, 1.0, 0.0]), 0.2, 200),
+        (Lorentz(2), np.array([np.cosh(4.0), np.sinh(4.0), 0.0]), 0.3, 200),
+        (Euclidean(3), np.full(3, 1000.0), 1.0, 200),
+        (SPDAffineInvariant(3), np.eye(3), 0.3, 10),
+    ):
+        rng = np.random.default_rng(3)
+        together = np.asarray(manifold.unchart(point, spread * rng.standard_normal((10 * count, manifold.dim))))
+        plan = Plan(
+            MeanKernel(manifold, "private"), [key_of(new_identity()) for _ in range(10)], [count] * 10, GDP(1.0), 3
+        )
+        truth, model = (
+            np.asarray(frechet_mean(manifold, together)),
+            PrivateFrechetMean(manifold, radius="private", guarantee=GDP(1.0)),
+        )
+        records = np.split(together, 10)
+        federated = rms(manifold, truth, np.array([simulated(plan, records, rng, 0) for _ in range(runs)]))
+        curator = rms(manifold, truth, np.array([model.fit(together).location_ for _ in range(runs)]))
+        print(
+            f"| {manifold!r} | 10 × {count} | {curator:.5f} | {federated:.5f} | {federated / curator:.2f} |", flush=True
+        )
 
 
 def error_line(
@@ -215,6 +243,8 @@ if __name__ == "__main__":
         faults()
     elif "--view" in sys.argv:
         view()
+    elif "--private" in sys.argv:
+        private_errors()
     else:
         costs()
         errors()

@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+import time
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,6 +61,30 @@ def test_the_engines_own_masks_do_not_hide():
     found = [(sent - words) % (1 << 32) for _, words in masks if ((sent - words) % (1 << 32) < 1 << 16).all()]
     assert len(found) == 1
     assert np.array_equal(found[0], secret)
+
+
+def test_a_site_lost_while_it_sends_holds_up_no_other(monkeypatch):
+    """The engine's pull of an answer that was never sent whole blocks; the others' answers come, and in time."""
+    plan, _, _ = study(3, 5, dropouts=1)
+    monkeypatch.setattr(flower, "_GRACE", 0.5)
+    monkeypatch.setattr("flwr.app.Message", lambda content, dst_node_id, message_type: str(dst_node_id))
+
+    class Grid:
+        def push_messages(self, messages):
+            return messages
+
+        def pull_messages(self, ids):
+            assert len(ids) == 1
+            if ids == ["12"]:
+                time.sleep(60)
+            content = SimpleNamespace(config_records={"curvedp": {"json": json.dumps({"from": ids[0]})}})
+            sender = SimpleNamespace(src_node_id=int(ids[0]))
+            return [SimpleNamespace(has_content=lambda: True, content=content, metadata=sender)]
+
+    carrier, begin = flower._Carrier(Grid(), plan, 30.0), time.monotonic()  # what carries a server's questions
+    carrier._nodes = {0: 10, 1: 11, 2: 12}
+    assert carrier.ask({i: {"stage": "mask"} for i in range(3)}) == {0: {"from": "10"}, 1: {"from": "11"}}
+    assert time.monotonic() - begin < 20
 
 
 def test_settings_of_a_site(tmp_path):
