@@ -97,6 +97,18 @@ MAKERS = {
     "line by descent": lambda: fitted(
         PrivateGeodesicRegression, x, X, manifold=S2, radius=0.5, speed=0.5, clip=0.2, guarantee=GDP(1.0)
     ),
+    "gradient by Laplace": lambda: fitted(
+        PrivateFrechetMean, cloud(SPD), manifold=SPD, radius=1.0, mechanism="gradient", guarantee=PureDP(1.0)
+    ),
+    "private ball by Laplace": lambda: fitted(
+        PrivateFrechetMean, cloud(SPD, 200), manifold=SPD, radius="private", guarantee=PureDP(1.0)
+    ),
+    "median by Laplace": lambda: fitted(
+        PrivateFrechetMedian, cloud(S2), manifold=S2, radius=1.5, guarantee=PureDP(1.0)
+    ),
+    "mean by Laplace, n private": lambda: fitted(
+        PrivateFrechetMean, X, manifold=S2, radius=0.7, guarantee=PureDP(1.0, adjacency="add-remove")
+    ),
     "stated": lambda: GaussianMechanism(S2, 0.1, 0.2).release(S2.origin).certificate,
 }
 # Fields that say who, when and why, in words that no claim rests on.
