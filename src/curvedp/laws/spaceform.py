@@ -128,21 +128,21 @@ class SpaceForm:
         mode, hat = radius_sampler(self.kind, self.rays, self.scale)
         r = hat.draw(rng, count)
         r += mode
-        return _placed(manifold, center, uniform_directions(rng, count, dim), r)
+        return placed(manifold, center, uniform_directions(rng, count, dim), r)
 
 
 @singledispatch
-def _placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
+def placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
     """exp(center, r·u), u in coordinates at the center or in those of any other frame: u is uniform."""
     return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
 
 
-@_placed.register
+@placed.register
 def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
     return _about_on_sphere(center, u, r)
 
 
-@_placed.register
+@placed.register
 def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats:
     """A line is a unit vector up to its sign."""
     if manifold.r > 1:
@@ -150,14 +150,14 @@ def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats:
     return _about_on_sphere(center[..., 0], u, r)[..., None]
 
 
-@_placed.register
+@placed.register
 def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats:
     if np.max(center[..., 0]) < _BOOST_LIMIT:
         return _about_on_hyperboloid(center, u, r)
     return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
 
 
-@_placed.register
+@placed.register
 def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats:
     square = np.einsum("...i,...i->...", center, center)[..., None]
     if np.max(square) >= 1.0 - 2.0 / _BOOST_LIMIT:
