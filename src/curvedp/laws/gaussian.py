@@ -83,7 +83,7 @@ class RiemannianGaussian(IsotropicLaw):
         """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and
         where curvatures are positive."""
         space = self.manifold
-        if not is_hadamard(space) or -space.least_ricci * self.scale**2 > within:
+        if not is_hadamard(space) or -space.least_ricci * self.scale * self.scale > within:
             return None
         return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
 

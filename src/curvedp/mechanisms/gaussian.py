@@ -126,7 +126,7 @@ def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | No
         if exact:
             return None
         raise
-    return None if exact and -space.least_ricci * sigma**2 > TIGHT else sigma
+    return None if exact and -space.least_ricci * sigma * sigma > TIGHT else sigma
 
 
 def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:
