@@ -3,14 +3,16 @@
 import math
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
+from flint import arb
 from scipy import stats
 
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection
+from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection, runs_at
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PoissonRuns, PureDP
 
@@ -34,13 +36,19 @@ def best_law(masses, law):
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_the_number_of_runs_has_its_law(law):
-    """Inversion: K changes exactly where the sum of its chances does."""
-    sums = np.cumsum(chances(law))
-    for k in (1, 2, 3, 7, 20):
-        assert law.number(sums[k] - 1e-9) == k
-        assert law.number(sums[k] + 1e-9) == k + 1
-    assert law.number(1e-300) == 1
-    assert law.number(1 - 2.0**-53) < 5000  # it ends
+    """K changes where the sum of its chances, by mpmath, does: at 1e-30 of it, which floats cannot tell."""
+    with mpmath.workdps(60):
+        stop, shape = mpmath.mpf(law.stop), mpmath.mpf(law.shape)
+        weights = [mpmath.mpf(1)]
+        for k in range(2, 4000):
+            weights.append(weights[-1] * (1 - stop) * (k - 1 + shape) / k)
+        below = [sum(weights[:k]) / sum(weights) for k in (1, 2, 3, 7, 20)]
+        for k, edge in zip((1, 2, 3, 7, 20), below, strict=True):
+            for off, found in ((-1e-30, k), (1e-30, k + 1)):
+                u = mpmath.nstr(edge + off, 50)
+                assert runs_at(law, lambda bits, u=u: [arb(u)]) == found
+    assert runs_at(law, lambda bits: [arb("1e-300")]) == 1
+    assert runs_at(law, lambda bits: [1 - arb(2) ** -100]) < 5000  # it ends
 
 
 def test_means():

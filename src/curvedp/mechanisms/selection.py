@@ -12,9 +12,12 @@ from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from flint import arb
 
 from curvedp import _validate
 from curvedp.entropy import Source
+from curvedp.entropy.balls import decide
+from curvedp.entropy.bits import LazyUniforms
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.base import Manifold
@@ -221,7 +224,7 @@ class SelectionMechanism(Mechanism):
         """The best of K runs: the first of the best ones, which is a tie broken by chance, since runs are alike."""
         many = self.statistic.candidates  # type: ignore[attr-defined]  # `serves` no other
         best: tuple[int, float, Any] | None = None
-        for _ in range(self.law.number(float(source.uniform((1,), full_precision=True)[0]))):
+        for _ in range(runs_at(self.law, LazyUniforms(source, 1).balls)):
             number = int(source.words((1,))[0] % np.uint64(many))
             score, value = data(number)
             if best is None or score > best[1]:
@@ -239,3 +242,21 @@ class SelectionMechanism(Mechanism):
         if number not in range(self.statistic.candidates):  # type: ignore[attr-defined]  # `serves` no other
             raise ParameterError("the released integers are not those of this mechanism")
         return int(number)
+
+
+def runs_at(law: NegativeBinomialRuns, uniform: Callable[[int], list[arb]]) -> int:
+    """K by inversion of its distribution at a uniform known to any number of bits, every comparison decided with certainty:
+    the law is the one that is charged for, and nothing is cut off."""
+
+    def certain(bits: int) -> int | None:
+        (u,), stop, shape = uniform(bits), arb(law.stop), arb(law.shape)
+        share = shape / (-shape * stop.log()).expm1() if law.shape else -1 / stop.log()
+        k, chance = 1, (1 - stop) * share
+        total = chance
+        while u > total:
+            k += 1
+            chance *= (1 - stop) * (k - 1 + shape) / k
+            total += chance
+        return k if u < total else None
+
+    return decide(certain)

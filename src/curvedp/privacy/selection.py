@@ -81,18 +81,6 @@ class NegativeBinomialRuns:
             low, high = (middle, high) if cls(middle).mean > mean else (low, middle)
         return cls(high)
 
-    def number(self, uniform: float) -> int:
-        """K by inversion of its distribution at a uniform of (0, 1), in floats, cut where what is left is below 1e-18."""
-        log_stop = math.log(self.stop)
-        share = self.shape / math.expm1(-self.shape * log_stop) if self.shape else -1 / log_stop
-        k, chance = 1, (1 - self.stop) * share
-        total = chance
-        while total <= uniform and chance > 1e-18 * self.stop:
-            k += 1
-            chance *= (1 - self.stop) * (k - 1 + self.shape) / k
-            total += chance
-        return k
-
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
         """What one run must meet so that the best meets `target`, and the order at which that is seen: pure ε of pure ε, and
         the largest μ of GDP of (ε, δ).
