@@ -39,7 +39,8 @@ CASES = [
 # classifiers of reduced matrices release, at two data sets, in tests/mechanisms/test_reduction.py; descents with private n,
 # of 10 against 11 records, in tests/optim/test_added.py; the best of several releases in tests/mechanisms/test_selection.py.
 ELSEWHERE = {
-    "permutation-test", "federated-sum", "reduced-means", "reduced-softmax", "dp-rsgd-sum", "private-selection",
+    "permutation-test", "federated-sum", "reduced-means", "reduced-softmax", "dp-rsgd-sum",
+    "dp-rsvrg-sum", "private-selection",
 }  # fmt: skip
 
 

@@ -14,7 +14,13 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.privacy import GDP, ZCDP, ApproxDP
-from curvedp.privacy.descent import added_clip, added_guarantee, added_noise
+from curvedp.privacy.descent import (
+    added_clip,
+    added_guarantee,
+    added_noise,
+    added_rsvrg_guarantee,
+    added_rsvrg_noise,
+)
 
 ADDED = {"adjacency": "add-remove"}
 LINEAR = Problem(Euclidean(1), lambda w, z: jax.numpy.sum(w * z))
@@ -26,6 +32,7 @@ TARGETS = [GDP(1.0, **ADDED), ApproxDP(2.0, 1e-6, **ADDED), ZCDP(0.5, **ADDED)]
 RUNS = {
     "rgd": lambda X, g, **o: dp_rgd(MEAN, X, START, 5, 0.7, 0.5, guarantee=g, **o),
     "rsgd": lambda X, g, **o: dp_rsgd(MEAN, X, START, 10, 0.1, 0.7, 0.2, guarantee=g, **o),
+    "rsvrg": lambda X, g, **o: dp_rsvrg(MEAN, X, START, 2, 4, (0.7, 0.3), 0.3, guarantee=g, batch_size=0.2, **o),
 }
 
 
@@ -75,6 +82,36 @@ def test_audit_of_batches_with_another_n(monkeypatch):
     assert worst(added_guarantee(3, 0.8, clip, 3 * noise, count), eleven, ten) > 0
 
 
+def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
+    """One record more, whose gradient grows along the way: at the anchor and in its difference it pulls fully. There are so
+    many others that the noisy count hides nothing."""
+    steep = Problem(Euclidean(1), lambda w, z: -5e4 * jax.numpy.sum(z * (w + 1) ** 2))
+    noise, count, ends = (0.5, 0.5), 5.0, []
+    monkeypatch.setattr("curvedp.optim._added.added_rsvrg_noise", lambda *_: (noise, count))
+    for seed, records in ((3, [0] * 300), (4, [0] * 300 + [1])):
+        rng, data = np.random.default_rng(seed), np.array(records, dtype=float).reshape(-1, 1)
+        options = {"batch_size": 1.0, "guarantee": GDP(1.0, **ADDED), "rng": rng}
+        runs = [dp_rsvrg(steep, data, ZERO, 1, 2, (1.0, 1.0), 1.0, **options) for _ in range(800)]
+        ends.append(np.array([run.point[0] for run in runs]))
+    clips = (added_clip(1.0, 1, np.float64),) * 2
+    assert worst(added_rsvrg_guarantee(1, 2, 1.0, clips, noise, count), ends[1], ends[0]) <= 0
+    twice = 2 * noise[0], 2 * noise[1]  # whoever believes the noise twice as large is refuted
+    assert worst(added_rsvrg_guarantee(1, 2, 1.0, clips, twice, 2 * count), ends[1], ends[0]) > 0
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_noise_of_variance_reduced_steps_meets_the_guarantee(target, rate):
+    noise, count = added_rsvrg_noise(3, 10, rate, (0.7, 0.3), target, 0.2)
+    if isinstance(target, ApproxDP):
+        assert added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), noise, count).delta(2.0) <= 1e-6
+        less = 0.97 * noise[0], 0.97 * noise[1]
+        assert added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), less, 0.97 * count).delta(2.0) > 1e-6
+    else:  # by hand
+        mu = math.sqrt(3 * (0.7 / noise[0]) ** 2 + 30 * (0.3 / noise[1]) ** 2 + 1 / count**2)
+        assert 1 - 2e-4 < mu <= 1
+
+
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
@@ -103,7 +140,7 @@ def test_certificates_hold_and_do_not_tell_n(name, target):
         texts.append(json.dumps({name: value for name, value in told.items() if name not in ("sha256", "created")}))
     assert len(set(texts)) == 1
     parameters = dict(result.certificate.parameters)
-    for noise in ("noise", "count_noise"):
+    for noise in (name for name in parameters if name.endswith("noise")):
         lie = {**parameters, noise: 0.5 * parameters[noise]}
         assert any(c.holds is False for c in verify_certificate(replace(result.certificate, parameters=lie).sealed()))
 
@@ -121,6 +158,9 @@ def test_with_little_noise_it_is_the_descent():
     exact = dp_rgd(MEAN, X, START, 5, 0.7, 0.5, noise=1e-12)
     ours = RUNS["rgd"](X, GDP(1e9, **ADDED))
     np.testing.assert_allclose(ours.point, exact.point, atol=1e-5)
+    reduced = dp_rsvrg(MEAN, X, START, 2, 4, (0.7, 0.7), 0.3, noise=(1e-12, 1e-12), batch_size=200)
+    added = dp_rsvrg(MEAN, X, START, 2, 4, (0.7, 0.7), 0.3, guarantee=GDP(1e9, **ADDED), batch_size=1.0)
+    np.testing.assert_allclose(added.point, reduced.point, atol=1e-5)
     full = dp_rsgd(MEAN, X, START, 5, 1.0, 0.7, 0.5, guarantee=GDP(1e9, **ADDED))
     np.testing.assert_allclose(full.point, exact.point, atol=1e-5)
 
@@ -137,7 +177,7 @@ def test_refusals_do_not_tell_n():
         "share": lambda: dp_rsgd(MEAN, X, START, 10, 20, 0.7, 0.2, guarantee=target),
         "poisson": lambda: dp_rsgd(MEAN, X, START, 10, 0.1, 0.7, 0.2, guarantee=target, sampling="fixed-size"),
         "batch_size": lambda: dp_rsgd(MEAN, X, START, 10, 1.5, 0.7, 0.2, guarantee=target),
-        "private n": lambda: dp_rsvrg(MEAN, X, START, 2, 3, (0.7, 0.3), 0.2, guarantee=target),
+        "give batch_size": lambda: dp_rsvrg(MEAN, X, START, 2, 3, (0.7, 0.3), 0.2, guarantee=target),
         "needs": lambda: dp_rgd(MEAN, X[:, :2], START, 5, 0.7, 0.5, guarantee=target),
         "groups": lambda: dp_rgd(MEAN, X, START, 5, 0.7, 0.5, guarantee=target, groups=np.arange(199)),
     }

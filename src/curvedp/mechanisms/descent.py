@@ -20,7 +20,13 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
-from curvedp.privacy.descent import added_guarantee, rgd_guarantee, rsgd_guarantee, rsvrg_guarantee
+from curvedp.privacy.descent import (
+    added_guarantee,
+    added_rsvrg_guarantee,
+    rgd_guarantee,
+    rsgd_guarantee,
+    rsvrg_guarantee,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,3 +268,38 @@ class AddedDescentMechanism(_Descent):
     def known_batches(self) -> Guarantee:
         """What holds even where the batches are known."""
         return added_guarantee(self.steps, 1.0, self.gradient.clip, self.noise, self.count_noise)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddedVarianceReducedMechanism(_Descent):
+    """One noisy sum of gradients an epoch, noisy sums of clipped differences over random batches, each record in them with
+    chance `rate`, and one noisy count: the number of records is private."""
+
+    epochs: int
+    inner_steps: int
+    rate: float
+    difference_clip: float
+    full_noise: float
+    inner_noise: float
+    count_noise: float
+
+    name: ClassVar[str] = "dp-rsvrg-sum"
+    of: ClassVar[type[Statistic]] = ClippedGradientSum
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.within("rate", self.rate, 0, 1, open_low=True)
+
+    def _composed(self, rate: float) -> Guarantee:
+        clips, noises = (self.gradient.clip, self.difference_clip), (self.full_noise, self.inner_noise)
+        return added_rsvrg_guarantee(self.epochs, self.inner_steps, rate, clips, noises, self.count_noise)
+
+    @cached_property
+    def profile(self) -> Guarantee:
+        """The composition of all epochs, steps and the count."""
+        return self._composed(self.rate)
+
+    @cached_property
+    def known_batches(self) -> Guarantee:
+        """What holds even where the batches are known."""
+        return self._composed(1.0)

@@ -82,7 +82,7 @@ def dp_rsgd(
     clip = _validate.length("clip", clip)
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     if is_added(guarantee, noise):
-        chance = _chance(batch_size, sampling)
+        chance = chance_of(batch_size, sampling)
         return added_descent(problem, data, init, schedule, clip, chance, guarantee, rng, marks, groups)
     with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init, groups)
@@ -109,9 +109,9 @@ def dp_rsgd(
         return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
-def _chance(batch_size: float, sampling: str) -> float:
+def chance_of(batch_size: float | None, sampling: str) -> float:
     """Of a record to be in a batch, public where n is private."""
-    if sampling != "poisson" or isinstance(batch_size, int):
+    if sampling != "poisson" or batch_size is None or isinstance(batch_size, int):
         raise ParameterError(
             "n is private: give batch_size as a share of the records, such as 0.01, and sampling='poisson'"
         )

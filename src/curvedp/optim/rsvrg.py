@@ -17,6 +17,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.descent import ClippedGradient, VarianceReducedMechanism
+from curvedp.optim._added import added_rsvrg, is_added
 from curvedp.optim._batches import Batches, batch_sum, draw_batches
 from curvedp.optim._loop import (
     Randomness,
@@ -35,9 +36,9 @@ from curvedp.optim._loop import (
 )
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
-from curvedp.optim.rsgd import check_batch
+from curvedp.optim.rsgd import chance_of, check_batch
 from curvedp.privacy import Guarantee
-from curvedp.privacy.descent import check_request, rounded_clip, rsvrg_guarantee, rsvrg_noise
+from curvedp.privacy.descent import rounded_clip, rsvrg_guarantee, rsvrg_noise
 
 
 def dp_rsvrg(
@@ -51,7 +52,7 @@ def dp_rsvrg(
     guarantee: Guarantee | None = None,
     noise: tuple[float, float] | float | None = None,
     rng: Any = None,
-    batch_size: int | None = None,
+    batch_size: float | None = None,
     sampling: Literal["poisson", "fixed-size"] = "poisson",
     output: Literal["last", "random"] = "last",
     restarts: int = 1,
@@ -64,7 +65,8 @@ def dp_rsvrg(
     balance a longer one.
 
     Guarantees
-    - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency.
+    - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency, or where
+      asked for with adjacency="add-remove", of these and a noisy count: the number of records is private then.
 
     Parameters
     ----------
@@ -76,8 +78,9 @@ def dp_rsvrg(
         The budget is split for the smallest error at the end (`accounting.rsvrg_noise`).
     noise : (σ₁, σ₂) or float, optional
         Standard deviations on the mean full gradient and on the averaged difference; one number: both.
-    batch_size : int, optional
-        Of the differences. Left out it is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass.
+    batch_size : int, optional; float where n is private
+        Of the differences. Left out it is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass. Where n is private
+        (a guarantee with adjacency="add-remove"), the share of the records.
     output : "last" or "random"
         The paper's option I, or its option II, a uniformly drawn iterate.
     restarts : int
@@ -102,7 +105,9 @@ def dp_rsvrg(
     _validate.choice("output", output, ("last", "random"))
     schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
     marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
-    check_request(guarantee, noise)
+    if is_added(guarantee, noise):
+        chance = chance_of(batch_size, sampling)
+        return added_rsvrg(problem, data, init, schedule, bounds, chance, guarantee, rng, marks, output, groups)
     with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init, groups)
         n, dim = len(records), problem.manifold.dim

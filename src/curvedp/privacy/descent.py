@@ -6,6 +6,7 @@ released once, with 1/20 of μ², and steps are along the quotient of noisy sum 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from math import expm1, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
@@ -169,6 +170,44 @@ def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> t
     return private_side(excess, *bracket(excess, 1.0), relative=1e-4) * clip * (1 + 1e-14), count
 
 
+def added_rsvrg_guarantee(
+    epochs: int,
+    inner_steps: int,
+    rate: float,
+    clip: tuple[float, float],
+    noise: tuple[float, float],
+    count_noise: float,
+) -> Guarantee:
+    """A noisy sum of gradients an epoch, noisy sums of differences over random batches, and a noisy count."""
+    first = subsampled_gaussian(down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove")
+    return compose(first, added_guarantee(epochs * inner_steps, rate, clip[1], noise[1], count_noise))
+
+
+@lru_cache(maxsize=64)
+def added_rsvrg_noise(
+    epochs: int, inner_steps: int, rate: float, clip: tuple[float, float], guarantee: Guarantee, step: float
+) -> tuple[tuple[float, float], float]:
+    """((noise on a sum of gradients, on one of differences), noise on the count) at which `added_rsvrg_guarantee` meets the
+    guarantee; split as in `rsvrg_noise`: what is left of the noises are aσ₁²/n² + bσ₂²/(rate·n)²."""
+    gained = rate if isinstance(guarantee, ApproxDP) else 1.0
+    a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, step))
+    first, second = sqrt(clip[0] / sqrt(a)), sqrt(gained * clip[1] * sqrt(inner_steps / b) * rate)
+    if gained == 1:
+        whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))
+        limit = sqrt(epochs * ((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2) / (1 - _COUNT))
+        factor = up(whole * limit, 1e-14)
+        return (factor * first, factor * second), up(whole / sqrt(_COUNT), 1e-14)
+    count = float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))  # type: ignore[attr-defined]
+
+    def excess(factor: float) -> float:
+        noise = (factor * first, factor * second)
+        found = added_rsvrg_guarantee(epochs, inner_steps, rate, clip, noise, count)
+        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)  # type: ignore[attr-defined]
+
+    factor = private_side(excess, *bracket(excess, clip[0] * sqrt(epochs) / first), relative=1e-3)
+    return (factor * first, factor * second), count
+
+
 def check_request(guarantee: Guarantee | None, noise: object, *adjacencies: str) -> None:
     """Exactly one of the two is given, the first for one of these adjacencies: replacing a record, where none is said."""
     if (guarantee is None) == (noise is None):
@@ -176,9 +215,7 @@ def check_request(guarantee: Guarantee | None, noise: object, *adjacencies: str)
     if guarantee is not None and not isinstance(guarantee, Guarantee):
         raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
     if guarantee is not None and guarantee.adjacency not in (adjacencies or ("replace-one",)):
-        raise ParameterError(
-            f"adjacency={guarantee.adjacency!r}: dp_rgd and dp_rsgd know a private n; here it is public"
-        )
+        raise ParameterError(f"adjacency={guarantee.adjacency!r}: here the number of records is public")
 
 
 def derive(
