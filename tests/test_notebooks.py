@@ -1,6 +1,7 @@
 """Every notebook of the gallery runs, cell by cell, and leaves a picture with something on it."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,8 +17,16 @@ def test_there_are_six():
     assert len(NOTEBOOKS) == 6
 
 
+DATA = Path(os.environ.get("CURVEDP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+REAL = ("connectome_correlation", "dti_atlas", "earth_directions", "orientations")
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["stand-in", "data"])
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path, tmp_path, monkeypatch):
+def test_it_runs(path, real, tmp_path, monkeypatch):
+    if real and not (path.stem in REAL and DATA.is_dir()):
+        pytest.skip("no data set of this kind, or no folder with them (CURVEDP_DATA)")
+    monkeypatch.setenv("CURVEDP_DATA", str(DATA if real else tmp_path))
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("agg")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
