@@ -67,7 +67,7 @@ ARROWS: dict[str, set[str]] = {
         "releasing",
     },
     "releasing": {"alarms", "report"},
-    "statement": {"mechanisms", "privacy"},
+    "statement": {"inference", "mechanisms", "privacy"},
     "testing": {"geometry"},
     "alarms": {"mechanisms"},
 }

@@ -114,6 +114,17 @@ def test_pages_say_whose_word_it_is_and_run_nothing():
         assert held.sha256 in page
 
 
+def test_the_worksheet_has_every_component_of_the_pyramid_in_its_order():
+    """Figure 1 of NIST SP 800-226 (public draft, December 2023), from top to base."""
+    line = Euclidean(1)
+    page = worksheet(GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID)
+    parts = ("ε and", "Unit of privacy", "Algorithms", "correctness", "Utility", "bias", "Query model", "Threat model",
+             "Side channels", "Security and", "access control", "Data collection exposure")  # fmt: skip
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "within 1.96 of" in page  # 95% of N(0, 1)
+
+
 def test_the_attacker_s_chance_is_the_total_variation():
     """One Gaussian draw, Δ/σ = 1 on the line: the best guess is right with probability Φ(1/2) = 0.69146, rounded up."""
     line = Euclidean(1)

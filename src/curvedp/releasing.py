@@ -124,26 +124,21 @@ def values(fitted: Any) -> Any:
     return np.stack(found) if hasattr(fitted, "certificates_") else found[0]
 
 
-def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> list[Path]:
-    """Value (npy or csv), certificates (numbered where there are several) and page; what was written."""
+def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> None:
+    """Value (npy or csv), certificates (numbered where there are several) and page."""
     from curvedp.alarms import released
 
-    written = []
     if out is not None:
         write_atomically(out, _encoded(values(fitted), out.suffix))
-        written.append(out)
     if certificate is not None:
         found = [each for _, _, each in released(fitted)]
         for number, each in enumerate(found, 1):
             name = certificate.stem + (f"-{number}" if len(found) > 1 else "") + certificate.suffix
             each.save(certificate.with_name(name))
-            written.append(certificate.with_name(name))
     if report is not None:
         from curvedp.report import write_report
 
         write_report(report, fitted)
-        written.append(report)
-    return written
 
 
 def _encoded(value: Any, suffix: str) -> bytes:

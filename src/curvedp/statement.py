@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from curvedp.errors import ParameterError
+from curvedp.inference import region_of
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import ZCDP, ApproxDP, PureDP, RenyiDP
 
@@ -155,8 +156,9 @@ class _Proved:
     def attacker(self) -> str:
         """δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2."""
         right = (1 + self.certificate.claims.curve[0][1]) / 2
+        whose = "person" if self.certificate.unit.startswith("one person") else "record"
         return (
-            "Who knows every other record and must say which of two values one record has is right with probability "
+            f"Who knows every other {whose} and must say which of two values one {whose} has is right with probability "
             f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing)."
         )
 
@@ -190,6 +192,14 @@ class _Proved:
         if entry is None:
             return "No ledger is named: other releases from these data may add to the loss."
         return f"Paid by entry {entry.get('entry')} of a ledger, whose hash there is {entry.get('head')}."
+
+    @property
+    def utility(self) -> str:
+        try:
+            region = region_of(self.certificate)
+        except ParameterError as error:
+            return str(error)
+        return f"within {_up(region.radius)} of {region.about}, with probability 95% ({region.theorem})"
 
     @property
     def afterwards(self) -> str:
@@ -301,27 +311,31 @@ def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, 
 
 
 def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
-    """The questions of NIST SP 800-226's pyramid, from its top to its base, with who answers each."""
+    """The components of NIST SP 800-226's pyramid (its figure 1), from top to base, with who answers each."""
     proved = _Proved(certificate)
     rows = [
-        ("Privacy parameters", _PROVED, proved.guarantee),
+        ("ε and other privacy parameters", _PROVED, proved.guarantee),
+        ("Variant of differential privacy", _KEPT, f"{proved.variant}: {certificate.guarantee}"),
         ("Why they are small enough", _SAID, study["justification"]),
-        ("Unit of privacy and neighbors", _KEPT, proved.unit),
-        ("Mechanism, floating point, randomness", _KEPT, proved.mechanism),
+        ("Unit of privacy", _KEPT, proved.unit),
+        ("Mixing with other data releases", _SAID, study["unprotected"]),
+        ("Algorithms and correctness", _KEPT, proved.mechanism),
         ("Not confirmed from the certificate", _PROVED, "; ".join(notes) or "nothing"),
-        ("Post-processing", _KEPT, proved.afterwards),
-        ("Composition", _KEPT, proved.payment),
         ("Choices made from the data", _SAID, study["preprocessing"]),
-        ("Bias and small groups", _SAID, study["bias"]),
-        ("Trust model", _KEPT, certificate.trust),
-        ("Actors", _SAID, study["actors"]),
+        ("Utility and accuracy", _PROVED, proved.utility),
         (
-            "Side channels",
+            "Statistical bias",
             _KEPT,
-            "No certificate covers the time a release takes; do not let an adversary measure it.",
+            f"post-processing: {proved.afterwards}; records are moved into the public ball first",
         ),
-        ("Security and access", _SAID, study["security"]),
-        ("Data collection", _SAID, study["data"]),
+        ("Systemic and human bias", _SAID, study["bias"]),
+        ("Query model", _KEPT, f"not interactive: one release. {proved.payment}"),
+        ("Further releases", _SAID, study["plans"]),
+        ("Threat model", _KEPT, f"{proved.model.lower()}: {certificate.trust}"),
+        ("Actors", _SAID, study["actors"]),
+        ("Side channels", _KEPT, "No certificate covers the time a release takes; do not let an adversary measure it."),
+        ("Security and access control", _SAID, study["security"]),
+        ("Data collection exposure", _SAID, study["data"]),
     ]
     return _page(f"SP 800-226 worksheet: {study['name']}", ", ".join(study["curators"]), certificate, rows)
 

@@ -147,15 +147,13 @@ def test_what_is_called_public_is_the_same_whatever_the_records_are(desk, tmp_pa
 
 
 def test_predictions_move_with_the_guarantee(desk):
-    weak, strong = (
-        desk.plan({"study": {**STUDY, "guarantee": {"kind": "gdp", "mu": mu}}, "mechanism": "log-gaussian"})
-        for mu in (2.0, 0.5)
-    )
+    weak, strong = (desk.plan({"study": {**STUDY, "guarantee": {"kind": "gdp", "mu": mu}}}) for mu in (2.0, 0.5))
     assert weak["error"] < strong["error"]
     assert weak["region"] < strong["region"]
     # The best guess between N(0,1) and N(μ,1) is right with probability Φ(μ/2).
     assert strong["guess"] == pytest.approx(100 * 0.5987063, abs=1e-3)
     assert weak["guess"] == pytest.approx(100 * 0.8413447, abs=1e-3)
+    assert desk.plan({"study": STUDY, "mechanism": "log-gaussian"})["guess"] is None  # while a slider moves
     # The best test of level 5% between them has power Φ(μ − 1.6448536).
     assert strong["power"] == pytest.approx(100 * 0.1261349, abs=1e-3)
     assert weak["power"] == pytest.approx(100 * 0.6387600, abs=1e-3)

@@ -63,7 +63,7 @@ def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, i
     variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
     _validate.choice("mechanism", name, ("auto", *variants))
     if name != "auto":
-        return Choice(variants[name][1](statistic, guarantee), "asked for by name", {}, {})
+        return Choice(_named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {})
     found, refused = rank(statistic, guarantee, in_memory=in_memory)
     if not found:
         _ = statistic.sensitivity  # where there is none, that is the reason
@@ -98,6 +98,12 @@ class _Public:
     @classmethod
     def of(cls, statistic: Statistic) -> "_Public":
         return cls((type(statistic), type(statistic.space)), json.dumps(statistic.to_dict(), sort_keys=True), statistic)
+
+
+@lru_cache(maxsize=64)
+def _named(public: _Public, name: str, guarantee: Guarantee) -> Mechanism:
+    mechanism: Mechanism = _variants(public.statistic)[name][1](public.statistic, guarantee)
+    return mechanism
 
 
 @lru_cache(maxsize=64)

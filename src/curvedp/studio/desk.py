@@ -16,7 +16,7 @@ from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.records import FORMS
 from curvedp.releasing import OFFERS, values, write
-from curvedp.studio.pictures import LEVEL, attack_picture, size_picture
+from curvedp.studio.pictures import attacked, size_picture
 from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook
 
@@ -92,16 +92,17 @@ class Desk:
         study, data = self._study(asked["study"])
         sizes, guarantee = study.sizes(data), study.guarantee
         found = rehearsed(study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto"))
-        book = self._ledger()
+        book, (power, curve) = self._ledger(), attacked(guarantee)
+        settled = asked.get("mechanism", "auto") == "auto"
         return {
             **found._asdict(),
             "n": sum(sizes),
             "classes": len(sizes) if study.statistic == "mdm" else 0,
             "unit": study.unit,
-            "guess": 50 * (1 + float(guarantee.delta(0.0))),
-            "power": 100 * (1 - float(guarantee.tradeoff(LEVEL))),
+            "guess": 50 * (1 + float(guarantee.delta(0.0))) if settled else None,
+            "power": 100 * power,
             "guarantee": str(guarantee),
-            "pictures": [size_picture(found.ball, found.error, found.region), attack_picture(guarantee)],
+            "pictures": [size_picture(found.ball, found.error, found.region), curve],
             "key": None if book is None else study.key_at(data, book.head),
         }
 

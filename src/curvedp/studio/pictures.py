@@ -8,12 +8,12 @@ LEVEL = 0.05  # false alarms of the attacker who is described in words
 _SIDE, _EDGE = 200, 24
 
 
-def attack_picture(guarantee: Guarantee) -> str:
-    """The errors of the best possible attacker, beside those of a coin."""
+def attacked(guarantee: Guarantee) -> tuple[float, str]:
+    """The power of the best possible attacker at `LEVEL`, and their errors beside those of a coin."""
     alpha = np.linspace(0, 1, 101)
     least = np.clip(np.asarray(guarantee.tradeoff(alpha)), 0, 1)
     curve, at = _path(alpha, least), float(np.interp(LEVEL, alpha, least))
-    return _svg(
+    return 1 - at, _svg(
         "What an attacker can do: misses against false alarms",
         f'<path class="area" d="{curve}L{_x(0)},{_y(1)}Z"/><path class="guess" d="{_path([0, 1], [1, 0])}"/>'
         f'<path class="curve" d="{curve}"/><circle class="error" cx="{_x(LEVEL):.1f}" cy="{_y(at):.1f}" r="4"/>'
