@@ -76,8 +76,9 @@ def check_manifold(manifold: Manifold, *, reach: float | None = None, seed: int 
 
 
 def default_reach(M: Manifold) -> float:
-    """See `check_manifold`; a quarter where no radius of injectivity holds everywhere."""
-    return min(1.0, 0.4 * M.injectivity_radius) if M.injectivity_radius > 0 else 0.25
+    """See `check_manifold`; a quarter where no radius of injectivity holds everywhere; three steps stay inside."""
+    inside = 0.3 * M.boundary_distance
+    return min(1.0, 0.4 * M.injectivity_radius, inside) if M.injectivity_radius > 0 else min(0.25, inside)
 
 
 def sample(M: Manifold, rng: np.random.Generator, n: int, reach: float | None = None) -> Points:

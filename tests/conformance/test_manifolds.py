@@ -21,6 +21,7 @@ from curvedp.geometry import (
     PoincareBall,
     Product,
     Rotations,
+    Simplex,
     Sphere,
     Stiefel,
     Torus,
@@ -198,6 +199,12 @@ WRONG = [
 def test_wrong_spaces_are_caught_by_name(cls, law):
     with pytest.raises(AssertionError, match=law):
         check_manifold(cls(3))
+
+
+@pytest.mark.parametrize("k", [1, 2, 9, 30])
+def test_simplices_of_every_size_pass_as_they_come(k):
+    check_manifold(Simplex(k))
+    check_manifold(Product(Sphere(2), Simplex(k)))
 
 
 def test_a_good_space_passes_and_a_class_is_no_space():

@@ -219,6 +219,11 @@ class Manifold(ABC):
     # ---- what float64 coordinates can hold -------------------------------------------------------------------
 
     @property
+    def boundary_distance(self) -> float:
+        """From the origin to the boundary; inf where there is none."""
+        return inf
+
+    @property
     def held_reach(self) -> float:
         """Distance from the origin up to which float64 coordinates hold every point well; records beyond may be pulled in."""
         return inf

@@ -14,6 +14,7 @@ from curvedp.laws.spd_gaussian import sample_log_eigenvalues, turned
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 
 FAILURE_PROBABILITY = 1e-6
+_TOO_LARGE = "the scale is too large for distances in floats: no confidence bound; use LogGaussianMechanism"
 _WORK = 3_000_000  # eigenvalues to compute
 _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}
 
@@ -25,6 +26,8 @@ def spd_confidence(m: int, beta: int, sigma: float, sensitivity: float) -> Confi
     >>> spd_confidence(3, 1, 2.0, 0.5).label
     'confidence bound from 19230 samples, wrong with probability at most 1e-06'
     """
+    if sigma > 25.0:  # beyond the reach of doubles, whatever is drawn
+        raise ParameterError(_TOO_LARGE)
     net, covering = weyl_net(m, _SPACINGS.get(m, 1.0))
     count = min(20_000, max(1000, _WORK // (m * len(net))))
     rng = np.random.default_rng([m, *struct.unpack("<2Q", struct.pack("<2d", sigma, sensitivity))])
@@ -43,7 +46,5 @@ def _distances(y: np.ndarray) -> np.ndarray:
     """‖log y‖, for matrices whose small eigenvalues have digits left."""
     eigenvalues = np.linalg.eigvalsh(y)
     if not np.all(eigenvalues[:, 0] > 1e-9 * eigenvalues[:, -1]):
-        raise ParameterError(
-            "the scale is too large for distances in floats: no confidence bound; use LogGaussianMechanism"
-        )
+        raise ParameterError(_TOO_LARGE)
     return np.asarray(np.sqrt(np.sum(np.log(eigenvalues) ** 2, axis=-1)))

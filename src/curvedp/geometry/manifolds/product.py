@@ -72,6 +72,10 @@ class Product(Manifold):
         return min(factor.injectivity_radius for factor in self.factors)
 
     @cached_property
+    def boundary_distance(self) -> float:
+        return min(factor.boundary_distance for factor in self.factors)
+
+    @cached_property
     def is_homogeneous(self) -> bool:
         return all(factor.is_homogeneous for factor in self.factors)
 

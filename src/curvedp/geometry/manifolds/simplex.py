@@ -1,5 +1,6 @@
 """Proportions: the simplex with the Fisher–Rao metric."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -59,6 +60,10 @@ class Simplex(Pulled):
 
     # The orthant has a boundary.
     is_homogeneous = False
+
+    @cached_property
+    def boundary_distance(self) -> float:
+        return 2 * math.asin((self.k + 1) ** -0.5)
 
     def project(self, x: Array) -> Array:
         """Positive parts divided by their sum; equal proportions where nothing is positive."""
