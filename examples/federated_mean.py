@@ -23,7 +23,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
@@ -255,6 +254,8 @@ if options.sites:
         said = report(*run_processes(Path(name), options.sites, options.dropouts, options.records))
     print(json.dumps(said) if options.json else "\n".join(f"{key}: {value}" for key, value in said.items()))
 else:
+    import matplotlib.pyplot as plt  # the processes need none
+
     errors = run_here()
     for name, error in errors.items():
         print(f"{name}: distance {float(error):.4f} to the mean of all tensors (not to be published)")
