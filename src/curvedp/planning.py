@@ -13,9 +13,6 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
-from curvedp.inference import region_of
-from curvedp.inference.kernel import SamplesDistance
-from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, OuterBallMean, OuterBallVariance
@@ -107,6 +104,8 @@ class Plan:
         ParameterError
             For a mechanism without regions, and for more records than are simulated.
         """
+        from curvedp.inference import region_of  # slow to import, and not wanted by most
+
         if self.n > _MOST_SIMULATED:
             raise ParameterError(f"the region of {self.n} records is known after the release; its noise is `error`")
         if self.statistic != "mean":
@@ -150,6 +149,9 @@ class Plan:
         ParameterError
             With radius="private": a test wants a public ball.
         """
+        from curvedp.inference.kernel import SamplesDistance
+        from curvedp.inference.permutation import PermutationMechanism
+
         radius, apart = _validate.positive("radius", self.radius), _validate.nonnegative("shift", shift)
         wide = radius / 2 if spread is None else _validate.positive("spread", spread)
         sizes, d = [self.n, self.n if m is None else m], self.manifold.dim
