@@ -214,10 +214,12 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
 def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
     import numpy as np
 
-    from curvedp.alarms import alarms, released
+    from curvedp.alarms import released
+    from curvedp.mechanisms.alarms import alarms_of
 
-    found, warnings = released(fitted), alarms(fitted)
-    value = values(fitted)
+    found = released(fitted)
+    warnings = list(dict.fromkeys(alarm for _, *one in found for alarm in alarms_of(*one)))
+    value = values(fitted, found)
     if given.json:
         certificates = [certificate.to_dict() for _, _, certificate in found]
         signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}

@@ -37,9 +37,9 @@ class Offer(NamedTuple):
 
     def made(self, options: Mapping[str, Any], **paid: Any) -> Any:
         """The estimator with these options, of which others and those that are None are left out."""
-        import curvedp
+        from curvedp import estimators
 
-        return getattr(curvedp, self.estimator)(**self.chosen(options), **paid)
+        return getattr(estimators, self.estimator)(**self.chosen(options), **paid)
 
     def chosen(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that the estimator asks for."""
@@ -111,28 +111,26 @@ def _pair(ends: Any) -> tuple[float, float]:
         raise ParameterError(f"x_range={ends!r} must be two numbers with a comma between, such as 20,90") from None
 
 
-def values(fitted: Any) -> Any:
-    """All that was released, as one array."""
+def values(fitted: Any, found: Any) -> Any:
+    """All that was released (`alarms.released`), as one array."""
     import numpy as np
-
-    from curvedp.alarms import released
 
     if hasattr(fitted, "velocity_"):
         shape = (-1, *fitted.footpoint_.shape)
         return np.concatenate([fitted.footpoint_[None], fitted.velocity_.reshape(shape)])
-    found = [value for _, value, _ in released(fitted)]
-    return np.stack(found) if hasattr(fitted, "certificates_") else found[0]
+    each = [value for _, value, _ in found]
+    return np.stack(each) if hasattr(fitted, "certificates_") else each[0]
 
 
 def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> None:
     """Value (npy or csv), certificates (numbered where there are several) and page."""
     from curvedp.alarms import released
 
+    found = released(fitted)
     if out is not None:
-        write_atomically(out, _encoded(values(fitted), out.suffix))
+        write_atomically(out, _encoded(values(fitted, found), out.suffix))
     if certificate is not None:
-        found = [each for _, _, each in released(fitted)]
-        for number, each in enumerate(found, 1):
+        for number, (_, _, each) in enumerate(found, 1):
             name = certificate.stem + (f"-{number}" if len(found) > 1 else "") + certificate.suffix
             each.save(certificate.with_name(name))
     if report is not None:

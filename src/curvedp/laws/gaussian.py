@@ -83,7 +83,7 @@ class RiemannianGaussian(IsotropicLaw):
         """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and
         where curvatures are positive."""
         space = self.manifold
-        if not is_hadamard(space) or -space.least_ricci * self.scale * self.scale > within:
+        if space.convexity_radius < math.inf or -space.least_ricci * self.scale * self.scale > within:
             return None
         return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
 
@@ -93,11 +93,6 @@ class RiemannianGaussian(IsotropicLaw):
         if rays is None:
             raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
         return isotropic_certified_delta("gaussian", rays, self.scale, sensitivity, eps)
-
-
-def is_hadamard(manifold: Manifold) -> bool:
-    """Whether no curvature is positive and every point is reached by one geodesic."""
-    return manifold.curvature_bounds[1] <= 0 and math.isinf(manifold.injectivity_radius)
 
 
 @lru_cache(maxsize=256)

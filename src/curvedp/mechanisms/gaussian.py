@@ -13,7 +13,6 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
-from curvedp.laws.gaussian import is_hadamard
 from curvedp.laws.spaceform import rays_of, space_form_factors
 from curvedp.mechanisms.base import Draw, assign, check_guarantee, length
 from curvedp.mechanisms.chart import CHART_ERROR, REACH
@@ -101,7 +100,7 @@ class GaussianMechanism(IsotropicMechanism):
         """On products the profile is a supremum over splits of the sensitivity; on matrices it gains little."""
         if statistic.space.constant_curvature is not None:
             return None
-        little = is_hadamard(statistic.space)
+        little = statistic.space.convexity_radius == inf  # a Hadamard manifold
         return "by name only: " + ("within a tenth of log-gaussian" if little else "calibrating it here takes minutes")
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
@@ -116,7 +115,7 @@ class GaussianMechanism(IsotropicMechanism):
 
 def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | None:
     """The scale by the bound of `privacy.hadamard`; None where the exact profile is to be asked."""
-    if rays_of(space) is not None or not is_hadamard(space):
+    if rays_of(space) is not None or space.convexity_radius < inf:
         return None
     exact = space_form_factors(space) is not None
     flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, space.dim, s, moved), guarantee, moved)

@@ -74,7 +74,11 @@ class GradientMechanism(GaussianMeanMechanism):
 
     def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
         self._take(statistic)
-        assign(self, scale=length("scale", scale), law=_validate.choice("law", law, LAWS))
+        assign(
+            self,
+            scale=length("scale", scale),
+            law=law if isinstance(law, str) and law in LAWS else _validate.choice("law", law, LAWS),
+        )
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:

@@ -159,7 +159,7 @@ class Desk:
         return {
             "number": number,
             "what": study.offer.title,
-            "value": np.array2string(values(fitted), precision=6, threshold=400),
+            "value": np.array2string(values(fitted, released(fitted)), precision=6, threshold=400),
             "guarantee": str(certificate.guarantee),
             "unit": certificate.unit,
             "alarms": warnings,
