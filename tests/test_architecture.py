@@ -66,7 +66,7 @@ ARROWS: dict[str, set[str]] = {
         "records",
         "releasing",
     },
-    "releasing": {"alarms", "report"},
+    "releasing": {"alarms", "estimators", "report"},
     "statement": {"inference", "mechanisms", "privacy"},
     "testing": {"geometry"},
     "alarms": {"mechanisms"},
