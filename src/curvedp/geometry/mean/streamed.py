@@ -196,7 +196,7 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         homes = [Domain(factor, start, radius) for factor, start in zip(M.factors, M.split(center), strict=True)]
         found = list(map(kept, homes, parts))
         return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
-    if M.curvature_bounds[1] > 0 or M.injectivity_radius < inf:
+    if not _is_hadamard(M):
         return x
     z = np.asarray(M.chart(center, x))
     length, wide = float(np.linalg.norm(z)), radius > M.held_reach
@@ -204,6 +204,10 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         return x
     z = z * min(1.0, radius / length)
     return np.asarray(M.unchart(center, M.held_coordinates(z) if wide else z))
+
+
+def _is_hadamard(M: Manifold) -> bool:
+    return M.curvature_bounds[1] <= 0 and M.injectivity_radius == inf
 
 
 def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
@@ -234,7 +238,9 @@ class _Sums(NamedTuple):
         return self.domain.clip(self.first.x)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        return self.domain.clip(kept(self.domain, np.asarray(self.domain.manifold.unchart(x, step))))
+        M = self.domain.manifold
+        near = kept(self.domain, np.asarray(M.unchart(x, step)))
+        return near if len(M.factors) == 1 and _is_hadamard(M) else self.domain.clip(near)
 
     def at(self, p: np.ndarray) -> np.ndarray:
         return p
