@@ -12,6 +12,7 @@ from curvedp.privacy import GDP, RaoDP, gaussian_profile
 from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 IMAGES = Path(__file__).parent / "images"
+_PAGE = Path(__file__).parent / "inference.md"
 RED, BLUE, INK, GREY = "#c0392b", "#2471a3", "#1d2b3a", "#95a5a6"
 
 
@@ -47,6 +48,49 @@ def sensitivity() -> None:
     )
     axes.legend(frameon=False)
     figure.savefig(IMAGES / "sensitivity.png", dpi=110)
+
+
+def inference() -> None:
+    """The tables of docs/inference.md as pictures: power by the number of records, and the least coverage of regions."""
+    rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in _PAGE.read_text().splitlines()]
+    _power([row for row in rows if len(row) == 8 and row[1].isdigit()])
+    _coverage([row for row in rows if len(row) == 8 and ":" in row[0] and not row[1].isdigit() and "+" not in row[1][1:]])
+
+
+def _power(rows: list[list[str]]) -> None:
+    figure, panels = plt.subplots(2, 2, figsize=(8, 5.6), layout="constrained", sharex=True, sharey=True)
+    lines = {"ours": (3, RED, "-"), "without noise": (4, INK, ":"), "dpMMD, public bandwidth": (5, BLUE, "-")}
+    lines |= {"dpMMD, unpaid bandwidth": (6, BLUE, "--"), "noise on each vector": (7, GREY, "-")}
+    cases = list(dict.fromkeys((row[0], row[2]) for row in rows))
+    for axes, (data, guarantee) in zip(panels.T.flat, cases, strict=True):
+        own = [row for row in rows if (row[0], row[2]) == (data, guarantee)]
+        n = [int(row[1]) for row in own]
+        for label, (column, color, style) in lines.items():
+            power = np.array([float(row[column]) for row in own])
+            axes.plot(n, power, style, color=color, marker="o", markersize=3, label=label)
+            error = 2 * np.sqrt(power * (1 - power) / 1000)
+            axes.fill_between(n, power - error, power + error, color=color, alpha=0.12, linewidth=0)
+        axes.set(title=f"{data.split(' (')[0]}\n{guarantee}", xscale="log", ylim=(0, 1.02))
+        axes.set_xticks(n, [str(each) for each in n])
+        axes.minorticks_off()
+    figure.supxlabel("records in each sample", fontsize=10)
+    figure.supylabel("power at level 0.05", fontsize=10)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.savefig(IMAGES / "power.png", dpi=110)
+
+
+def _coverage(rows: list[list[str]]) -> None:
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    names = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
+    for column, (name, marker) in enumerate(zip(names, "osD^vx", strict=True), 1):
+        shown = [(i, float(row[column].replace("−", "-"))) for i, row in enumerate(rows) if "0" in row[column]]
+        axes.plot(*zip(*shown, strict=True), marker, label=name, alpha=0.8, markersize=5)
+    axes.axhline(-0.01, color=RED, linewidth=1)
+    axes.axhline(0, color=GREY, linewidth=1, linestyle=":")
+    axes.set_xticks(range(len(rows)), [row[0] for row in rows], rotation=30, ha="right")
+    axes.set(ylabel="least lower bound − level", title="Coverage of regions of the records; −0.01 is the limit")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=9)
+    figure.savefig(IMAGES / "coverage.png", dpi=110)
 
 
 def _ratio(sphere: Sphere, radius: float, n: int, bound: str) -> float:
