@@ -54,7 +54,9 @@ def inference() -> None:
     """The tables of docs/inference.md as pictures: power by the number of records, and the least coverage of regions."""
     rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in _PAGE.read_text().splitlines()]
     _power([row for row in rows if len(row) == 8 and row[1].isdigit()])
-    _coverage([row for row in rows if len(row) == 8 and ":" in row[0] and not row[1].isdigit() and "+" not in row[1][1:]])
+    _coverage(
+        [row for row in rows if len(row) == 8 and ":" in row[0] and not row[1].isdigit() and "+" not in row[1][1:]]
+    )
 
 
 def _power(rows: list[list[str]]) -> None:
@@ -75,7 +77,9 @@ def _power(rows: list[list[str]]) -> None:
         axes.minorticks_off()
     figure.supxlabel("records in each sample", fontsize=10)
     figure.supylabel("power at level 0.05", fontsize=10)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
     figure.savefig(IMAGES / "power.png", dpi=110)
 
 

@@ -145,8 +145,34 @@ def test_a_release_s_certificate_gives_the_region(M, radius):
     ends = [each.radius for each in region.band([0.0, 0.5, 1.0, 2.0])]
     assert ends[1] < ends[0] < ends[3]
     assert ends[0] == pytest.approx(region.radius)
-    with pytest.raises(ParameterError, match="Fréchet means"):
-        model.confidence_region(of="population")
+    if radius == "private":
+        with pytest.raises(ParameterError, match="public ball"):
+            model.confidence_region(of="population")
+    else:
+        wider = model.confidence_region(0.95, of="population")
+        assert wider.theorem.startswith("asymptotic")
+        assert wider.radius > region.radius
+        assert wider.velocity_radius > region.velocity_radius
+
+
+@pytest.mark.parametrize("M", [Euclidean(2), Sphere(2)], ids=str)
+def test_the_population_s_geodesic_is_covered(M):
+    """Nearly without noise, so that the region of the records' own geodesic does not cover it."""
+    found = records_only = 0
+    V = np.asarray(M.from_coordinates(M.origin, 0.6 / math.sqrt(M.dim) * np.ones(M.dim)))
+    foot = np.asarray(M.exp(M.origin, -0.5 * V))
+    for seed in range(12):
+        x, Y = data(M, 400, seed=seed + 5)
+        model = PrivateGeodesicRegression(
+            M, radius=0.4, speed=1.0, clip=0.3, guarantee=GDP(300.0), method="dp-rgd",
+            source=GeneratorSource(np.random.default_rng(seed)),
+        ).fit(x[:, 0], Y)  # fmt: skip
+        own, wider = (model.confidence_region(LEVEL, of=of) for of in ("records", "population"))
+        records_only += bool(own.contains(foot))
+        found += bool(wider.contains(foot)) and bool(wider.band([0.5])[0].contains(M.origin))
+        assert wider.radius < 0.4
+    assert found >= 11
+    assert records_only <= 4
 
 
 def test_few_records_leave_the_public_domain_and_pure_epsilon_needs_more():

@@ -3,7 +3,8 @@
 That release is the mean clipped direction at a pair (p, V), mean aaᵀ and the mean remainder, with noise (`Neighborhood`). A
 pair z nearby where the direction vanishes obeys N·z = G − X·z, ‖X‖ at most the remainder e: with Ñ, g and ẽ in their place,
 z is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g, λ the least eigenvalue of Ñ, χ = ẽ and what noise may hide of e and N. The
-same inequality maps the ball of radius r about ẑ into itself, so that (Brouwer) there is such a pair.
+same inequality maps the ball of radius r about ẑ into itself, so that (Brouwer) there is such a pair. That of the population
+is farther by at most |G|/(λ − χ), G the records' direction there, where n is large.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from curvedp.regression.bounds import DEVIATION, HALF
 from curvedp.regression.linearity import Neighborhood, stretch, turned
 
 _HIDDEN = 0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
-_ABOUT = "the geodesic on which the mean clipped direction of the records vanishes: least squares where none is clipped"
+_ABOUT = "the geodesic on which the mean clipped direction of the {} vanishes: least squares where none is clipped"
+_ASYMPTOTIC = "asymptotic (delta method, directions being at most the clip), with the noise "
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,36 +78,39 @@ class _Band(NamedTuple):
         return point, stretch(M, float(M.norm(p, move)), t, self.reach) * sqrt(1 + t * t) * self.spread
 
 
-def line_region(statistic: GeodesicLine, reading: Reading, level: float) -> LineRegion:
-    """The region of the geodesic through the records; the public domain where noise leaves no other."""
-    M, k = statistic.manifold, len(statistic.x_range)
+def line_region(statistic: GeodesicLine, reading: Reading, level: float, sampled: float | None = None) -> LineRegion:
+    """The region of the geodesic through the records; the public domain where noise leaves no other. Of the population's,
+    where `sampled` bounds the records' mean direction there: half of 1 − level is the noise's."""
+    M, k, of = statistic.manifold, len(statistic.x_range), "records" if sampled is None else "population"
     near = Neighborhood(M, statistic.domain, reading.law.scale)
-    band = _band(statistic, near, reading, level)
+    band = _band(statistic, near, reading, (1 - level) / (1 if sampled is None else 2), sampled or 0.0)
     (p, V), sure = band.pair, isfinite(band.spread)
     center, radius = band.at(np.full(k, -HALF if k == 1 else 0.0))
     velocity = np.asarray(M.transport(p, center, V[0] if k == 1 else V))
-    wide = turned(M, float(np.linalg.norm(M.norm(p, V))), near.reach) * band.spread / DEVIATION
+    wide = turned(M, float(np.linalg.norm(M.norm(p, V))), band.reach) * band.spread / DEVIATION
     theorem = "conservative: directions change nearly linearly (Jacobi fields)" if sure else "the public domain itself"
-    wide = wide if sure else sqrt(k) * statistic.domain.speed
+    wide, theorem = wide if sure else sqrt(k) * statistic.domain.speed, _ASYMPTOTIC * (sampled is not None) + theorem
+    about = _ABOUT.format(of)
     return LineRegion(
-        M, center, radius, level, "records", _ABOUT, theorem, velocity=velocity, velocity_radius=wide, band_of=band
+        M, center, radius, level, of, about, theorem, velocity=velocity, velocity_radius=wide, band_of=band
     )
 
 
-def _band(statistic: GeodesicLine, near: Neighborhood, reading: Reading, level: float) -> _Band:
+def _band(statistic: GeodesicLine, near: Neighborhood, reading: Reading, miss: float, sampled: float) -> _Band:
     M = statistic.manifold
     assert reading.base is not None  # of lines
     p, V = reading.base[0], reading.base[1:]
-    z, spread = _solved(near, reading, 1 - level)
+    z, spread, slope = _solved(near, reading, miss)
     if not float(np.linalg.norm(z)) + spread <= near.reach:
         return _Band(statistic, statistic.placed_pair(statistic.ball.center, np.zeros_like(V)), inf, near.reach)
     q = np.asarray(M.exp(p, M.from_coordinates(p, z[0])))
     moved = np.asarray(M.transport(p, q, V + np.asarray(M.from_coordinates(p, z[1:] / DEVIATION))))
-    return _Band(statistic, statistic.placed_pair(q, moved), spread, near.reach)
+    further = sampled / slope
+    return _Band(statistic, statistic.placed_pair(q, moved), spread + further, near.reach + further)
 
 
-def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarray, float]:
-    """(ẑ, r); r is inf where λ <= χ."""
+def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarray, float, float]:
+    """(ẑ, r, λ − χ); r is inf where λ <= χ."""
     direction, normal, rest = near.parts(reading.drawn)
     parts = (near.size, near.released - near.size - 1, 1)
     q, of_normal, of_rest = (
@@ -117,9 +122,9 @@ def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarr
     chi = max(rest, 0.0) + near.units[0] * of_normal + near.units[1] * of_rest
     least = float(np.linalg.eigvalsh(normal)[0])
     if not least > chi:
-        return np.zeros_like(direction), inf
+        return np.zeros_like(direction), inf, 0.0
     z = np.linalg.solve(normal, direction)
-    return z, (q + chi * float(np.linalg.norm(z))) / (least - chi)
+    return z, (q + chi * float(np.linalg.norm(z))) / (least - chi), least - chi
 
 
 class _Part:

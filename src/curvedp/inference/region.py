@@ -37,8 +37,9 @@ def region_of(
         Between 0 and 1.
     of : {"records", "population"}
         "records": the statistic of the records as they were moved into the ball; `Region.theorem` says whether it is exact.
-        "population": of the law that the records are independent draws of, moved into the public ball: finite-sample, for
-        means, dispersions, leading directions and medians. Half of 1 − level goes to the noise, half to the sample.
+        "population": of the law that the records are independent draws of, moved into the public ball: finite-sample for
+        means, dispersions, leading directions and medians, asymptotic for geodesics. Half of 1 − level goes to the noise, the
+        other half to the sample.
     components : int, optional
         Of a released second moment: the region of its so many leading directions, by their angle.
 
@@ -133,8 +134,8 @@ def _region(
     if of == "population":
         kept = 1 - (1 - level) / 2
         sampled = sampling(mechanism.statistic, 1 - kept)
-    elif isinstance(statistic, GeodesicLine):
-        return line_region(statistic, reading, level)
+    if isinstance(statistic, GeodesicLine):
+        return line_region(statistic, reading, level, sampled if of == "population" else None)
     [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
     about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
     center = statistic.placed(shape.center(M)[None])[0]

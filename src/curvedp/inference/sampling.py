@@ -1,6 +1,6 @@
 """How far the statistic of n independent records is from that of their population (proofs: docs/inference.md).
 
-All bounds are finite-sample, by McDiarmid's inequality (1989): what moves by at most c where one record is replaced exceeds
+All lengths are finite-sample, by McDiarmid's inequality (1989): what moves by at most c where one record is replaced exceeds
 its expectation by more than c·√(n·log(1/miss)/2) with probability at most `miss`.
 """
 
@@ -11,6 +11,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.inference.shapes import curvature_roots, hessian_bounds
 from curvedp.mechanisms.median import GeometricMedian
+from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
@@ -18,9 +19,10 @@ from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
 
 @singledispatch
 def sampling(statistic: Statistic, miss: float) -> float:
-    """What the sample adds, but with probability `miss`: a distance, for medians the length of the mean direction."""
+    """What the sample adds, but with probability `miss`: a distance, or for medians and geodesics the length of the mean
+    direction at the population's."""
     raise ParameterError(
-        f"of='population' is for means, dispersions, second moments in a public ball and medians, not the {statistic.name}"
+        f"of='population' is for statistics in a public ball, and medians; the {statistic.name} was found in another"
     )
 
 
@@ -58,6 +60,12 @@ def _of_median(statistic: GeometricMedian, miss: float) -> float:
             "distances are not convex in it"
         )
     return _length(statistic.n, miss)
+
+
+@sampling.register
+def _of_line(statistic: GeodesicLine, miss: float) -> float:
+    """|G|, G the mean of clipped directions at the population's pair: each at most the clip, of expectation 0."""
+    return statistic.domain.clip * _length(statistic.n, miss)
 
 
 def _length(n: int, miss: float, stretch: float = 1.0) -> float:
