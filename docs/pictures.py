@@ -75,7 +75,8 @@ def _power(rows: list[list[str]]) -> None:
         axes.set(title=f"{data.split(' (')[0]}\n{guarantee}", xscale="log", ylim=(0, 1.02))
         axes.set_xticks(n, [str(each) for each in n])
         axes.minorticks_off()
-    figure.supxlabel("records in each sample", fontsize=10)
+    for axes in panels[1]:
+        axes.set_xlabel("records in each sample")
     figure.supylabel("power at level 0.05", fontsize=10)
     figure.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
