@@ -385,16 +385,6 @@ def across(z: np.ndarray) -> np.ndarray:
     return np.asarray(square * np.eye(z.shape[-1]) - z[..., :, None] * z[..., None, :])
 
 
-def bracket_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
-    """−¼[[·, V], V] at the identity, to which an isometry that keeps coordinates carries p: `curvature_operator` of a
-    symmetric space of matrices."""
-    one = M.origin
-    basis = np.asarray(M.from_coordinates(one, np.eye(M.dim)))
-    V = np.asarray(M.from_coordinates(one, np.asarray(M.to_coordinates(p, v))))[..., None, :, :]
-    bracket = basis @ V - V @ basis
-    return np.asarray(M.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
-
-
 def check_manifold(manifold: Any) -> Manifold:
     """A manifold of ours, or a `ParameterError`."""
     if not isinstance(manifold, Manifold):

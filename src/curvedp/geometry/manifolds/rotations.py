@@ -9,9 +9,10 @@ import numpy as np
 from array_api_compat import device
 
 from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold, bracket_operator
+from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.matrix import (
     bmm,
+    bracket_operator,
     det,
     differentiable,
     embedded_inner,

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array, bracket_operator
+from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
+from curvedp.geometry.numerics.matrix import bracket_operator
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs

@@ -196,7 +196,7 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         homes = [Domain(factor, start, radius) for factor, start in zip(M.factors, M.split(center), strict=True)]
         found = list(map(kept, homes, parts))
         return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
-    if not _is_hadamard(M):
+    if M.convexity_radius < inf:
         return x
     z = np.asarray(M.chart(center, x))
     length, wide = float(np.linalg.norm(z)), radius > M.held_reach
@@ -204,10 +204,6 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         return x
     z = z * min(1.0, radius / length)
     return np.asarray(M.unchart(center, M.held_coordinates(z) if wide else z))
-
-
-def _is_hadamard(M: Manifold) -> bool:
-    return M.curvature_bounds[1] <= 0 and M.injectivity_radius == inf
 
 
 def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
@@ -240,7 +236,7 @@ class _Sums(NamedTuple):
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         M = self.domain.manifold
         near = kept(self.domain, np.asarray(M.unchart(x, step)))
-        return near if len(M.factors) == 1 and _is_hadamard(M) else self.domain.clip(near)
+        return near if len(M.factors) == 1 and M.convexity_radius == inf else self.domain.clip(near)
 
     def at(self, p: np.ndarray) -> np.ndarray:
         return p

@@ -218,3 +218,13 @@ def skew_to_vector(A: Array) -> Array:
         return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype, device=device(A))
     flat = xp.asarray(np.flatnonzero(np.tri(n, k=-1)), device=device(A))
     return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)
+
+
+def bracket_operator(M: Any, p: Array, v: Array) -> np.ndarray:
+    """−¼[[·, V], V] at the identity, to which an isometry that keeps coordinates carries p: `curvature_operator` of a
+    symmetric space of matrices."""
+    one = M.origin
+    basis = np.asarray(M.from_coordinates(one, np.eye(M.dim)))
+    V = np.asarray(M.from_coordinates(one, np.asarray(M.to_coordinates(p, v))))[..., None, :, :]
+    bracket = basis @ V - V @ basis
+    return np.asarray(M.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
