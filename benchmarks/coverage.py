@@ -23,14 +23,24 @@ from curvedp import GDP, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
+    Grassmann,
+    HPDAffineInvariant,
+    KendallShapes,
     Lorentz,
     Manifold,
+    PoincareBall,
+    Product,
     Rotations,
     Simplex,
     SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
     SPDLogEuclidean,
+    SpecialEuclidean,
     Sphere,
+    Stiefel,
     Torus,
 )
 from curvedp.geometry.ball import ball_coordinates
@@ -47,6 +57,8 @@ from curvedp.records.base import open_records
 RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
 SPACES = (Euclidean(3), Sphere(2), Sphere(5), Lorentz(3), SPDAffineInvariant(2), SPDLogEuclidean(3), Rotations(3))
 SPACES += (Torus(2), Simplex(3))
+FURTHER = (PoincareBall(2), SPDLogCholesky(2), Grassmann(4, 2), KendallShapes(5), Correlation(3), SpecialEuclidean(2))
+FURTHER += (HPDAffineInvariant(2), Stiefel(4, 2), SPDBuresWasserstein(2), Product(Sphere(2), Euclidean(2)))
 MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
 SETTINGS = [(n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)]  # records of each sample
 BUILT, THROUGH, NEWTON = 1000, 40, 2000  # conservative regions that are built; releases through the public path
@@ -100,7 +112,7 @@ def regions(runs: int) -> None:
     print(
         f"{'space':<22}{'mechanism':<14}{'least lower bound - level':>26}{'share at 0.95, n=100':>22}{'public path':>13}"
     )
-    for M in SPACES:
+    for M in SPACES + FURTHER:
         for name in MECHANISMS:
             try:
                 line = _line(M, name, runs)

@@ -89,6 +89,7 @@ def sound(result: Any) -> None:
 
 # Reached through the calls that make them: `dp_rgd` and its like, the tests of `inference`, `Plan` of `federated`.
 ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "AddedDescentMechanism", "VarianceReducedMechanism",
+             "AddedVarianceReducedMechanism",
              "PermutationMechanism", "FederatedMechanism"}  # fmt: skip
 
 

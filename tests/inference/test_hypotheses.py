@@ -152,7 +152,7 @@ def test_no_replacement_moves_the_statistic_further_than_it_says(kind, sizes):
 def test_the_statistic_is_the_discrepancy_by_its_definition():
     M, rng = Euclidean(3), np.random.default_rng(8)
     X, Y = 0.3 * rng.standard_normal((7, 3)), 0.3 * rng.standard_normal((5, 3))
-    statistic = SamplesDistance(M, None, 3.0, [7, 5])
+    statistic = SamplesDistance(M, None, 2.5, [7, 5])
     value = statistic.permuted(statistic.accepted((X, Y)), 1, GeneratorSource(rng))[0]
 
     def mean(A, B):
@@ -162,7 +162,7 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
     assert value == pytest.approx(np.sqrt(7 * 5) / 12 * discrepancy, rel=1e-9)
     samples = [X, Y, 0.3 * rng.standard_normal((4, 3))]
     every = np.concatenate(samples)
-    three = SamplesDistance(M, None, 3.0, [7, 5, 4])
+    three = SamplesDistance(M, None, 2.5, [7, 5, 4])
     value = three.permuted(three.accepted(samples), 1, GeneratorSource(rng))[0]
     squares = [len(A) / 16 * (mean(A, A) + mean(every, every) - 2 * mean(A, every)) for A in samples]
     assert value == pytest.approx(np.sqrt(sum(squares)), rel=1e-9)

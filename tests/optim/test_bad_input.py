@@ -133,9 +133,9 @@ def test_both_or_neither_of_guarantee_and_noise():
         dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
 
 
-def test_variance_reduced_steps_are_for_a_public_n():
+def test_batches_are_shares_where_n_is_private():
     other = ApproxDP(1.0, 1e-6, adjacency="add-remove")
-    with pytest.raises(ParameterError, match="private n"):
+    with pytest.raises(ParameterError, match="share of the records"):
         dp_rsvrg(**{**RSVRG, "noise": None, "guarantee": other})
     with pytest.raises(ParameterError, match="share of the records"):
         dp_rsgd(**{**RSGD, "noise": None, "guarantee": other})

@@ -10,7 +10,6 @@ MODULES = (
     "reproductions.gdp.algorithms",
     "reproductions.gdp.circle",
     "reproductions.opt.paper",
-    "reproductions.rao.definitions",
     "reproductions.rao.discrete",
     "reproductions.rao.mechanisms",
 )

@@ -49,7 +49,7 @@ class HeatKernel(IsotropicLaw):
     --------
     >>> from curvedp.geometry import Sphere
     >>> round(HeatKernel(Sphere(2), 0.5).profile(0.2).mu, 6)
-    0.375276
+    0.375277
     """
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ class HadamardProfile(GaussianProfile):
         """For the Gaussian of scale σ where Ric >= `ricci`, and ricci·σ² >= −½: beyond, more noise would bound no better.
 
         >>> round(HadamardProfile.of(9, 0.1, 0.1, -1.5).mu, 6)
-        1.007587
+        1.007585
         """
         return cls("gaussian", 0.0, dim, _flat(_validate.length("sigma", sigma), -ricci), sensitivity)
 

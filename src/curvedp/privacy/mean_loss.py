@@ -144,7 +144,7 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
     """The smallest ε with δ(ε) ≤ delta that KL ≤ alpha implies, rounded up; arrays of delta in (0, 1).
 
     >>> round(float(kl_epsilon(0.05, 0.01)), 3)
-    6.823
+    3.378
     """
     delta = np.asarray(delta, np.float64)
 
