@@ -264,6 +264,7 @@ def test_refusals_are_one_line():
     X = records(M)
     fitted = PrivateFrechetMean(M, radius=1.0).fit(X)
     wide = PrivateFrechetMean(Sphere(2), radius=2.0, mechanism="gradient").fit(records(Sphere(2)))
+    far = PrivateFrechetMedian(Sphere(2), radius=3.0).fit(records(Sphere(2)))
     stripped = replace(fitted.certificate_, release={**fitted.certificate_.release, "integers": None})
     refused = [
         lambda: PrivateFrechetMean(M, radius=1.0).confidence_region(),
@@ -273,7 +274,7 @@ def test_refusals_are_one_line():
         lambda: PrivateFrechetMean(M, radius=1.0, mechanism="kng").fit(X).confidence_region(),
         lambda: wide.confidence_region(),
         lambda: wide.confidence_region(of="population"),
-        lambda: PrivateFrechetMedian(Sphere(2)).fit(records(Sphere(2))).confidence_region(of="population"),
+        lambda: far.confidence_region(of="population"),
         lambda: fitted.confidence_region().contains(np.zeros(3)),
     ]
     for ask in refused:
