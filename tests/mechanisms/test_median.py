@@ -5,8 +5,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateFrechetMedian
-from curvedp.errors import ParameterError
+from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateFrechetMedian, PureDP
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.verify import verify_certificate
@@ -78,3 +78,14 @@ def test_a_person_counts_once_whatever_their_records():
     one, two = person_means(M, ball, X, codes), person_means(M, ball, other, changed)
     assert np.array_equal(one[:-1], two[:-1])
     assert one.shape == two.shape
+
+
+@pytest.mark.parametrize(("guarantee", "few", "many"), [(GDP(1.0), 3, 60), (PureDP(1.0), 10, 200)], ids=str)
+def test_few_records_are_warned_of_before_anything_is_spent(guarantee, few, many, tmp_path):
+    """By public numbers alone, whatever the records."""
+    rng = np.random.default_rng(0)
+    ledger = Ledger(tmp_path / "ledger.json", guarantee)
+    with pytest.warns(ReleaseWarning, match="few for a median"):
+        PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee).fit(rng.normal(size=(few, 3)))
+    PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee, ledger=ledger).fit(rng.normal(size=(many, 3)))
+    assert len(ledger.entries) == 1

@@ -1,9 +1,10 @@
 """A private geometric median: what a few wild records cannot move."""
 
+import warnings
 from typing import Any, Self
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import BallEstimator, Job
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
@@ -61,6 +62,11 @@ class PrivateFrechetMedian(BallEstimator):
             self.manifold, self.center, self.outer_radius if self._is_private else self.radius, records.n
         )
         mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
+        if not mechanism.enough:
+            text = (
+                f"{records.n} records at {self.guarantee} are few for a median: its noise is longer than their spread"
+            )
+            warnings.warn(text, ReleaseWarning, stacklevel=2)
         (release,) = self._publish([Job(mechanism, records, "the only one")], unit)
         self.location_ = release.value
         self.certificate_ = release.certificate

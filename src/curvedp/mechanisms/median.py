@@ -8,6 +8,7 @@ Venkatasubramanian & Joshi 2009), with the harmonic mean of distances replaced b
 
 from dataclasses import dataclass
 from functools import partial
+from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Unmeasured, mean_moved
-from curvedp.mechanisms.noise import LAWS, Law
+from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.shells import WIDER, Shells, private_shells
 from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
@@ -75,6 +76,12 @@ class MedianMechanism(StagedMechanism):
     def afterwards(self) -> list[str]:
         """Projection."""
         return ["projection onto the ball"]
+
+    @property
+    def enough(self) -> bool:
+        """Whether the last step, which has about a quarter of the budget, has noise shorter than the median distance."""
+        d, worth = self.manifold.dim, 0.25 if self.law == "laplace" else 0.5
+        return 2 * sqrt(d) * spread_of(self.law, d) * self.scale <= worth * self.searched.n
 
     def reading(self, integers: Any) -> Reading:
         """The last counts of records beyond a distance, each with its own noise, fresh given those before; for pure ε sums of
