@@ -52,6 +52,7 @@ from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.kng import pure_epsilon
 from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.records.base import open_records
 
 RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
@@ -70,6 +71,11 @@ def sample(M: Manifold, rng: np.random.Generator, n: int, shift: float = 0.0, sp
     return np.asarray(M.unchart(M.origin, z))
 
 
+def radius_of(M: Manifold) -> float:
+    """The public radius: smaller where means are unique only in smaller balls."""
+    return min(RADIUS, 0.57 * M.convexity_radius) or RADIUS  # where there is no convexity radius, regions are refused
+
+
 def lower(hits: int, runs: int) -> float:
     """Clopper-Pearson, one-sided 95%."""
     return float(beta.ppf(0.05, hits, runs - hits + 1)) if hits else 0.0
@@ -86,9 +92,9 @@ def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float
         return int(np.sum(M.dist(mean, mechanism.simulate(rng, mean, runs)) <= region.radius)), runs
     if reading.kind == "chart":
         z = ball_coordinates(M, reading.base, reading.reach, mean)
-        away = np.linalg.norm(mechanism.in_chart.simulate(rng, z, runs) - z, axis=-1)
+        away = np.linalg.norm(IsotropicMechanism.simulate(mechanism, rng, z, runs) - z, axis=-1)
         return int(np.sum(away <= region.within.quantile)), runs
-    gradient = mechanism._gradient(mechanism.accepted(X))  # what is not released, to draw about it many times
+    gradient = ball_coordinates(M, *mechanism.mean.ball, X).mean(axis=0)  # what is not released, to draw about it many times
     noise = reading.law.scale * rng.standard_normal((runs, M.dim))
     if M.curvature_bounds == (0.0, 0.0):
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
@@ -96,7 +102,7 @@ def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float
     shapes = [
         SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), q, 0.0) for e in noise[:BUILT]
     ]
-    return sum(float(M.dist(shape.center, mean)) <= shape.radius for shape in shapes), BUILT
+    return sum(float(M.dist(shape.center(M), mean)) <= shape.radius for shape in shapes), BUILT
 
 
 def released_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, runs: int) -> np.ndarray:
@@ -124,7 +130,7 @@ def regions(runs: int) -> None:
 def _line(M: Manifold, name: str, runs: int) -> str:
     worst, shown, through = 1.0, 0.0, ""
     for n in SIZES:
-        mechanism: Any = choose_mechanism(name, FrechetMean(M, None, RADIUS, n), GDP(1.0)).mechanism
+        mechanism: Any = choose_mechanism(name, FrechetMean(M, None, radius_of(M), n), GDP(1.0)).mechanism
         X = sample(M, np.random.default_rng(0), n, 0.2)
         mean = mechanism.statistic.of(open_records(X, M.point_shape))
         released = released_coverage(mechanism, mean, X, NEWTON if name == "newton" else THROUGH)

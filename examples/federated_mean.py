@@ -119,7 +119,9 @@ class Processes:
         quiet = {"FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        self.environment = {**os.environ, **quiet, **threads, "PATH": path}
+        found = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # sites start in other folders
+        modules = os.pathsep.join(os.path.abspath(each) for each in found)
+        self.environment = {**os.environ, **quiet, **threads, "PATH": path, "PYTHONPATH": modules}
         (folder / "flwr").mkdir()
         address = (
             f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
@@ -136,6 +138,9 @@ class Processes:
         return process
 
     def __enter__(self):
+        engine = [sys.executable, "-c", "import curvedp.federated.flower"]
+        if subprocess.run(engine, cwd=self.folder, env=self.environment, check=False).returncode:
+            raise SystemExit("the sites' program cannot start; pip install 'curvedp[federated]'")
         where = ("--host", "127.0.0.1", "--port", str(self.port))
         self.start("superlink", "flower-superlink", "--insecure", "--disable-runtime-dependency-installation", *where)
         wait_for(lambda: listening(self.port), 60, "the SuperLink")

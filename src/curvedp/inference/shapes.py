@@ -165,7 +165,10 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, s
     assert ball is not None  # gradients are of means of records in a ball
     away = float(M.dist(ball.center, w))
     if not ball.radius < M.convexity_radius:
-        raise ParameterError("the ball is too wide for a region after gradient steps: the mean may lie outside it")
+        raise ParameterError(
+            f"no region after gradient steps in a ball of radius {ball.radius:.6g} on {M!r}: balls are known to be convex "
+            f"below radius {M.convexity_radius:.6g}"
+        )
     whole = Shape(ball.center, ball.radius * (1 + CHART_ERROR), "the ball itself: gradients say no more")
     low, high = hessian_bounds(M, away + longest + ball.radius)
     if not (away + longest < M.convexity_radius and low > 0):

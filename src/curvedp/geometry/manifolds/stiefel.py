@@ -16,7 +16,6 @@ from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.numerics.matrix import (
     bmm,
     det,
-    differentiable,
     embedded_inner,
     embedded_norm,
     frobenius,
@@ -28,7 +27,7 @@ from curvedp.geometry.numerics.matrix import (
     skew_to_vector,
     svd,
 )
-from curvedp.geometry.numerics.namespace import constant, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable_by, namespace
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
 
@@ -119,13 +118,19 @@ class Stiefel(Manifold):
             return self._log_group(p, q)
         if self.r == 1:
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
+        return differentiable_by(self._smooth_log, lambda p, q: self._solved_log(p, q)[0], p, q)
+
+    def _solved_log(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
+        """(v, A, B, [p Q]), constants."""
         change = q - p
         frame, bottom = self._frame(p, self._normal(p, change), complete=True)
         A, B = reduced_log(constant(p.mT @ change), constant(bottom))
         base = constant(frame)
-        v = base[..., : self.r] @ A + base[..., self.r :] @ B
-        if not differentiable(v):
-            return v
+        return base[..., : self.r] @ A + base[..., self.r :] @ B, A, B, base
+
+    def _smooth_log(self, p: Array, q: Array) -> Array:
+        """The same, with its first-order change at the end."""
+        v, A, B, base = self._solved_log(p, q)
         v = self.to_tangent(p, v)
         return v + log_change(A, B, base, q - self.exp(p, v))
 

@@ -8,7 +8,6 @@ the derivative is the identity plus curvature, so that few Krylov steps are enou
 
 import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any, NamedTuple
 
 from array_api_compat import device, is_jax_array
@@ -84,14 +83,17 @@ def _log(xp: Any, target: Array) -> Array:
     if is_jax_array(target):
         import jax
 
-        starts = xp.stack([chord, *_turned_starts(xp, target)])
+        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
         return jax.lax.scan(lambda best, start: (attempt(best, start), None), none, starts)[0]
     if in_public_time():
-        starts = xp.stack([chord, *_turned_starts(xp, target)])
+        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
         found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool))
         return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
     X = attempt(none, chord)
-    return X if bool(xp.all(_length(xp, X) < math.pi)) else reduce(attempt, _turned_starts(xp, target), X)
+    if bool(xp.all(_length(xp, X) < math.pi)):
+        return X
+    turned = _turned_starts(xp, target)
+    return attempt(attempt(X, turned[0, ...]), turned[1, ...])
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
@@ -303,8 +305,8 @@ def _start(xp: Any, target: Array) -> Array:
     return _unit(xp, X, size) * xp.where(chord < 1, arc, 2 * chord)
 
 
-def _turned_starts(xp: Any, target: Array) -> list[Array]:
-    """First columns of logarithms of rotations that complete both frames, in two ways."""
+def _turned_starts(xp: Any, target: Array) -> Array:
+    """First columns of logarithms of rotations [point C] that complete both frames, C near two wishes."""
     rows, r = target.shape[-2:]
     one = xp.eye(rows, dtype=target.dtype, device=device(target))
     rest = one[:, r:]
@@ -312,19 +314,14 @@ def _turned_starts(xp: Any, target: Array) -> list[Array]:
     # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
     unit, head = _rows(xp, target[..., r:, :]), point[..., :r, :]
     signed = xp.concat([-target[..., r:, :].mT, bmm(unit, head + head.mT, unit.mT) / 2], axis=-2)
-    return [_completed_log(xp, point, rest, wish) for wish in (rest, signed)]
-
-
-def _completed_log(xp: Any, point: Array, rest: Array, wish: Array) -> Array:
-    """First columns of the logarithm of a rotation [point C], C an orthonormal completion near the `wish`."""
+    wishes = xp.stack([xp.broadcast_to(rest, signed.shape), signed])
     free = reflect(point, rest)
-    U, _, Vh = svd(free.mT @ wish)
-    parity = det(xp.concat([point, free @ U @ Vh], axis=-1))
+    U, _, Vh = svd(free.mT @ wishes)
+    twice = xp.broadcast_to(point, (2, *point.shape))
+    parity = det(xp.concat([twice, free @ U @ Vh], axis=-1))
     sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
     turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
-    whole = xp.concat([point, turned], axis=-1)
-    omega = rotation_log(whole - xp.eye(whole.shape[-1], dtype=whole.dtype, device=device(whole)))
-    return omega[..., :, : point.shape[-1]]
+    return rotation_log(xp.concat([twice, turned], axis=-1) - one)[..., :, :r]
 
 
 def _rows(xp: Any, N: Array) -> Array:
