@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
@@ -186,9 +188,7 @@ def _excess(target: Guarantee, spent: float, allowed: float, floor: float) -> fl
         raise ParameterError(f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}")
     met = spent <= allowed
     if isinstance(target, ApproxDP):
-        spent, allowed, floor = (
-            float(gdp_mu(target.eps, min(x, 1 - 2.0**-53))) if x > 0 else 0.0 for x in (spent, allowed, floor)
-        )
+        spent, allowed, floor = gdp_mu(target.eps, np.minimum([spent, allowed, floor], 1 - 2.0**-53)).tolist()
     if math.isinf(spent):
         return math.inf
     if spent <= floor < allowed:
