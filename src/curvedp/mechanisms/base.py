@@ -276,6 +276,7 @@ class Mechanism(ABC):
         return self.released(accepted, check_source(source), guarantee, unit, reason, entry)
 
     @final
+    @np.errstate(all="ignore")  # it is paid for: a warning, which a user may have made an error, must not end it
     def released(
         self,
         accepted: Any,

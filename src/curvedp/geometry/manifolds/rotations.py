@@ -135,7 +135,7 @@ class Rotations(Manifold):
         return np.asarray(X.reshape(*X.shape[:-2], self.n**2) / self.n**0.5)
 
     def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(self.project(z.reshape(self.n, self.n)))
+        return np.asarray(self.project(z.reshape(*z.shape[:-1], self.n, self.n)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return p @ skew(p.mT @ x)

@@ -52,7 +52,7 @@ class Torus(FlatVectors):
         return np.asarray(np.concatenate([np.cos(X), np.sin(X)], axis=-1) / self.d**0.5)
 
     def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(np.arctan2(z[self.d :], z[: self.d]))
+        return np.asarray(np.arctan2(z[..., self.d :], z[..., : self.d]))
 
 
 def _wrapped(x: Array) -> Array:

@@ -1,0 +1,318 @@
+"""Many releases in stages at once, for `benchmarks.staged_audit`: private balls and medians of records in a few places.
+
+`Walks` asks what the mechanism's own walk asks, with the floats' law of the same noise, of two data sets at once: one leads,
+the other is led along what was drawn. NOT for release.
+"""
+
+from collections.abc import Mapping
+from math import ceil, log, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.mechanisms import median, private_ball
+from curvedp.mechanisms.measured import half_bins, mean_moved, rescaled
+from curvedp.mechanisms.noise import float_noise, spread_of
+from curvedp.mechanisms.shells import WIDER, Shells
+from curvedp.mechanisms.stages import Search
+
+
+class Pair(NamedTuple):
+    """Two data sets that differ in one record, and the distinct places of both with how many records of either are there."""
+
+    data: tuple[np.ndarray, np.ndarray]
+    places: np.ndarray
+    weights: np.ndarray
+
+
+class Told(NamedTuple):
+    """What was asked of some of the walks: the numbers of either data set, their noise, what was drawn."""
+
+    rows: np.ndarray
+    values: np.ndarray
+    noise: np.ndarray
+    drawn: np.ndarray
+    apart: bool  # whether each number has noise of its own
+
+
+class Walks:
+    """So many walks of a mechanism in step, led by one of two data sets. `cheat` multiplies the noise of stages by kind."""
+
+    def __init__(
+        self, mechanism: Any, pair: Pair, side: int, size: int, rng: np.random.Generator, cheat: Mapping[str, float]
+    ) -> None:
+        self.mechanism, self.pair, self.side, self.rng, self.cheat = mechanism, pair, side, rng, cheat
+        self.M, self.law, self.n = mechanism.manifold, mechanism.law, mechanism.searched.n
+        self.c = np.broadcast_to(np.asarray(mechanism.searched.center), (size, *self.M.point_shape)).copy()
+        self.left, self.score, self.most = np.ones(size), np.zeros(size), np.zeros(size)
+        self.told: list[Told] = []
+        self.all = np.arange(size)
+
+    @property
+    def pure(self) -> bool:
+        """Whether the noise is Laplace."""
+        return bool(self.law == "laplace")
+
+    def ask(
+        self, kind: str, rows: np.ndarray, share: Any, moved: Any, values: np.ndarray, summed: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `Stages.ask`, of some of the walks: what was drawn, and its deviation. Values are those of either data set."""
+        share = np.minimum(share, self.left[rows])
+        self.left[rows] -= share
+        apart = self.pure and summed is not None
+        noise = (summed if apart else moved) * self.mechanism.scale / (share if self.pure else np.sqrt(share))
+        told = noise * self.cheat.get(kind, self.cheat.get("all", 1.0))
+        values = np.broadcast_to(values, (2, len(rows), values.shape[-1]))
+        shape = (len(rows), values.shape[-1])
+        fresh = float_noise(self.rng, self.law, (shape[0] * shape[1], 1) if apart else shape).reshape(shape)
+        drawn = values[self.side] + told[:, None] * fresh
+        self.score[rows] += log_ratio(self.law, values, told, drawn, apart)
+        self.most[rows] += difference(self.law, values, told, apart)
+        self.told.append(Told(rows, values, noise, drawn, apart))
+        return drawn, noise * spread_of(self.law, 1 if apart else shape[1])
+
+    def logs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates of every place at the walks' points, and their lengths."""
+        z = np.asarray(self.M.chart(self.c[rows][:, None], self.pair.places))
+        z = np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
+        return z, np.linalg.norm(z, axis=-1)
+
+    def mean(self, vectors: np.ndarray) -> np.ndarray:
+        """Of vectors of the places, for either data set."""
+        return np.einsum("sm,kmd->skd", self.pair.weights / self.n, vectors)
+
+    def beyond(self, s: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """How many records of either data set are farther than each length."""
+        parts = (w[:, None, None] * (s[:, place, None] > lengths) for place, w in enumerate(self.pair.weights.T))
+        return np.asarray(sum(parts))
+
+    def moved(self, bounds: Any, size: int) -> np.ndarray:
+        """`mean_moved` without the rounding of sums, which is below 1e-12."""
+        return np.asarray(bounds) * mean_moved(1.0, median.FixedPoint(2.0), size, self.n)
+
+    def quantile(self, rows: np.ndarray, s: np.ndarray, top: Any, outside: float, share: float, search: Search) -> Any:
+        """As `private_quantile`."""
+        low, high = np.zeros(len(rows), dtype=int), np.full(len(rows), 2**search.queries - 2)
+        for later in range(search.queries)[::-1]:
+            middle = (low + high + 1) // 2
+            counts = self.beyond(s, (top * search.ratio ** -middle.astype(float))[:, None])
+            noisy, noise = self.ask("radius", rows, share / search.queries, 1.0, counts)
+            enough = noisy[:, 0] <= outside + later * search.patience * noise
+            low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
+            high = np.maximum(low, high)
+        return top * search.ratio ** -low.astype(float)
+
+    def shells(
+        self, rows: np.ndarray, s: np.ndarray, top: Any, outside: float, share: float, shells: Shells
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `private_shells`: typical lengths, and radii."""
+        lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(shells.number, dtype=float)
+        counts = np.diff(self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n))
+        noisy, _ = self.ask("shells", rows, share, sqrt(2), counts, summed=2.0)
+        best = np.argmax(noisy[:, :-1] + noisy[:, 1:], axis=1)
+        first = np.maximum(0, best - ceil(log(WIDER) / log(shells.ratio)))
+        index, before = np.arange(shells.number), np.cumsum(np.pad(noisy, ((0, 0), (1, 0))), axis=1)
+        farther = before[:, 1:] - np.take_along_axis(before, first[:, None], 1)
+        looked = (index >= first[:, None]) & (index <= best[:, None]) & (farther > outside)
+        stop = np.argmax(looked | (index > best[:, None]), axis=1)
+        a, b = (np.take_along_axis(noisy, (best + k)[:, None], 1)[:, 0] for k in (0, 1))
+        lean = np.where(a + b > 0, np.clip((a - b) / np.where(a + b > 0, a + b, 1.0), -1, 1) / 2, 0.0)
+        each = np.arange(len(rows))
+        return lengths[each, best + 1] * shells.ratio**lean, lengths[each, stop]
+
+    def to(self, rows: np.ndarray, points: np.ndarray) -> None:
+        """As `usable`: there, or where the walk is."""
+        finite = np.isfinite(points.reshape(len(rows), -1)).all(axis=1)
+        safe = np.where(finite.reshape(-1, *[1] * (points.ndim - 1)), points, self.c[rows])
+        good = finite & (np.asarray(self.M.residual(safe)) <= 1e-6)
+        self.c[rows[good]] = np.asarray(self.M.project(safe[good]))
+
+
+class Medians(Walks):
+    """As `MedianMechanism.walk`."""
+
+    def run(self) -> "Medians":
+        """All stages."""
+        plan, size = median._PLANS[self.law], np.zeros(len(self.all))
+        for _ in range(plan.searches):
+            size = self.size(size)
+            self.step(size, max(plan.search, self.mechanism._few(median._LATER)))
+        size = self.size(size)
+        weights = [plan.growth**k for k in range(plan.steps)]
+        for share in [self.left * weight / sum(weights) for weight in weights]:
+            self.step(size, share)
+        return self
+
+    def size(self, before: np.ndarray) -> np.ndarray:
+        """A median distance, or for pure ε a typical one."""
+        s, top, share = self.logs(self.all)[1], self.mechanism.searched.outer_radius, median._PLANS[self.law].radius
+        if not self.pure:
+            return np.asarray(self.quantile(self.all, s, top, self.n / 2, share, Search()))
+        first = not before.any()
+        rule = median._FIRST if first else median._LATER
+        top = top if first else np.minimum(top, WIDER * before)
+        return self.shells(self.all, s, top, 0.0, max(share, self.mechanism._few(rule)), rule[0])[0]
+
+    def step(self, size: np.ndarray, share: Any) -> None:
+        """Along the mean direction."""
+        z, s = self.logs(self.all)
+        mean = self.mean(z / np.maximum(s, median._SMOOTH * size[:, None])[..., None])
+        noisy, _ = self.ask("direction", self.all, share, self.moved(1.0, self.M.dim), mean)
+        length = np.linalg.norm(noisy, axis=1)
+        move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[:, None] * noisy
+        outer = self.mechanism.searched.outer
+        self.c = np.asarray(median.project_to_ball(self.M, *outer, np.asarray(self.M.unchart(self.c, move))))
+
+
+class Balls(Walks):
+    """As `PrivateBallMechanism.walk`, and one gradient step in the ball that was found."""
+
+    def run(self) -> "Balls":
+        """All stages."""
+        self.units()
+        mechanism, off = self.mechanism, self.extrinsic()
+        hopeless = mechanism._roughness > (0.5 if mechanism._bent else 1.0)
+        self.r = np.zeros(len(self.all))
+        self.r[:] = self.middle(self.all, off / 4)
+        going = ~np.full(len(self.all), hopeless) & (self.r <= private_ball._OFF * off) & self.affords(self.all)
+        if not self.pure:
+            rows = self.all[~going & self.affords(self.all)]
+            self.r[rows] = self.widened(rows)
+        rows = self.all[going]
+        while len(rows):
+            length, before = self.step(rows), self.r[rows]
+            self.r[rows] = self.widened(rows)
+            more = self.r[rows] <= before / 2
+            if mechanism._bent:
+                more |= length > private_ball._LONG * before
+            rows = rows[more & self.affords(rows)]
+        mean, moved = self.clipped(self.all)
+        self.ask("last", self.all, self.left.copy(), moved, mean)
+        return self
+
+    def affords(self, rows: np.ndarray) -> np.ndarray:
+        """One more step, or one more search."""
+        shares = self.mechanism._shares
+        cost = shares.kept + self.mechanism._located + shares.bend + self.mechanism._share(private_ball._FINE)
+        return np.asarray(self.left[rows] >= cost)
+
+    def units(self) -> None:
+        """The scale of a cone."""
+        M, target = self.M, self.mechanism.target
+        if not M.is_cone:
+            return
+        half = half_bins(M, target.outer_radius, private_ball._BIN)
+        real = [self.mechanism.numbers(self.mechanism.accepted(X)) for X in self.pair.data]
+        values = np.stack([each.histogram(target.center, 0, private_ball._BIN, half) for each in real])[:, None]
+        share = min(self.mechanism._least(self.mechanism._shares.units, private_ball._FIRST), private_ball._MOST)
+        noisy, noise = self.ask("units", self.all, share, sqrt(2), values, summed=2.0)
+        first = np.array([private_ball.fullest(*each, self.n, self.law) for each in zip(noisy, noise, strict=True)])
+        for bin_ in np.unique(first):
+            self.c[first == bin_] = rescaled(M, target.center, 0, private_ball._BIN * (bin_ + 1 - half))
+
+    def extrinsic(self) -> float:
+        """The mean of embedded points."""
+        if self.M.embedded_diameter is None:
+            return float("inf")
+        mechanism = self.mechanism
+        few = 0.0 if self.pure else (private_ball._EXTRINSIC * mechanism.scale / self.n) ** 2
+        real = [mechanism.numbers(mechanism.accepted(X)).embedded(0) for X in self.pair.data]
+        values, share = (
+            np.stack([each[0] for each in real])[:, None],
+            min(private_ball._MOST, max(mechanism._located, few)),
+        )
+        noisy, noise = self.ask("extrinsic", self.all, share, real[0][1], values)
+        self.to(self.all, np.asarray(self.M.from_embedded(noisy)))
+        return float(noise[0] * sqrt(self.M.dim))
+
+    def middle(self, rows: np.ndarray, least: float = 0.0) -> np.ndarray:
+        """About a median distance; for pure ε a radius."""
+        top = self.mechanism.target.outer_radius
+        if self.pure:
+            return self.in_shells(rows, top, private_ball._WIDE.down_to(least / top), private_ball._FIRST)
+        return self.search(rows, top, private_ball._COARSE, self.n / 2)
+
+    def widened(self, rows: np.ndarray) -> np.ndarray:
+        """A radius that only as many records are beyond as noise hides."""
+        wide = private_ball._WIDER * self.r[rows]
+        if self.pure:
+            narrow = private_ball._NARROW.down_to(self.mechanism._roughness / (2 * private_ball._WIDER))
+            found = self.in_shells(rows, wide, narrow, private_ball._FEW)
+        else:
+            found = self.search(rows, wide, private_ball._FINE, self.mechanism._outside)
+        again = ~(found < wide) & self.affords(rows)
+        if again.any():
+            found[again] = self.middle(rows[again])
+            if not self.pure:
+                wide = private_ball._WIDER * found[again]
+                found[again] = self.search(rows[again], wide, private_ball._FINE, self.mechanism._outside)
+        return found
+
+    def search(self, rows: np.ndarray, top: Any, search: Search, outside: float) -> np.ndarray:
+        """By counts."""
+        share = self.mechanism._share(search)
+        return np.asarray(self.quantile(rows, self.logs(rows)[1], top, outside, share, search))
+
+    def in_shells(self, rows: np.ndarray, top: Any, shells: Shells, few: float) -> np.ndarray:
+        """By a histogram."""
+        share = self.mechanism._least(self.mechanism._shares.counts, few)
+        return self.shells(rows, self.logs(rows)[1], top, self.mechanism._outside, share, shells)[1]
+
+    def clipped(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean clipped logarithms, and what moves them."""
+        (z, s), r = self.logs(rows), self.r[rows]
+        short = np.minimum(1.0, r[:, None] / np.where(s > 0, s, 1.0))
+        return self.mean(z * short[..., None]), self.moved(r, self.M.dim)
+
+    def step(self, rows: np.ndarray) -> np.ndarray:
+        """One noisy clipped gradient step; the gradients' lengths."""
+        mean, moved = self.clipped(rows)
+        unit = 2.0 ** np.ceil(np.log2(self.r[rows]))
+        v, noise = self.ask("location", rows, self.mechanism._located, moved / unit, mean / unit[:, None])
+        v, noise = unit[:, None] * v, unit * noise
+        if self.M.dim >= 3:
+            square, lost = np.sum(v * v, axis=1), (self.M.dim - 2) * noise**2
+            v = v * np.where(square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0)[:, None]
+        length, r = np.linalg.norm(v, axis=1), self.r[rows]
+        if self.mechanism._bent:
+            v = v / self.bend(rows, v)[:, None]
+        v = v * np.minimum(1.0, r / np.maximum(np.linalg.norm(v, axis=1), r))[:, None]
+        self.to(rows, np.asarray(self.M.unchart(self.c[rows], v)))
+        return length
+
+    def bend(self, rows: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """H along the step."""
+        (z, s), r, length = self.logs(rows), self.r[rows], np.linalg.norm(v, axis=1)
+        axis, root = v / np.where(length > 0, length, 1.0)[:, None], sqrt(-self.M.constant_curvature)
+        cut = np.minimum(s, r[:, None])
+        t, most = _bent(cut * root), _bent(r * root)
+        cosine = np.einsum("kmd,kd->km", z, axis) / np.where(s > 0, s, 1.0)
+        values = self.mean(np.stack([t, t * np.minimum(cosine**2, 1.0)], axis=-1))
+        moved = sqrt(2) * self.moved(most / 2, 2)
+        noisy, _ = self.ask("bend", rows, self.mechanism._shares.bend, moved, values)
+        return np.asarray(1 + np.clip(noisy[:, 0] - noisy[:, 1], 0.0, moved * self.n))
+
+
+def _bent(x: np.ndarray) -> np.ndarray:
+    x = np.maximum(x, 1e-4)
+    return np.asarray(x / np.tanh(x) - 1)
+
+
+def log_ratio(law: str, values: Any, noise: np.ndarray, drawn: np.ndarray, apart: bool) -> np.ndarray:
+    """Log of the density at the first data set over that at the second."""
+    off = [drawn - value for value in values]
+    if law == "gaussian":
+        one, two = (np.sum(each**2, axis=-1) / (2 * noise**2) for each in off)
+    else:
+        one, two = (_length(each, apart) / noise for each in off)
+    return np.asarray(two - one)
+
+
+def difference(law: str, values: Any, noise: np.ndarray, apart: bool) -> np.ndarray:
+    """Its variance, or the most that it can be."""
+    length = _length(values[0] - values[1], apart) / noise
+    return np.asarray(length**2 if law == "gaussian" else length)
+
+
+def _length(v: np.ndarray, apart: bool) -> np.ndarray:
+    return np.asarray(np.sum(np.abs(v), axis=-1) if apart else np.linalg.norm(v, axis=-1))
