@@ -84,7 +84,10 @@ def array(name: str, value: Any) -> np.ndarray:
 
 
 def shown(value: Any) -> str:
-    """`repr`, cut where it is long: the message is read by a person."""
+    """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
+    quoted."""
+    if getattr(value, "shape", ()) or (isinstance(value, list | tuple | dict) and len(value) > 4):
+        return f"<{type(value).__name__}>"
     return reprlib.repr(value)
 
 

@@ -73,8 +73,13 @@ MISTAKES = {
     "manifold": ["sphere", None, Unnamed(2)],
     "label": ["", 3, b"x"],
     "method": ["magic"],
-    "outer_radius": [],
+    "outer_radius": [0.0, -1.0, np.nan, np.inf],
+    "speed": [0.0, -1.0, np.nan, np.inf],
+    "clip": [0.0, -1.0, np.nan, np.inf],
+    "x_range": [(0.0, 0.0), (1.0, 0.0), (0.0, np.nan), (0.0, 1.0, 2.0), 10**400],
+    "reduce": [0, 4, 2.0],
 }
+NOTHING = [True, b"x", object(), 1j, {}, np.ma.masked, X, T]  # no parameter takes one of these
 
 
 def cases():
@@ -83,6 +88,34 @@ def cases():
             if parameter in make().get_params():
                 for k in range(len(values)):
                     yield pytest.param(name, parameter, k, id=f"{name}-{parameter}-{k}")
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_record(name, tmp_path):
+    make, data = ESTIMATORS[name]
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    for parameter in set(make().get_params()) - {"ledger"}:
+        for value in NOTHING:
+            with pytest.raises(CurvedpError) as refusal:
+                make(**{"ledger": ledger, parameter: value}).fit(*data)
+            assert "\n" not in str(refusal.value), parameter
+            assert not any(f"{number:.6f}"[:7] in str(refusal.value) for number in X.ravel()), parameter
+            assert not ledger.entries, parameter
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, "outer_radius") for name in ESTIMATORS] + [("line", "method")])
+def test_an_option_that_would_be_ignored_is_refused(name, option, tmp_path):
+    make, data = ESTIMATORS[name]
+    if option not in make().get_params() or (option, make().get_params()["radius"]) == ("outer_radius", "private"):
+        return
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    given = {
+        "method": {"radius": "private", "speed": None, "clip": None, "method": "kng"},
+        "outer_radius": {option: 1.0},
+    }
+    with pytest.raises(CurvedpError, match=option):
+        make(ledger=ledger, **given[option]).fit(*data)
+    assert not ledger.entries
 
 
 @pytest.mark.parametrize(("name", "parameter", "k"), list(cases()))

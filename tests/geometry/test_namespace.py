@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry.numerics.namespace import to_host
+from spaces import EDGES, SPACES, sample
 
 DATA = np.arange(6.0).reshape(2, 3)
 
@@ -56,3 +57,23 @@ class OfTorch:
 @pytest.mark.parametrize("kind", [OfCuPy, OfJaxOnAGPU, Frame, OfTorch])
 def test_each_library_is_asked_in_its_own_way(kind):
     assert np.array_equal(to_host(kind()), DATA)
+
+
+@pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
+def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
+    rng = np.random.default_rng(0)
+    made = sample(M, rng, 1)
+    p, q, u = (made[part][0] for part in "pqu")
+    whole = rng.integers(-3, 4, M.point_shape)
+    calls = {
+        "exp": (p, u), "log": (p, q), "inner": (p, u, whole), "norm": (p, u), "dist": (p, q), "transport": (p, q, u),
+        "project": (whole,), "nearest": (whole,), "to_tangent": (p, whole), "residual": (whole,),
+        "from_coordinates": (p, np.ones(M.dim, dtype=np.int64)), "to_coordinates": (p, whole),
+    }  # fmt: skip
+    with np.errstate(all="ignore"):
+        for name, given in calls.items():
+            kernel = getattr(M, name)
+            right = kernel(*(np.asarray(array, dtype=np.float64) for array in given))
+            for found in (kernel(*given), kernel(*(array.tolist() for array in given))):
+                assert found.dtype == np.float64, name
+                assert np.array_equal(found, right, equal_nan=True), name

@@ -61,6 +61,14 @@ class PrivateEstimator(BaseEstimator):
         if self.source is not None:
             check_source(self.source)
         check_payer(self.ledger, self.label)
+        if getattr(self, "outer_radius", None) is not None and not self._is_private:
+            raise ParameterError("outer_radius= is for radius='private'")
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether a ball is to be found privately."""
+        radius = getattr(self, "radius", None)
+        return isinstance(radius, str) and _validate.choice("radius", radius, ("private",)) == "private"
 
     @property
     def _adding(self) -> bool:
@@ -126,11 +134,6 @@ class BallEstimator(PrivateEstimator):
         self.label = label
         self.source = source
 
-    @property
-    def _is_private(self) -> bool:
-        """Whether a ball is to be found privately."""
-        return isinstance(self.radius, str) and _validate.choice("radius", self.radius, ("private",)) == "private"
-
     def _opened(self, X: Any, groups: Any) -> tuple[Records, str | None]:
         """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
         data are protected then, in words."""
@@ -165,8 +168,6 @@ class BallEstimator(PrivateEstimator):
             _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
             statistic = private(self.manifold, self.center, self.outer_radius, n)
             return private_ball_choice(statistic, self.guarantee, in_memory=in_memory)
-        if self.outer_radius is not None:
-            raise ParameterError("outer_radius= is for radius='private'")
         statistic = given(self.manifold, self.center, self.radius, n)
         return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
 

@@ -134,13 +134,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
         found: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
         self.footpoint_, self.velocity_ = found
         self.certificate_ = release.certificate
-        self.method_ = "dp-rgd" if self.radius == "private" else choice.mechanism.option
+        self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
         return self
 
     def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
         """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""
         ranges = np.stack(_range(self.x_range, predictors), axis=-1)
-        if self.radius == "private":
+        if self._is_private:
+            _validate.choice("method", self.method, ("auto", "dp-rgd"))
             if self.speed is not None or self.clip is not None:
                 raise ParameterError("radius='private' finds speed and clip as well: leave them out")
             statistic = OuterBallLine(self.manifold, self.center, self.outer_radius, n, ranges)
@@ -189,10 +190,10 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
         pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
     except ValueError:
         what = "a pair of numbers (low, high)" + (f", or {predictors} of them" if predictors > 1 else "")
-        raise ParameterError(f"x_range={ends!r} must be {what}") from None
+        raise ParameterError(f"x_range={_validate.shown(ends)} must be {what}") from None
     low, high = pairs.T
     if not (np.all(np.isfinite(pairs)) and np.all(low < high) and np.all(np.isfinite(high - low))):
-        raise ParameterError(f"x_range={ends!r} must be finite with low < high")
+        raise ParameterError(f"x_range={_validate.shown(ends)} must be finite with low < high")
     return low, high
 
 

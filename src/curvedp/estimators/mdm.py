@@ -18,7 +18,7 @@ from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.reduction import ReducedMeans
+from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
@@ -127,6 +127,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         """
         self._check_common()
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
+        _validate.choice("features", self.features, FEATURES)
         if self.reduce is None:
             self._fit_means(X, y, groups)
         else:
@@ -135,7 +136,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
 
     def _fit_reduction(self, X: Any, y: Any, groups: Any) -> None:
         check_guarantee(self.guarantee)
-        if self.center is not None or self.outer_radius is not None or self.mechanism != "auto":
+        if self.center is not None or self.outer_radius is not None or str(self.mechanism) != "auto":
             raise ParameterError(
                 "reduce= finds its own center and mechanism: leave center, outer_radius and mechanism out"
             )

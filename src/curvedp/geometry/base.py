@@ -1,7 +1,8 @@
 """What a manifold is here: one set with one metric, as a frozen value with batched Array-API kernels.
 
 Kernels take the point first, broadcast over leading axes, run on any array library (`array_namespace`), never
-validate, and use no randomness. A subclass states its constants and closed forms; what follows from them is here.
+validate, and use no randomness. Lists and whole numbers are taken as doubles (`of_numbers`). A subclass states its
+constants and closed forms; what follows from them is here.
 """
 
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from array_api_compat import array_namespace, device
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry.numerics.namespace import of_numbers, take_numbers
 
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
@@ -40,6 +42,7 @@ class Manifold(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        take_numbers(cls)
         kind = cls.__dict__.get("kind")
         if kind is None:
             return
@@ -189,6 +192,7 @@ class Manifold(ABC):
     def project(self, x: Array) -> Array:
         """A point of the manifold near the ambient x."""
 
+    @of_numbers
     def nearest(self, x: Array) -> Array:
         """The point that a record x stands for: the nearest one relative to x's own scale, however far x is from it.
 
@@ -366,6 +370,7 @@ class Manifold(ABC):
         """The point whose embedding is nearest to a vector (NumPy)."""
         raise ParameterError(f"{self!r} has no embedding")
 
+    @of_numbers
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v."""
         square = self.inner(p, v, v)
@@ -374,6 +379,7 @@ class Manifold(ABC):
         safe = xp.where(square > 0, square, xp.ones_like(square))
         return xp.where(square > 0, xp.sqrt(safe), 0 * square)  # NaN stays NaN: a length of 0 would fail open
 
+    @of_numbers
     def dist(self, p: Array, q: Array) -> Array:
         """Riemannian distance."""
         return self.norm(p, self.log(p, q))

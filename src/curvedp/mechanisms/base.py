@@ -371,7 +371,9 @@ def length(name: str, value: Any) -> float:
 def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
     """A guarantee of ours for one of these adjacencies (replacing a record, by default), or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)")
+        raise ParameterError(
+            f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)"
+        )
     known = adjacencies or ("replace-one",)
     if guarantee.adjacency not in known and guarantee.adjacency == "replace-one":
         raise ParameterError(f"{guarantee} is for replacing a record; this release is for adjacency='add-remove'")

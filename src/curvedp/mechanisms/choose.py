@@ -61,7 +61,7 @@ def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, i
     """
     check_guarantee(guarantee)
     variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
-    if name != "auto":
+    if not isinstance(name, str) or name != "auto":
         _validate.choice("mechanism", name, ("auto", *variants))
         return Choice(_named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {})
     found, refused = rank(statistic, guarantee, in_memory=in_memory)

@@ -213,7 +213,7 @@ def check_request(guarantee: Guarantee | None, noise: object, *adjacencies: str)
     if (guarantee is None) == (noise is None):
         raise ParameterError("give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both")
     if guarantee is not None and not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"guarantee={guarantee!r} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
+        raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
     if guarantee is not None and guarantee.adjacency not in (adjacencies or ("replace-one",)):
         raise ParameterError(f"adjacency={guarantee.adjacency!r}: here the number of records is public")
 

@@ -77,6 +77,8 @@ def frechet_mean(
         return _like(xp, X, _ball_mean(M, data, w, ball))
     if not np.all(w > 0):
         data, w = data[w > 0], w[w > 0]
+    if not np.all(np.isfinite(data)):
+        return _like(xp, X, np.full(shape, np.nan))
     return _like(xp, X, _mean(M, data, w))
 
 

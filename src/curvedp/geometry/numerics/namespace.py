@@ -1,17 +1,43 @@
 """The array library of a call."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
+
+_KERNELS = {
+    "exp", "log", "inner", "norm", "dist", "transport", "project", "nearest", "to_tangent", "residual",
+    "from_coordinates", "to_coordinates",
+}  # fmt: skip
 
 
 def namespace(*arrays: Any) -> Any:
     """The common array namespace; NumPy constants (such as `M.origin`) may stand beside arrays of another library."""
     others = [a for a in arrays if not is_numpy_array(a)]
     return array_namespace(*(others or arrays))
+
+
+def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel, for lists and whole numbers too: as doubles, or constants would be rounded to whole numbers beside them."""
+
+    @wraps(kernel)
+    def called(self: Any, *arrays: Any, **named: Any) -> Any:
+        return kernel(self, *map(_doubles, arrays), **{name: _doubles(array) for name, array in named.items()})
+
+    return called
+
+
+def take_numbers(manifold: type) -> None:
+    """`of_numbers` for every kernel that a class of manifolds writes itself."""
+    for name in _KERNELS & vars(manifold).keys():
+        setattr(manifold, name, of_numbers(vars(manifold)[name]))
+
+
+def _doubles(array: Any) -> Any:
+    found = array if hasattr(array, "dtype") else np.asarray(array)
+    return found.astype(float) if getattr(found.dtype, "kind", "f") in "biuO" else found
 
 
 def compiled(f: Callable[..., Any], *arrays: Any) -> Any:
