@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry import (
-    Lorentz,
-    Sphere,
-)
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace, TangentGaussian
 from curvedp.laws.base import blocks, draw_shape, uniform_directions
 
 
@@ -49,3 +46,18 @@ def test_shapes_blocks_and_directions():
         RiemannianGaussian("S2", 0.5)
     with pytest.raises(NotIntegrable):
         RiemannianLaplace(Lorentz(3), 0.5)
+
+
+@pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace, TangentGaussian])
+@pytest.mark.parametrize("M", [Sphere(2), Euclidean(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3)], ids=repr)
+def test_what_is_no_point_and_no_length_is_refused_in_one_line(law, M):
+    noise, center = law(M, 0.4), M.origin
+    for bad in (None, "1", 1j, object(), {}, 10**400, np.nan, 1.0, [1.0], np.zeros((2, 7)), [[1.0], [2.0, 3.0]]):
+        for call in (lambda bad=bad: noise.log_prob(bad, center), lambda bad=bad: noise.log_prob(center, bad)):
+            with pytest.raises(ParameterError) as refusal:
+                call()
+            assert "\n" not in str(refusal.value)
+    for bad in (None, "1", 1j, object(), {}, np.nan, [1.0, np.nan], [[1.0], [2.0, 3.0]]):
+        with pytest.raises(ParameterError):
+            noise.radial_cdf(bad)
+    assert noise.radial_cdf([0, -1, np.inf]) == pytest.approx([0.0, 0.0, 1.0])

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.base import Manifold, check_manifold
 
 Floats = NDArray[np.float64]
 Size = int | Sequence[int] | None
@@ -31,8 +31,7 @@ class Law(ABC):
     scale: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.manifold, Manifold):
-            raise ParameterError(f"manifold={self.manifold!r} must be a curvedp manifold")
+        check_manifold(self.manifold)
         if not (type(self.scale) is float and 0 < self.scale < math.inf):  # a search makes many laws
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
@@ -98,7 +97,8 @@ class IsotropicLaw(Law):
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density with respect to the Riemannian volume; leading axes broadcast."""
-        distance = self.manifold.dist(np.asarray(center, dtype=np.float64), np.asarray(x, dtype=np.float64))
+        shape = self.manifold.point_shape
+        distance = self.manifold.dist(points_of("center", center, shape), points_of("x", x, shape))
         return self._log_weight(np.asarray(distance)) - self.log_normalizer
 
     @property
@@ -108,7 +108,7 @@ class IsotropicLaw(Law):
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(d(x, center) ≤ r), elementwise, by quadrature independent of `sample`."""
-        return self._engine.radial_cdf(r)
+        return self._engine.radial_cdf(radii(r))
 
     @property
     def mean_radius(self) -> float:
@@ -124,18 +124,32 @@ class IsotropicLaw(Law):
 def check_rng(rng: Any) -> np.random.Generator:
     """Refuses seeds and legacy generators: a seed hidden in a call is how two releases come to share their noise."""
     if not isinstance(rng, np.random.Generator):
-        raise ParameterError(f"rng={rng!r} must be a numpy.random.Generator, such as numpy.random.default_rng()")
+        raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator, such as default_rng()")
     return rng
+
+
+def points_of(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> Floats:
+    """Points as doubles, of any leading axes; only their shape and type can be refused."""
+    doubles = isinstance(value, np.ndarray) and value.dtype == np.float64
+    points: Floats = value if doubles else _validate.array(name, value)  # type: ignore[assignment]
+    axes = points.ndim - len(point_shape)
+    if axes < 0 or points.shape[axes:] != point_shape:
+        raise ParameterError(f"{name} has shape {points.shape}; it must end with the point shape {point_shape}")
+    return points
+
+
+def radii(r: ArrayLike) -> Floats:
+    """Where a distribution function of lengths is asked: any numbers but NaN."""
+    lengths: Floats = _validate.array("r", r)
+    if np.any(np.isnan(lengths)):
+        raise ParameterError("r must be a number or an array of numbers, and none may be NaN")
+    return lengths
 
 
 def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
     """The center as an array and the shape of the draw without the point's own axes."""
-    doubles = isinstance(center, np.ndarray) and center.dtype == np.float64
-    points: Floats = center if doubles else _validate.array("center", center)  # type: ignore[assignment]
-    axes = points.ndim - len(point_shape)
-    if axes < 0 or points.shape[axes:] != point_shape:
-        raise ParameterError(f"center has shape {points.shape}; it must end with the point shape {point_shape}")
-    batch = points.shape[:axes]
+    points = points_of("center", center, point_shape)
+    batch = points.shape[: points.ndim - len(point_shape)]
     if size is None:
         return points, batch
     shape = tuple(_validate.integer("size", n, 0) for n in (size if isinstance(size, tuple | list) else (size,)))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, poch
 
-from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape
+from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape, points_of, radii
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,14 @@ class TangentGaussian(Law):
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density at the tangent vector x at `center`; leading axes broadcast."""
-        length = self.manifold.norm(np.asarray(center, dtype=np.float64), np.asarray(x, dtype=np.float64))
+        shape = self.manifold.point_shape
+        length = self.manifold.norm(points_of("center", center, shape), points_of("x", x, shape))
         constant = self.manifold.dim * (math.log(2 * math.pi) / 2 + math.log(self.scale))
         return np.asarray(-((np.asarray(length) / self.scale) ** 2) / 2 - constant)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(‖v‖ ≤ r): the chi law of `dim` degrees of freedom."""
-        ratio = np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self.scale
+        ratio = np.maximum(radii(r), 0.0) / self.scale
         with np.errstate(over="ignore"):  # beyond every float the probability is 1
             return np.asarray(gammainc(self.manifold.dim / 2, ratio**2 / 2))
 

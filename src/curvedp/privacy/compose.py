@@ -240,6 +240,6 @@ def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guar
         raise ParameterError("nothing to compose: give at least one guarantee")
     for item in {id(item): item for item in guarantees}.values():  # the same object may be there a thousand times
         if not isinstance(item, Guarantee):
-            raise ParameterError(f"{item!r} is not a guarantee")
+            raise ParameterError(f"{_validate.shown(item)} is not a guarantee")
         vouched(item)
     return guarantees  # type: ignore[return-value]

@@ -33,6 +33,7 @@ rule stands with its source, as a bound of its class (`pure_bound`, `gdp_bound` 
 
 from typing import TypeVar
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy.base import Guarantee, impossible, vouched
 
@@ -65,7 +66,7 @@ def convert(
     True
     """
     if not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"{guarantee!r} is not a guarantee")
+        raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
     if not (isinstance(to, type) and issubclass(to, Guarantee)):
         raise impossible(guarantee, to, "it is not a definition of privacy")
     return to.implied_by(vouched(guarantee), eps, delta, order)

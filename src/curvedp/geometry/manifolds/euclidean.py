@@ -21,7 +21,7 @@ class Vectors(Manifold):
     is_symmetric = True
 
     def __post_init__(self) -> None:
-        if not (type(self.d) is int and self.d >= 1):
+        if not (type(self.d) is int and 1 <= self.d <= 2**53):
             object.__setattr__(self, "d", integer("d", self.d, 1))
 
     @cached_property

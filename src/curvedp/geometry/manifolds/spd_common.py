@@ -98,7 +98,7 @@ class SPD(Manifold):
     reduces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (type(self.m) is int and self.m >= 1):
+        if not (type(self.m) is int and 1 <= self.m <= 2**53):
             object.__setattr__(self, "m", integer("m", self.m, 1))
 
     @cached_property
