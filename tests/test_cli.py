@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -136,6 +137,25 @@ def test_a_private_ball_from_a_table(table, statistic, given):
     result = run("release", statistic, table / "t.csv", *common, *given, "--certificate", table / "c.json")
     assert result.exit_code == 0, result.output
     assert {run("verify", path).exit_code for path in table.glob("c*.json")} == {0}
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_how_many_records_persons_have_is_theirs_and_not_told(table, statistic):
+    """Nothing that leaves says 337: a person may give any number of records."""
+    head, *lines = (table / "t.csv").read_text().splitlines()
+    rows = [f"{line},{line.split(',')[3]}{i % 5}" for i, line in enumerate([*lines, *[lines[0]] * 137])]
+    (table / "w.csv").write_text("\n".join([f"{head},who", *rows]) + "\n")
+    own = [option for option in STATISTICS[statistic] if option not in ("--groups", "person")]
+    given = ["-m", "sphere:2", "--mu", 1, "--header", "--columns", "x,y,z", *own, "--groups", "who"]
+    said = run(
+        "release", statistic, table / "w.csv", *given, "--certificate", table / "c.json", "--report", table / "r.html"
+    )
+    assert said.exit_code == 0, said.output
+    page = re.sub(
+        "<svg.*?</svg>|<style.*?</style>|<[^>]*>", " ", (table / "r.html").read_text(encoding="utf-8"), flags=re.S
+    )
+    told = said.output + page + "".join(made.read_text(encoding="utf-8") for made in table.glob("c*.json"))
+    assert not re.search(r"(?<![\w.])337(?![\w.])", told)
 
 
 def test_nothing_is_overwritten(table):

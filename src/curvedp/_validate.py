@@ -86,7 +86,8 @@ def array(name: str, value: Any) -> np.ndarray:
 def shown(value: Any) -> str:
     """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
     quoted."""
-    if getattr(value, "shape", ()) or (isinstance(value, list | tuple | dict) and len(value) > 4):
+    numbers = isinstance(value, list | tuple) and len(value) > 4 and not isinstance(value[0], str)
+    if numbers or getattr(value, "shape", ()):
         return f"<{type(value).__name__}>"
     return reprlib.repr(value)
 

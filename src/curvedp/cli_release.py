@@ -208,10 +208,11 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
         fitted = offer.fit(model, columns)
     write(fitted, given.out, given.certificate, given.report)
-    _print(statistic, given, fitted, len(records))
+    _print(statistic, given, fitted, f"{len(records)} records" if given.groups is None else "persons")
 
 
-def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
+def _print(statistic: str, given: SimpleNamespace, fitted: Any, of: str) -> None:
+    """What was released. Where a person is the unit, how many records there are is theirs too, and is not printed."""
     import numpy as np
 
     from curvedp.alarms import released
@@ -225,7 +226,7 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, n: int) -> None:
         signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
         print(json_module.dumps({statistic: value.tolist(), "alarms": warnings, **signed}))
         return
-    console.print(f"private {statistic} of {n} records on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
+    console.print(f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
     console.print("\n".join(map(inert, np.array2string(value, precision=8).splitlines())), highlight=False)
     for _, _, signed_one in found[:1]:
         why = signed_one.release["reason"].partition("; not considered")[0]

@@ -178,7 +178,8 @@ def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str 
     if columns is None:
         if names is not None and len(names) != width:
             line = f"{where} has {len(names)} columns ({_listed(names)}); a record has {width} entries"
-            raise ParameterError(f"{line}: say which columns with columns=")
+            how = "which columns with columns=" + (", or what is between them with sep=" if len(names) == 1 else "")
+            raise ParameterError(f"{line}: say {how}")
         return list(range(width))
     if isinstance(columns, str) or len(columns) != width:
         raise ParameterError(
