@@ -87,7 +87,7 @@ def shown(value: Any) -> str:
     """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
     quoted."""
     numbers = isinstance(value, list | tuple) and len(value) > 4 and not isinstance(value[0], str)
-    if numbers or getattr(value, "shape", ()):
+    if numbers or (hasattr(value, "ndim") and value.ndim > 0):
         return f"<{type(value).__name__}>"
     return reprlib.repr(value)
 

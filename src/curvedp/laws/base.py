@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.base import Manifold
 
 Floats = NDArray[np.float64]
 Size = int | Sequence[int] | None
@@ -31,7 +31,8 @@ class Law(ABC):
     scale: float
 
     def __post_init__(self) -> None:
-        check_manifold(self.manifold)
+        if not isinstance(self.manifold, Manifold):
+            raise ParameterError(f"manifold={_validate.shown(self.manifold)} must be a curvedp manifold")
         if not (type(self.scale) is float and 0 < self.scale < math.inf):  # a search makes many laws
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
@@ -130,17 +131,21 @@ def check_rng(rng: Any) -> np.random.Generator:
 
 def points_of(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> Floats:
     """Points as doubles, of any leading axes; only their shape and type can be refused."""
-    doubles = isinstance(value, np.ndarray) and value.dtype == np.float64
-    points: Floats = value if doubles else _validate.array(name, value)  # type: ignore[assignment]
+    points = _floats(name, value)
     axes = points.ndim - len(point_shape)
     if axes < 0 or points.shape[axes:] != point_shape:
         raise ParameterError(f"{name} has shape {points.shape}; it must end with the point shape {point_shape}")
     return points
 
 
+def _floats(name: str, value: ArrayLike) -> Floats:
+    doubles = isinstance(value, np.ndarray | float) and np.asarray(value).dtype == np.float64
+    return np.asarray(value) if doubles else _validate.array(name, value)
+
+
 def radii(r: ArrayLike) -> Floats:
     """Where a distribution function of lengths is asked: any numbers but NaN."""
-    lengths: Floats = _validate.array("r", r)
+    lengths = _floats("r", r)
     if np.any(np.isnan(lengths)):
         raise ParameterError("r must be a number or an array of numbers, and none may be NaN")
     return lengths
