@@ -383,15 +383,17 @@ def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
     assert run("release", sphere_file / "x.npy", *given).exit_code == 0
     for number, text in enumerate(hostile(certificate.read_text())):
         (sphere_file / "h.json").write_text(text)
-        before = os.times()
-        command = [sys.executable, "-m", "curvedp", "verify", str(sphere_file / "h.json"), "--json"]
-        result = subprocess.run(command, capture_output=True, text=True)
-        after = os.times()  # of computing, which is all it does: what else runs on the machine is no matter of the file
-        assert after.children_user + after.children_system - before.children_user - before.children_system <= 10, number
-        assert result.returncode in (1, 2), (number, result)
+        before = sum(os.times()[:4])
+        result = run("verify", sphere_file / "h.json", "--json")
+        assert sum(os.times()[:4]) - before <= 10, number  # of computing: what else the machine does is no matter
+        assert result.exit_code in (1, 2), (number, result)
         said = result.stderr.strip().splitlines()
         assert len(said) == 1, (number, result)
         assert len(said[0]) < 500
+        if number in (0, 7, 12):  # a huge space, a deep name, a deep file: as a process of its own, too
+            command = [sys.executable, "-m", "curvedp", "verify", str(sphere_file / "h.json"), "--json"]
+            alone = subprocess.run(command, capture_output=True, text=True)
+            assert (alone.returncode, alone.stderr.count("\n")) == (result.exit_code, 1), (number, alone)
 
 
 def test_markup_and_escapes_are_inert(sphere_file):

@@ -28,7 +28,7 @@ def cloud(M, spread, n, rng):
 @pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
 def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
     rng, worst = np.random.default_rng(0), 0.0
-    for trial in range(40):
+    for trial in range(16):
         n = int(rng.integers(2, 60))
         mechanism = MedianMechanism.for_statistic(GeometricMedian(M, None, radius, n), GDP(1.0))
         X = cloud(M, 10.0 ** rng.uniform(-3, 0), n, rng)

@@ -72,7 +72,7 @@ def test_no_pair_of_neighbors_spends_more_than_is_paid(kind, features):
     """... and some pair spends so much that half the noise would be found out."""
     mechanism = kind.for_statistic(ReducedClasses(SPDAffineInvariant(M), 3, features, 60.0, 3, N), GDP(1.0))
     rng, worst = np.random.default_rng(0), 0.0
-    for _ in range(60):
+    for _ in range(25):
         for one, two in neighbors(rng):
             worst = max(worst, spent(mechanism, one, two, rng))
     assert worst <= 1.0
@@ -84,7 +84,7 @@ def test_persons_may_change_all_their_records(kind):
     statistic = ReducedClasses(SPDAffineInvariant(M), 3, "power", 3.0, 3, 6)
     mechanism = kind.for_statistic(statistic, GDP(1.0))
     rng, persons, worst = np.random.default_rng(1), np.arange(N) % 6, 0.0
-    for _ in range(60):
+    for _ in range(25):
         X, codes = records(rng), rng.integers(3, size=N)
         two, other = X.copy(), codes.copy()
         two[persons == 2] = np.diag(np.eye(M)[rng.integers(M)])

@@ -187,7 +187,7 @@ DISPERSED = [Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2), Rotatio
 
 
 @pytest.mark.parametrize("manifold", DISPERSED, ids=repr)
-@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 5])
 def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
     """Ascent on |V − V'| over the records of two neighbours; in the plane it reaches the bound."""
     rng, r = np.random.default_rng(n), 0.6 if manifold.curvature_bounds[1] > 0.3 else 1.0

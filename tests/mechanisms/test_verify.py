@@ -136,7 +136,7 @@ def changes(value: Any, turn: int) -> list[Any]:
     What is strange is strange in any place: leaves take turns, and every certificate has ten times more leaves than turns."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return STRANGE[turn % 5 :: 5]
-    near = [value * factor for factor in (0.5, 0.999, 1.001, 2.0)]
+    near = [value * factor for factor in (0.999, 1.001, (0.5, 2.0)[turn % 2])]
     return [*near, *[value + 1, value - 1, int(value), *STRANGE][turn % 8 :: 8]]
 
 

@@ -22,7 +22,8 @@ def exact_convolution(factors):
     for loss, count in factors:
         masses = [0] * int(loss.index[-1] - loss.index[0] + 1)
         for i, mass in zip(loss.index, loss.masses, strict=True):
-            masses[int(i - loss.index[0])] = int(Fraction(float(mass)) * UNIT)
+            numerator, denominator = float(mass).as_integer_ratio()
+            masses[int(i - loss.index[0])] = numerator * UNIT // denominator
         product *= fmpz_poly(masses) ** count
         low += count * int(loss.index[0])
     return low, [int(c) for c in product.coeffs()]
@@ -49,7 +50,7 @@ def test_every_tilt_lies_just_above_the_exact_composition(name):
         factors = whole._on(width)
         low, masses = exact_convolution(factors)
         scale = UNIT ** sum(counts)
-        share = np.array([float(Fraction(m, scale)) for m in masses])
+        share = np.array([m / scale for m in masses])  # of integers: rounded once
         losses = (low + np.arange(len(masses))) * width
         finite = Fraction(1)
         for loss, count in factors:
@@ -94,7 +95,7 @@ def exact_wrapped(index, weights, count, size):
     for i, mass in enumerate(masses):
         out[(low + i) % size] += mass
     scale = UNIT**count
-    return np.array([float(Fraction(m, scale)) for m in out])
+    return np.array([m / scale for m in out])
 
 
 def test_randomised_response_on_the_grid_is_itself():
