@@ -140,6 +140,10 @@ def test_whatever_can_be_read_can_be_checked(tmp_path):
         ({"center": [2.0, 0, 0]}, "center is not"),
         ({"center": [1.0, 0]}, "center is not"),
         ({"center": [np.nan, 0, 0]}, "center is not"),
+        ({"center": "pole"}, "center must be"),
+        ({"center": 1j}, "center must be"),
+        ({"center": {}}, "center"),
+        ({"center": 10**400}, "center must be"),
         ({"form": "latlon"}, "does not say enough"),
     ],
 )

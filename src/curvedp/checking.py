@@ -108,7 +108,7 @@ def check(
     The records are near 1e-10 times the center: change the units, pass center= near 1e-10 times it, or radius='private'.
     """
     M = check_manifold(manifold)
-    middle = np.asarray(M.origin if center is None else center, dtype=np.float64)
+    middle = M.origin if center is None else _validate.array("center", center)
     if middle.shape != M.point_shape or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE:
         raise ParameterError(f"center is not a point of {M!r}")
     reach = None if radius is None else _validate.length("radius", radius)

@@ -106,7 +106,9 @@ class Randomness:
             self._key, seed = jax.random.split(key)
             self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
-            raise ParameterError(f"rng={rng!r} must be None (cryptographic), a NumPy generator or a JAX key")
+            raise ParameterError(
+                f"rng={_validate.shown(rng)} must be None (cryptographic), a NumPy generator or a JAX key"
+            )
 
     @property
     def source(self) -> Source:
@@ -191,7 +193,7 @@ def prepare(problem: Problem, data: Any, init: Any, groups: Any = None, least: i
     Data that is already on an accelerator, as an array of JAX, torch or CuPy, stays there.
     """
     if not isinstance(problem, Problem):
-        raise ParameterError(f"problem={problem!r} must be a curvedp.optim.Problem")
+        raise ParameterError(f"problem={_validate.shown(problem)} must be a curvedp.optim.Problem")
     manifold = problem.manifold
     start = np.asarray(_array("init", init))
     if start.dtype not in (np.float32, np.float64):

@@ -208,5 +208,5 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
     try:
         first, second = values
     except (TypeError, ValueError):
-        raise ParameterError(f"{name}={values!r} must be a pair of positive numbers") from None
+        raise ParameterError(f"{name}={_validate.shown(values)} must be a pair of positive numbers") from None
     return _validate.length(f"{name}[0]", first), _validate.length(f"{name}[1]", second)

@@ -29,13 +29,19 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
         raise ParameterError("groups has another length than the records, or another shape; each needs one id")
     if np.ma.is_masked(groups) or _any_missing(ids):
         raise ParameterError("groups has ids that are missing (NaN, NaT or None)")
-    try:
-        _, codes = np.unique(ids, return_inverse=True)
-    except TypeError:
-        raise ParameterError("groups has ids of several kinds, which cannot be compared") from None
+    codes = _coded(ids) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)[1]
     if len(np.unique(codes)) < least:
         raise ParameterError(f"groups names one person only; at least {least} are needed")
     return np.asarray(codes)
+
+
+def _coded(ids: np.ndarray) -> np.ndarray:
+    """By equality alone: sorted by an order that is partial, as that of sets is, one person's records would be several's."""
+    codes: dict[Any, int] = {}
+    try:
+        return np.array([codes.setdefault(each, len(codes)) for each in ids])
+    except TypeError:
+        raise ParameterError("groups has ids that cannot be compared; give numbers or texts") from None
 
 
 def _any_missing(ids: np.ndarray) -> bool:

@@ -1,0 +1,56 @@
+"""Ids of persons: two records are one person's if and only if their ids are equal, whatever the ids are."""
+
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from curvedp.errors import ParameterError
+from curvedp.records.persons import person_codes
+
+WHO = np.random.default_rng(0).permutation(np.arange(60) // 3)
+
+
+def kind(make):
+    """One object a record, none of which is another's, in an array of objects."""
+    ids = np.empty(len(WHO), dtype=object)
+    ids[:] = [make(int(who)) for who in WHO]
+    return ids
+
+
+KINDS = {
+    "whole": WHO,
+    "float": WHO * 0.1,
+    "text": [f"p{who}" for who in WHO],
+    "bytes": [b"%d" % who for who in WHO],
+    "beyond doubles": [10**30 + int(who) for who in WHO],
+    "series in another order": pd.Series(WHO, index=np.arange(60)[::-1]),
+    "categories": pd.Series([f"p{who}" for who in WHO]).astype("category"),
+    "strings of pandas": pd.array([f"p{who}" for who in WHO], dtype="string"),
+    "dates": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(WHO, unit="D")),
+    "objects": kind(str),
+    "of several kinds": kind(lambda who: who if who % 2 else f"p{who}"),
+    "sets, which are ordered in part": kind(lambda who: frozenset([who])),
+    "pairs": kind(lambda who: (who, "a")),
+    "fractions": kind(lambda who: Fraction(who, 7)),
+    "decimals": kind(Decimal),
+    "days": kind(lambda who: date(2020, 1, 1 + who)),
+}
+
+
+@pytest.mark.parametrize("ids", list(KINDS.values()), ids=list(KINDS))
+def test_equal_ids_are_one_person_and_others_are_not(ids):
+    codes = person_codes(ids, 60)
+    assert np.array_equal(codes[:, None] == codes, WHO[:, None] == WHO)
+    assert sorted(set(codes.tolist())) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "bad", [lambda who: [who], lambda who: {who: 1}, lambda who: {who}, lambda who: np.array([who])]
+)
+def test_ids_that_cannot_be_compared_are_refused(bad):
+    with pytest.raises(ParameterError):
+        person_codes(kind(bad), 60)
