@@ -174,7 +174,7 @@ TARGETS: dict[str, dict[str, Call]] = {
     "laws": {
         **{
             law.__name__: (law, {"manifold": S2, "scale": 0.3})
-            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.TangentGaussian)
+            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.TangentGaussian, laws.HeatKernel)
         },
         "GeodesicBall": (laws.GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
         "KNormLaw": (laws.KNormLaw, {"domain": laws.GeodesicBall(S2, S2.origin, 0.5), "scale": 0.3}),
@@ -188,6 +188,9 @@ TARGETS: dict[str, dict[str, Call]] = {
         "exact_gaussian": (
             laws.exact.exact_gaussian,
             {"manifold": S2, "sigma": 0.3, "center": S2.origin, "grid": 30},
+        ),
+        "exact_heat_kernel": (
+            laws.exact.exact_heat_kernel, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
         ),
         "exact_laplace": (laws.exact.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
         "exact_log_gaussian": (
@@ -213,6 +216,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             for kind in KINDS
         },
         "GaussianMechanism": (mechanisms.GaussianMechanism, {"manifold": S2, "sensitivity": 0.1, "sigma": 0.2}),
+        "HeatKernelMechanism": (mechanisms.HeatKernelMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         "LaplaceMechanism": (mechanisms.LaplaceMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         **{
             kind.__name__: (

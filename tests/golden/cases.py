@@ -59,6 +59,7 @@ MECHANISMS = {
     "auto": GDP(1.0),
     "gaussian": GDP(1.0),
     "laplace": PureDP(1.0),
+    "heat-kernel": GDP(1.0),
     "log-gaussian": ApproxDP(1.0, 1e-6),
     "log-laplace": PureDP(2.0),
     "newton": GDP(0.8),
@@ -105,6 +106,8 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
             if name == "kng" and space not in ("circle", "sphere", "poincare"):  # up to dimension 4, and slow
                 continue
             if name == "gaussian" and space in ("product", "hermitian"):  # minutes of calibration
+                continue
+            if name == "heat-kernel" and space not in ("sphere", "lorentz", "poincare"):  # not offered elsewhere
                 continue
             homes = HOMES if name == "log-gaussian" and space in JAX else ("memory", "dask")
             for home in homes if name in ("auto", "log-gaussian") else ("memory",):

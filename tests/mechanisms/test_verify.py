@@ -48,6 +48,7 @@ MAKERS = {
     "laplace": lambda: fitted(
         PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="laplace", guarantee=PureDP(1.0)
     ),
+    "heat-kernel": lambda: fitted(PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="heat-kernel"),
     "log-gaussian": lambda: fitted(
         PrivateFrechetMean, X, manifold=S2, radius=0.7, mechanism="log-gaussian", guarantee=ApproxDP(1.0, 1e-6)
     ),

@@ -39,6 +39,7 @@ from curvedp.geometry import (
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import (
     GaussianMechanism,
+    HeatKernelMechanism,
     KNGMechanism,
     LaplaceMechanism,
     LogGaussianMechanism,
@@ -278,6 +279,7 @@ def _private_ball(space: Manifold) -> PrivateBallMechanism:
 _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
     (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, (*SPACES, Lorentz(4))),
+    (lambda M: HeatKernelMechanism(M, 0.5, 0.5), _about_a_value, (Sphere(2), Sphere(3), Lorentz(3), PoincareBall(2))),
     (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),

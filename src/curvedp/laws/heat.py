@@ -5,8 +5,8 @@
 Bakry, Gentil & Ledoux 2014, 8.6) Φ⁻¹(P_t f) is Lipschitz with the constant √(ρ/(e^{ρt} − 1)), for every f at once: that
 is the definition of GDP (Dong, Roth & Su 2022). ∎ Wang's bound on the Rényi divergences follows from it.
 
-It buys nothing: at equal μ it errs as the Riemannian Gaussian does (docs/laws.md), which is drawn exactly. This one is
-drawn in doubles, for simulation; no mechanism releases it.
+It buys nothing: at equal μ it errs as the Riemannian Gaussian does (docs/laws.md), whose profile is exact. What is released
+is drawn in `laws.exact.heat`; here are doubles, for simulation and as its independent reference.
 """
 
 import math
@@ -18,15 +18,15 @@ from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, IsotropicLaw, uniform_directions
 from curvedp.laws.radial import Table, log_sphere_area
 from curvedp.laws.spaceform import placed, rays_of
 from curvedp.privacy import HadamardProfile, PrivacyProfile
 
-_DEGREE = 255  # odd: its nodes leave out r = 0
-_SCALES = (0.03, 3.0)  # times √|κ|: where the series below keep their digits
+_LEAST = 1e-9
+_SMALL = 0.3  # up to which a path from behind the antipode weighs less than e^{−40} of the others on [0, 2.5]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class HeatKernel(IsotropicLaw):
     manifold : Manifold
         A space of constant curvature, not 0.
     scale : float
-        √time, between 0.03 and 3 radii of curvature; near to a point the law is a Gaussian of this scale.
+        √time, at most 2, √(20/d) on a hyperbolic space, 1/√d on a sphere of more than 40 dimensions: there the recursion
+        below loses its digits, and the law is all but uniform or as private as it gets.
 
     Raises
     ------
@@ -54,12 +55,11 @@ class HeatKernel(IsotropicLaw):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rays = rays_of(self.manifold)
-        if rays is None or not rays.curvature or self.manifold.dim < 2:
+        if not has_heat_kernel(self.manifold):
             raise ParameterError(
                 f"HeatKernel is for Sphere, Lorentz and PoincareBall of dimension >= 2, not {self.manifold!r}"
             )
-        _validate.within("scale·√|curvature|", self.scale * math.sqrt(abs(rays.curvature)), *_SCALES)
+        _validate.within("scale", self.scale, _LEAST, _largest(self.manifold))
 
     @property
     def _engine(self) -> "_Heat":
@@ -70,46 +70,90 @@ class HeatKernel(IsotropicLaw):
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """A proved upper bound in closed form: that of a flat Gaussian."""
-        t, k = self.scale**2, self._engine.curvature * (self.manifold.dim - 1)
-        flat = math.sqrt(math.expm1(k * t) / k) * (1 - 2.0**-50)
-        return HadamardProfile("gaussian", 0.0, self.manifold.dim, flat, _validate.length("sensitivity", sensitivity))
+        flat, moved = _flat(self.scale, _ricci(self.manifold)), _validate.length("sensitivity", sensitivity)
+        return HadamardProfile("gaussian", 0.0, self.manifold.dim, flat, moved)
+
+
+def has_heat_kernel(manifold: Manifold) -> bool:
+    """Whether it is a sphere or a hyperbolic space, of curvature ±1 and dimension >= 2."""
+    rays = rays_of(manifold)
+    return rays is not None and rays.curvature in (1.0, -1.0) and manifold.dim > 1
+
+
+def heat_scale(manifold: Manifold, flat: float) -> float:
+    """The smallest √time whose heat kernel gives away no more than a flat Gaussian of scale `flat`, rounded up.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If no time does at which it can be drawn.
+    """
+    k = _ricci(manifold)
+    most = _flat(_largest(manifold), k)
+    if not _validate.length("flat", flat) * (1 + 2.0**-40) <= most:
+        raise UnattainableGuarantee(
+            f"at no time that can be drawn is the heat kernel on {manifold!r} worth flat noise of {flat:.4g}, but at most "
+            f"{most:.4g}; use LogGaussianMechanism"
+        )
+    scale = math.sqrt(math.log1p(k * flat * flat) / k)
+    while _flat(scale, k) < flat:
+        scale = math.nextafter(scale * (1 + 2.0**-50), math.inf)
+    return scale
+
+
+def _ricci(manifold: Manifold) -> float:
+    return math.copysign(manifold.dim - 1, manifold.curvature_bounds[0])
+
+
+def _largest(manifold: Manifold) -> float:
+    d = manifold.dim
+    return min(2.0, math.sqrt(20 / d)) if _ricci(manifold) < 0 else 2.0 if d <= 40 else d**-0.5
+
+
+def _flat(scale: float, k: float) -> float:
+    """√((e^{kt} − 1)/k), rounded down."""
+    return math.sqrt(math.expm1(k * scale * scale) / k) * (1 - 2.0**-48)
 
 
 @dataclass(frozen=True)
 class _Heat:
-    """In units of the radius of curvature; the kernel up to a constant, its radius by quadrature."""
+    """The kernel up to a constant, its radius by quadrature."""
 
     manifold: Manifold
     scale: float
 
     @property
     def curvature(self) -> float:
-        rays = rays_of(self.manifold)
-        return (rays and rays.curvature) or 0.0
+        return math.copysign(1.0, self.manifold.curvature_bounds[0])
 
     @property
-    def _unit(self) -> float:
-        return math.sqrt(abs(self.curvature))
+    def _series(self) -> bool:
+        """Whether the kernel is summed over eigenfunctions, as on a sphere after a long time."""
+        return self.curvature > 0 and self.scale > _SMALL
 
     @property
     def _end(self) -> float:
-        """The diameter, or where the density of r has long vanished: its drift is at most (d−1)/2·coth r."""
-        s, d = self.scale * self._unit, self.manifold.dim
-        return math.pi if self.curvature > 0 else 12 * s * math.sqrt(d) + d * s * s
+        """The diameter, or where the density of r has long vanished. Its drift is at most (d−1)/2·coth r; on a sphere
+        E cos r = e^{−dt/2}, and r spreads less than in flat space."""
+        s, d = self.scale, self.manifold.dim
+        if self.curvature < 0:
+            return s * (math.sqrt(d) + 10) + d * s * s / 2
+        return math.pi if self._series else min(math.acos(math.exp(-d * s * s / 2)) + 10 * s, 2.5)
 
     @cached_property
     def _smooth(self) -> Chebyshev:
-        """log kernel + r²/2t on a hyperbolic space: K_{d+2} ∝ −K_d′/sinh r, from d = 1 (flat) or d = 2 (McKean 1970)."""
-        t, d, R = (self.scale * self._unit) ** 2, self.manifold.dim, self._end
-        smooth = Chebyshev.interpolate(lambda r: 0 * r if d % 2 else _mckean(r, t), _DEGREE, [-R, R])
+        """log kernel + r²/2t: K_{d+2} ∝ −K_d′/sn r, from d = 1 (flat) or d = 2 (McKean 1970)."""
+        t, d, R, k = self.scale**2, self.manifold.dim, self._end, self.curvature
+        degree = 2 * (int(6 * R) + 12) + 1  # odd: r = 0 is no node; enough for log sn, singular at π or iπ
+        smooth = Chebyshev.interpolate(lambda r: 0 * r if d % 2 else _mckean(r, t, k), degree, [-R, R])
         for _ in range((d - 1) // 2):
-            smooth = _raised(smooth, t)
+            smooth = _raised(smooth, t, k)
         return smooth
 
     def log_weight(self, distance: Floats) -> Floats:
-        """log of the kernel up to a constant; on a sphere with an error of 1e-14 of the peak."""
-        r, t, d = np.asarray(distance) * self._unit, (self.scale * self._unit) ** 2, self.manifold.dim
-        if self.curvature < 0:
+        """log of the kernel up to a constant; by the series with an error of 1e-14 of the peak."""
+        r, t, d = np.asarray(distance), self.scale**2, self.manifold.dim
+        if not self._series:
             return np.asarray(self._smooth(np.minimum(r, self._end)) - r * r / (2 * t))
         x, a, degree = np.cos(r), (d - 1) / 2, 1
         before, now, total, top, peak = (
@@ -130,13 +174,13 @@ class _Heat:
 
     def _log_density(self, r: Floats) -> Floats:
         sn = np.sin(r) if self.curvature > 0 else np.sinh(r)
-        return np.asarray(self.log_weight(r / self._unit) + (self.manifold.dim - 1) * np.log(np.abs(sn)))
+        return np.asarray(self.log_weight(r) + (self.manifold.dim - 1) * np.log(np.abs(sn)))
 
     @cached_property
     def table(self) -> Table:
         grid = np.linspace(0.0, self._end, 4097)[1:-1]
         peak = float(grid[np.argmax(self._log_density(grid))])
-        return Table(self._log_density, peak, self.scale * self._unit, self._end)
+        return Table(self._log_density, peak, self.scale, self._end)
 
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
@@ -146,21 +190,20 @@ class _Heat:
 
     @property
     def log_normalizer(self) -> float:
-        d = self.manifold.dim
-        return self.table.log_mass + log_sphere_area(d) - d * math.log(self._unit)
+        return self.table.log_mass + log_sphere_area(self.manifold.dim)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        return self.table.cdf(np.asarray(r, np.float64) * self._unit)
+        return self.table.cdf(r)
 
     def moment(self, order: int) -> float:
-        return self.table.moment(order) / self._unit**order
+        return self.table.moment(order)
 
     def check_representable(self) -> None:
-        if self._end / self._unit > self.manifold.float_reach:
+        if self._end > self.manifold.float_reach:
             raise ParameterError(f"scale={self.scale!r}: doubles do not hold such distances on {self.manifold!r}")
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        r = np.interp(rng.random(count), *self._inverse) / self._unit
+        r = np.interp(rng.random(count), *self._inverse)
         return placed(self.manifold, center, uniform_directions(rng, count, self.manifold.dim), r)
 
 
@@ -169,24 +212,22 @@ def _heat(manifold: Manifold, scale: float) -> _Heat:
     return _Heat(manifold, scale)
 
 
-def _raised(smooth: Chebyshev, t: float) -> Chebyshev:
+def _raised(smooth: Chebyshev, t: float, k: float) -> Chebyshev:
     """From dimension d to d + 2."""
-    slope = smooth.deriv()
+    slope, sn = smooth.deriv(), np.sin if k > 0 else np.sinh
 
     def value(r: Floats) -> Floats:
-        return np.asarray(smooth(r) + np.log((r - t * slope(r)) / np.sinh(r)))
+        return np.asarray(smooth(r) + np.log((r - t * slope(r)) / sn(r)))
 
-    return Chebyshev.interpolate(value, _DEGREE, smooth.domain)
+    return Chebyshev.interpolate(value, smooth.degree(), smooth.domain)
 
 
-def _mckean(r: Floats, t: float) -> Floats:
-    """log ∫ s·e^{−(s²−r²)/2t}/√(cosh s − cosh r) ds over s > |r|, by u² = (cosh s − cosh r)/2: an even function of r."""
+def _mckean(r: Floats, t: float, k: float) -> Floats:
+    """log ∫ s·e^{−(s²−r²)/2t}/√|cs s − cs r| ds over s > |r|, by v² = s² − r²: smooth and even in r and v."""
     z, w = np.polynomial.legendre.leggauss(400)
-    r = np.abs(r)[..., None]
-    low, end = np.sinh(r / 2), np.sinh(r / 2 + 5 * math.sqrt(t))  # up to s − r = 10√t
-    u = np.sqrt(end * end - low * low) * (z + 1) / 2
-    high = np.sqrt(low * low + u * u)  # sinh(s/2)
-    s = 2 * np.arcsinh(high)
-    gap = 2 * np.arcsinh(u * u / (high * np.sqrt(1 + low * low) + low * np.sqrt(1 + high * high)))  # s − r
-    weights = w * np.sqrt(end * end - low * low) * s / np.sinh(s)
-    return np.asarray(np.log(np.sum(weights * np.exp(-gap * (s + r) / (2 * t)), axis=-1)))
+    sn, r = np.sin if k > 0 else np.sinh, np.abs(r)[..., None]
+    end = np.minimum(10 * math.sqrt(t), np.sqrt(math.pi**2 - r * r)) if k > 0 else 10 * math.sqrt(t)
+    v = end * (z + 1) / 2
+    s = np.sqrt(r * r + v * v)
+    weights = w * end * v / np.sqrt(sn((s + r) / 2) * sn(v * v / (s + r) / 2))
+    return np.asarray(np.log(np.sum(weights * np.exp(-v * v / (2 * t)), axis=-1)))

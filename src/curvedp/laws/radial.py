@@ -123,13 +123,13 @@ class Rays:
         How far a ray is shortest: the diameter, infinite on a space that is not compact.
     """
 
-    roots: tuple[tuple[float, int], ...]
+    roots: tuple[tuple[float, float], ...]
     end: float = math.inf
 
     @property
     def dim(self) -> int:
         """d."""
-        return 1 + sum(count for _, count in self.roots)
+        return 1 + int(sum(count for _, count in self.roots))
 
     @property
     def curvature(self) -> float | None:

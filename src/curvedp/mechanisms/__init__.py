@@ -6,6 +6,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.descent import DescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.kng import KNGMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
@@ -25,6 +26,7 @@ __all__ = [
     "DescentMechanism",
     "GaussianMechanism",
     "GradientMechanism",
+    "HeatKernelMechanism",
     "KNGMechanism",
     "KNGRegressionMechanism",
     "LaplaceMechanism",

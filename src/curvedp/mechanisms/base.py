@@ -329,8 +329,8 @@ class Mechanism(ABC):
 
     @property
     def label(self) -> str:
-        """Whether the profile is exact, or a confidence bound with its failure probability."""
-        return str(getattr(self.profile, "label", "exact"))
+        """Whether the profile is exact, a proved bound, or a confidence bound with its failure probability."""
+        return self.profile.label
 
     def bill(self, budget: Guarantee, asked: Guarantee) -> Guarantee:
         """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the

@@ -79,6 +79,8 @@ class _LogMechanism(IsotropicMechanism):
         """The smallest scale that meets the guarantee, for a sensitivity that the caller states."""
         return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
 
+    kind: ClassVar[Literal["gaussian", "laplace"]]
+
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,19 +13,24 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_laplace
+from curvedp.laws import HeatKernel, RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_heat_kernel, exact_laplace
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
-_LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace]] = {
+_LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace] | type[HeatKernel]] = {
     "gaussian": RiemannianGaussian,
     "laplace": RiemannianLaplace,
+    "heat": HeatKernel,
 }
-_DRAWS: dict[str, Callable[..., ExactDraw]] = {"gaussian": exact_gaussian, "laplace": exact_laplace}
+_DRAWS: dict[str, Callable[..., ExactDraw]] = {
+    "gaussian": exact_gaussian,
+    "laplace": exact_laplace,
+    "heat": exact_heat_kernel,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +70,7 @@ class ValueMechanism(Mechanism):
     @property
     @abstractmethod
     def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind ("gaussian" or "laplace"), space, scale and sensitivity of the law, for the certified path."""
+        """Kind ("gaussian", "laplace" or "heat"), space, scale and sensitivity of the law, for the certified path."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Self:
@@ -89,13 +94,13 @@ class IsotropicMechanism(ValueMechanism):
 
     Attributes
     ----------
-    kind : {"gaussian", "laplace"}
+    kind : {"gaussian", "laplace", "heat"}
         Which law.
     word : str
         What certificates and users call its scale σ, and the name of the field that holds it.
     """
 
-    kind: ClassVar[Literal["gaussian", "laplace"]]
+    kind: ClassVar[str]
     word: ClassVar[str] = "scale"
 
     @classmethod
@@ -151,7 +156,7 @@ class IsotropicMechanism(ValueMechanism):
         return self.manifold
 
     @cached_property
-    def law(self) -> RiemannianGaussian | RiemannianLaplace:
+    def law(self) -> RiemannianGaussian | RiemannianLaplace | HeatKernel:
         """The noise law."""
         return _LAWS[self.kind](self.noised, self._scale)
 
@@ -165,7 +170,7 @@ class IsotropicMechanism(ValueMechanism):
         """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labelled confidence bound."""
         if self.kind == "laplace":
             return PureDP(self.profile.pure_epsilon)
-        return GDP(self.profile.mu) if self.profile.label == "exact" else self.profile
+        return GDP(self.profile.mu) if self.profile.certain else self.profile
 
     @property
     def noise(self) -> tuple[str, Manifold, float, float]:

@@ -207,8 +207,8 @@ def _certified_delta(mechanism: Any, eps: float, tau: float, own: float) -> floa
 
 
 def _quick(kind: str, space: Any) -> bool:
-    """Whether the certified path ends within seconds."""
-    return bool(space.constant_curvature == 0 and kind == "gaussian") or space.dim <= 30
+    """Whether there is a certified path, and it ends within seconds."""
+    return kind != "heat" and (bool(space.constant_curvature == 0 and kind == "gaussian") or space.dim <= 30)
 
 
 # ---- how it was drawn, and in which words ----

@@ -206,8 +206,13 @@ class Guarantee:
 
     @property
     def label(self) -> str:
-        """How it is known: "exact", or with what chance it holds."""
-        return "exact"
+        """How it is known, as what a release spends: "exact", "proved bound", or with what chance it holds."""
+        return "proved bound"
+
+    @property
+    def certain(self) -> bool:
+        """Whether it holds always, and not with some chance only."""
+        return True
 
 
 def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
@@ -251,7 +256,7 @@ def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
 
 def vouched(guarantee: Guarantee) -> Guarantee:
     """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
-    if guarantee.label != "exact":
+    if not guarantee.certain:
         raise ParameterError(
             f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps) as it is"
         )

@@ -27,7 +27,7 @@ from curvedp.privacy.constant_curvature import GaussianProfile
 
 @dataclass(frozen=True)
 class HadamardProfile(GaussianProfile):
-    """The flat Gaussian of scale σ√(1 − kσ²), which gives away at least as much: `scale` is that one.
+    """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²), or that of a heat kernel.
 
     *Guarantees*: those of `PrivacyProfile`, as an upper bound on every number but `tradeoff`, a lower one.
     """
@@ -43,7 +43,11 @@ class HadamardProfile(GaussianProfile):
 
     @property
     def space(self) -> str:
-        return "a space of curvature at most 0, by its Ricci curvature"
+        return "this space, by its Ricci curvature"
+
+    @property
+    def label(self) -> str:
+        return "proved bound"
 
 
 def _flat(sigma: float, k: float) -> float:

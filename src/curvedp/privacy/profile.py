@@ -298,6 +298,10 @@ class PrivacyProfile(Guarantee):
         """Where the law lives, in words."""
         return "this space"
 
+    @property
+    def label(self) -> str:
+        return "exact"
+
     @cached_property
     def hellinger_angle(self) -> float:
         """2·arccos ∫√(p₁p₂), rounded up. 1 − ∫√(p₁p₂) = ½∫₀^∞ e^{−t/2} δ(t) dt."""

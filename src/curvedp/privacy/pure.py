@@ -33,6 +33,10 @@ class PureProfile(PrivacyProfile):
         return PureDP(self.eps, adjacency=self.adjacency)
 
     @property
+    def label(self) -> str:
+        return "proved bound"
+
+    @property
     def tails(self) -> LossTails:
         raise NotImplementedError("a bound on the loss has no distribution")
 

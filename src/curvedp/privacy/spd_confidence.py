@@ -55,6 +55,10 @@ class ConfidenceProfile(PrivacyProfile):
         return f"confidence bound from {self.samples} samples, wrong with probability at most {chance}"
 
     @property
+    def certain(self) -> bool:
+        return False
+
+    @property
     def tails(self) -> LossTails:
         raise NotImplementedError("a confidence bound has no loss distribution; ask for delta or epsilon")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from flint import arb
@@ -21,6 +21,7 @@ from curvedp.entropy.balls import (
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.csprng import Source
 from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, Manifold, PoincareBall, Rotations, Sphere
+from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
 from curvedp.laws.radial import Kind, Rays
 
@@ -121,20 +122,28 @@ def _(manifold: Rotations) -> Place | None:
 
 
 def draw_curved(
-    kind: Kind, manifold: Manifold, rays: Rays, scale: float, center: np.ndarray, source: Source, grid: int
+    kind: Kind | Literal["heat"],
+    manifold: Manifold,
+    rays: Rays,
+    scale: float,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
 ) -> np.ndarray:
     """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
     place = place_of(manifold)
     assert place is not None  # the caller has asked
-    radius = draw_radius(RadialBall(kind, rays, scale), source)
-    normals = LazyNormals(source, place.normals)
+    feet = len(place.columns(center))  # of what a hop ends at, the vectors that the next one begins at
+    hops = [(radius, LazyNormals(source, place.normals)) for radius in _radii(kind, rays, scale, source)]
     sign = 1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
 
     if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
-            steps = [float_ball(part) for part in decide(lambda p: _steps(radius, place, p))]
-            foot, tangents = place.columns(FloatBall(center)), place.tangents(normals.floats())
-            parts = [part.round(grid) for part in place.along(foot, tangents, *steps)]
+            vectors = place.columns(FloatBall(center))
+            for radius, normals in hops:
+                steps = [float_ball(part) for part in decide(lambda p, r=radius: _steps(r, place, p))]  # type: ignore[misc]
+                vectors = place.along(vectors[-feet:], place.tangents(normals.floats()), *steps)
+            parts = [part.round(grid) for part in vectors]
         if all(np.all(certain) for _, certain in parts):
             return _joined(manifold, [[int(k) for k in np.ravel(integers)] for integers, _ in parts], sign)
 
@@ -142,16 +151,26 @@ def draw_curved(
         # Arb is faster on operands with few bits, such as the zeros of a pole. The reflection makes generic footpoints
         # of those. Direction and result are reflected too, so that this is the draw the filter could not settle, and
         # not another one with the same law: that would be biased, since the filter has looked.
-        steps = _steps(radius, place, precision)
-        if steps is None:
-            return None
-        foot, tangents = place.columns(arb_array(center)), place.tangents(normals.balls(precision))
-        mirror = _mirror(len(foot[0]))
-        vectors = mirror(place.along(mirror(foot), mirror(tangents), *steps))
-        cells = [[round_arb(x, grid) for x in np.ravel(part)] for part in vectors]
+        vectors = place.columns(arb_array(center))
+        mirror = _mirror(len(vectors[0]))
+        vectors = mirror(vectors)
+        for radius, normals in hops:
+            steps = _steps(radius, place, precision)
+            if steps is None:
+                return None
+            tangents = mirror(place.tangents(normals.balls(precision)))
+            vectors = place.along(vectors[-feet:], tangents, *steps)
+        cells = [[round_arb(x, grid) for x in np.ravel(part)] for part in mirror(vectors)]
         return None if any(None in part for part in cells) else _joined(manifold, cells, sign)
 
     return decide(balls, first_precision(grid))
+
+
+def _radii(kind: Kind | Literal["heat"], rays: Rays, scale: float, source: Source) -> list[LazyRadius]:
+    if kind == "heat":
+        hop = heat_hop(rays, scale)
+        return [hop.draw(source) for _ in range(hop.count)]
+    return [draw_radius(RadialBall(kind, rays, scale), source)]
 
 
 def _joined(manifold: Manifold, parts: Sequence[Sequence[int | None]], sign: int) -> np.ndarray:

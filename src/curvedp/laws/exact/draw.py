@@ -24,7 +24,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.base import check_manifold
 from curvedp.laws.exact.curved import draw_curved, place_of
+from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.exact.spd import acceptance, draw_spd
+from curvedp.laws.heat import HeatKernel
 from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
 
@@ -175,6 +177,24 @@ def exact_laplace(
     """
     start, scale = _center(manifold, center), _scale("scale", scale, manifold.float_reach)
     return _draw("laplace", manifold, scale, start, check_source(source), _grid(grid))
+
+
+def exact_heat_kernel(
+    manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
+) -> ExactDraw:
+    """Where Brownian motion from the center is at time scale², rounded to the grid: on Sphere, Lorentz, PoincareBall, d >= 2.
+
+    >>> from curvedp.geometry import Sphere
+    >>> exact_heat_kernel(Sphere(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
+    (3,)
+    """
+    start, scale = _center(manifold, center), HeatKernel(manifold, scale).scale
+    rays = rays_of(manifold)
+    assert rays is not None  # the law has checked it
+    hop, grid = heat_hop(rays, scale), _grid(grid)
+    allowance = Allowance(math.prod(manifold.point_shape) * hop.count, 0.25)  # at least e^{−1} of the hops survive
+    integers = draw_curved("heat", manifold, rays, scale, start, allowance.meter(check_source(source)), grid)
+    return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
 
 
 def exact_log_gaussian(

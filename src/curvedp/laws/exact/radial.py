@@ -45,7 +45,7 @@ class RadialBall:
         """The exact number of which `rays.end` is the float: π/j√κ, κ the smallest curvature, or π·j or π/j of a circle."""
         if math.isinf(self.rays.end):
             return arb.pos_inf()
-        unit = arb.pi() / arb(min((k for k, _ in self.rays.roots), default=1.0)).sqrt()
+        unit = arb.pi() / arb(min((k for k, _ in self.rays.roots if k > 0), default=1.0)).sqrt()
         ratio = float(unit) / self.rays.end
         return unit / round(ratio) if ratio > 0.75 else unit * round(1 / ratio)
 

@@ -1,0 +1,73 @@
+"""The heat kernel as noise: where Brownian motion from the statistic is after a time. Its profile is a proved bound."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from curvedp.laws.exact.heat import heat_hop
+from curvedp.laws.heat import has_heat_kernel, heat_scale
+from curvedp.laws.spaceform import rays_of
+from curvedp.mechanisms.base import assign, check_guarantee, length
+from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.value import IsotropicMechanism
+from curvedp.privacy import Guarantee, HadamardProfile, smallest_scale
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class HeatKernelMechanism(IsotropicMechanism):
+    """Brownian motion from the statistic f(D), stopped at time `scale`²: on Sphere, Lorentz, PoincareBall, d >= 2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far it can move between neighbors; the caller vouches for it.
+    scale : float
+        √time.
+    statistic : Statistic
+        Instead of manifold and sensitivity: a statistic that knows both.
+
+    Notes
+    -----
+    Guarantees
+    - μ-GDP with μ = Δ·√(ρ/(e^{ρt} − 1)), t = scale², ρ = ±(d − 1) the Ricci curvature (proof in `curvedp.laws.heat`).
+
+    It buys nothing: at equal μ it errs as the Riemannian Gaussian does, so that "auto" leaves it out.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.privacy import GDP
+    >>> round(HeatKernelMechanism.calibrated(Sphere(2), sensitivity=0.5, guarantee=GDP(1.0)).scale, 6)
+    0.472381
+    """
+
+    scale: float
+
+    name: ClassVar[str] = "heat-kernel"
+    option: ClassVar[str | None] = "heat-kernel"
+    kind: ClassVar[str] = "heat"
+
+    def __init__(
+        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+    ) -> None:
+        assign(self, statistic=statistic or Stated(manifold, sensitivity), scale=length("scale", scale))
+        _ = self.law, heat_hop(rays_of(self.manifold), self.scale)  # refused here, not at the first release
+
+    @classmethod
+    def serves(cls, statistic: Statistic) -> bool:
+        """Values on a sphere or a hyperbolic space."""
+        return statistic.valued and has_heat_kernel(statistic.space)
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The shortest time that meets the guarantee."""
+        check_guarantee(guarantee)
+        moved, dim = cls.charged(statistic), statistic.space.dim
+        flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, dim, s, moved), guarantee, moved)
+        return cls(scale=heat_scale(statistic.space, flat), statistic=statistic)
+
+    @classmethod
+    def left_out(cls, statistic: Statistic) -> str | None:
+        """It is never better."""
+        return "by name only: it errs as gaussian does"
