@@ -30,7 +30,8 @@ class PrivateFrechetMean(BallEstimator):
         What is asked for.
     mechanism : str
         "auto" takes the smallest predicted error. By name: "gaussian", "laplace", "log-gaussian", "log-laplace", "newton",
-        "newton-long" (spheres and hyperbolic spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+        "newton-long", "heat-kernel" (these three on spheres and hyperbolic spaces), "gradient" (any ball), "kng" (up to
+        dimension 4, drawn in floats).
     ledger : Ledger, optional
         The budget to spend from. Nothing is spent on a refusal.
     label : str, optional
