@@ -133,13 +133,13 @@ def draw_curved(
     """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
     place = place_of(manifold)
     assert place is not None  # the caller has asked
-    feet = len(place.columns(center))  # of what a hop ends at, the vectors that the next one begins at
     hops = [(radius, LazyNormals(source, place.normals)) for radius in _radii(kind, rays, scale, source)]
     sign = 1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
 
     if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             vectors = place.columns(FloatBall(center))
+            feet = len(vectors)  # a hop may end with a time coordinate before them
             for radius, normals in hops:
                 steps = [float_ball(part) for part in decide(lambda p, r=radius: _steps(r, place, p))]  # type: ignore[misc]
                 vectors = place.along(vectors[-feet:], place.tangents(normals.floats()), *steps)
@@ -152,6 +152,7 @@ def draw_curved(
         # of those. Direction and result are reflected too, so that this is the draw the filter could not settle, and
         # not another one with the same law: that would be biased, since the filter has looked.
         vectors = place.columns(arb_array(center))
+        feet = len(vectors)
         mirror = _mirror(len(vectors[0]))
         vectors = mirror(vectors)
         for radius, normals in hops:
