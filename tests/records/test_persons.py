@@ -49,7 +49,8 @@ def test_equal_ids_are_one_person_and_others_are_not(ids):
 
 
 @pytest.mark.parametrize(
-    "bad", [lambda who: [who], lambda who: {who: 1}, lambda who: {who}, lambda who: np.array([who])]
+    "bad",
+    [lambda who: [who], lambda who: {who: 1}, lambda who: {who}, lambda who: object(), lambda who: np.array([who])],
 )
 def test_ids_that_cannot_be_compared_are_refused(bad):
     with pytest.raises(ParameterError):

@@ -39,6 +39,8 @@ def _coded(ids: np.ndarray) -> np.ndarray:
     """By equality alone: sorted by an order that is partial, as that of sets is, one person's records would be several's."""
     codes: dict[Any, int] = {}
     try:
+        if any(type(each).__eq__ is object.__eq__ for each in ids):  # equal to itself alone: no name of a person
+            raise TypeError
         return np.array([codes.setdefault(each, len(codes)) for each in ids])
     except TypeError:
         raise ParameterError("groups has ids that cannot be compared; give numbers or texts") from None
