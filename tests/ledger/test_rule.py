@@ -107,7 +107,7 @@ def test_two_rounds_chosen_after_seeing_stay_within_the_budget(budget, kinds):
     eps = np.array([0.2, 0.7, 1.0, 2.0])
     promised = budget.delta(eps)
     tried = 0
-    for name, share in product(kinds, (0.05, 0.3, 0.7)):
+    for name, share in product(kinds, (0.05, 0.5)):
         whole = largest(State.new(budget, ""), KINDS[name])
         first = KINDS[name](share * _size(whole))
         state = after(State.new(budget, ""), first)

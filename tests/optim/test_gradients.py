@@ -68,10 +68,10 @@ def test_mean_gradient_is_the_slope_of_half_the_squared_distance(manifold):
     assert np.linalg.norm(closed - -0.7 * direction) > 0.1  # the comparison can fail
 
 
-@pytest.mark.parametrize("manifold", SPACES, ids=repr)
+# That distances have the right derivative on every space is tests/conformance/test_array_libraries.py; here, how a problem
+# takes it. Stiefel's logarithm is a shooting iteration, which is not differentiated.
+@pytest.mark.parametrize("manifold", [Sphere(4), PoincareBall(3), SPDAffineInvariant(3), Grassmann(5, 2)], ids=repr)
 def test_automatic_differentiation_agrees_with_the_closed_form(manifold):
-    if isinstance(manifold, Stiefel):
-        pytest.skip("Stiefel's logarithm is a shooting iteration, which is not differentiated")
     w, z, _ = pair(manifold, 2, 0.5)
     generic = Problem(manifold, lambda p, q: manifold.dist(p, q) ** 2 / 2)
     with jax.enable_x64(True):

@@ -33,10 +33,14 @@ def record_by_record(X, ids, clip):
     return X * np.minimum(1, clip / np.linalg.norm(X, axis=1, keepdims=True))
 
 
-def total(X, ids, clip=C):
+@jax.jit
+def summed(w, data):
+    return clipped_sum(LINEAR, w, data, C)
+
+
+def total(X, ids):
     with full_precision():
-        w, data = prepare(LINEAR, X, np.zeros(3), ids)
-        return np.asarray(jax.jit(lambda w, d: clipped_sum(LINEAR, w, d, clip))(w, data))
+        return np.asarray(summed(*prepare(LINEAR, X, np.zeros(3), ids)))
 
 
 def changed(rng, X, ids, person):
@@ -46,7 +50,7 @@ def changed(rng, X, ids, person):
     return np.concatenate([X[keep], far]), np.concatenate([ids[keep], np.full(count, person)])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_one_person_moves_the_sum_by_twice_the_clip_at_most(seed):
     rng = np.random.default_rng(seed)
     X, ids = people(rng)

@@ -37,7 +37,7 @@ def test_algorithm_2_as_printed_scatters_around_the_truth_with_the_stated_varian
 def test_corrected_algorithm_2_is_sharper_and_bounds_mu():
     cap, profile = (2 * math.pi - 1) / 2, gaussian_profile(1, 2, 1.0, 1.0)
     sampler = loss_sampler(1, 2, 1.0, 1.0)
-    for seed in range(20):
+    for seed in range(8):
         run = algorithm2_estimate(
             sampler, 1.0, cap, np.random.default_rng(seed), m=20, corrected=True, max_loss=cap, failure_probability=0.05
         )
@@ -53,10 +53,10 @@ def test_without_a_bounded_loss_no_sample_bounds_mu():
 
 
 @pytest.mark.parametrize(("dim", "sigma", "D"), [(2, 1.0, 0.5), (3, 1.0, 1.0), (10, 1.0, 0.5), (3, 0.2, 0.2)])
-@pytest.mark.parametrize("widths", [0.2, 6.0, 9.0])  # of the grid: the theorem takes over where it ends
+@pytest.mark.parametrize("widths", [0.2, 6.0])  # of the grid: the theorem takes over where it ends
 def test_on_hyperbolic_spaces_the_tail_is_bounded_by_a_theorem(dim, sigma, D, widths):
     profile, sampler = gaussian_profile(-1, dim, sigma, D), loss_sampler(-1, dim, sigma, D)
-    for seed in range(5):
+    for seed in range(3):
         run = algorithm2_estimate(
             sampler, sigma, widths * profile.mu, np.random.default_rng(seed), m=20, corrected=True, tail=profile
         )

@@ -123,7 +123,7 @@ DRAWS = [
 
 @pytest.mark.parametrize(("sampler", "manifold", "scale"), DRAWS)
 def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> None:
-    n = 2000
+    n = 1000
     source = GeneratorSource(np.random.default_rng(11))
     center = off_origin(manifold)
     draws = [sampler(manifold, scale, center, source=source) for _ in range(n)]
