@@ -25,7 +25,7 @@ from curvedp.geometry import SPDAffineInvariant, Sphere, Stiefel, frechet_mean
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian, exact_log_gaussian
 from curvedp.privacy import gaussian_profile
-from curvedp.regression import fit_geodesic
+from examples.geodesics import fit_geodesic
 
 
 class Machine(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import curvedp
-from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy, records, regression
+from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy, records
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.mechanisms import Mechanism
 from curvedp.mechanisms.statistic import Statistic
@@ -278,7 +278,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             {"manifold": S2, "radius": 0.5, "speed": 0.5, "clip": 0.3, "guarantee": GDP(1.0), "method": "dp-rgd",
              "center": S2.origin, "x_range": (0.0, 1.0), "ledger": None, "x": np.linspace(0, 1, 12), "Y": X},
         ),
-        "fit_geodesic": (regression.fit_geodesic, {"manifold": S2, "x": np.linspace(0, 1, 12), "Y": X}),
         "Ledger": (_ledger, {"budget": GDP(1.0)}),
         "spend": (_spend, {"guarantee": GDP(0.5), "label": "x", "partition": "p", "group": "g"}),
         "load_records": (_load, {"text": "1,0,0\n0,1,0\n"}),

@@ -15,10 +15,10 @@ from benchmarks.regression import attack
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Sphere
-from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
-from curvedp.report.regression import plot_geodesic
+from examples.geodesics import fit_geodesic
+from examples.geodesics.pictures import plot_geodesic
 from reproductions.reg.line import reg_fig4, reg_line, reg_table1  # noqa: F401  (the runner asks for them here)
 from reproductions.reg.paper import NO_CLIP, angles, errors, imposed, jacobi_norms, sequential_sampler, sphere_data
 from reproductions.runner import Setting

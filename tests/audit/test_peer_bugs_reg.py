@@ -18,9 +18,9 @@ from curvedp.laws import GeodesicBall, KNormLaw, TangentGaussian
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP
-from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
+from examples.geodesics import fit_geodesic
 from reproductions.reg import paper
 
 N = 60_000

@@ -25,7 +25,6 @@ from curvedp.geometry import (
 )
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
-from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
     Domain,
@@ -37,6 +36,7 @@ from curvedp.regression.bounds import (
     lipschitz_constants,
 )
 from curvedp.regression.gradient import clipped_direction, clipped_gradient
+from examples.geodesics import fit_geodesic
 
 ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
 

@@ -7,6 +7,8 @@ import pytest
 
 MODULES = (
     "examples.data_sets",
+    "examples.geodesics",
+    "examples.geodesics.pictures",
     "reproductions.gdp.algorithms",
     "reproductions.gdp.circle",
     "reproductions.opt.paper",

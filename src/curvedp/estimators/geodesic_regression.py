@@ -9,6 +9,7 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PERSON, Job, PrivateEstimator, private_ball_choice
+from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
@@ -18,7 +19,6 @@ from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records
 from curvedp.records.persons import person_codes
 from curvedp.regression.bounds import HALF
-from curvedp.regression.fit import GeodesicFit
 
 
 class PrivateGeodesicRegression(PrivateEstimator):
@@ -156,11 +156,22 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
-        return self._model.predict(self._columns(x))
+        x, M = self._columns(x), self.manifold
+        low, high = _range(self.x_range, self._predictors)
+        if x.ndim == 1:
+            at, V = low[0], self.velocity_[None] / (high - low)[0]
+        else:
+            at, V = (low + high) / 2, self.velocity_ / (high - low).reshape(-1, *[1] * len(M.point_shape))
+        return np.asarray(M.exp(self.footpoint_, np.tensordot((x - at).reshape(-1, len(V)), V, axes=1)))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        return self._model.score(self._columns(x), Y)
+        Y = np.asarray(Y, dtype=np.float64)
+        error, spread = (
+            np.mean(np.asarray(self.manifold.dist(p, Y)) ** 2)
+            for p in (self.predict(x), frechet_mean(self.manifold, Y))
+        )
+        return float(1 - error / spread)
 
     @property
     def _predictors(self) -> int:
@@ -173,15 +184,6 @@ class PrivateGeodesicRegression(PrivateEstimator):
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         return np.asarray(x.reshape(-1) if k == 1 else x.reshape(-1, k))
-
-    @property
-    def _model(self) -> GeodesicFit:
-        k = self._predictors
-        low, high = _range(self.x_range, k)
-        if k == 1:
-            return GeodesicFit(self.manifold, self.footpoint_, self.velocity_ / (high - low)[0], low[0], np.nan, 0)
-        each = (high - low).reshape(-1, *[1] * len(self.manifold.point_shape))
-        return GeodesicFit(self.manifold, self.footpoint_, self.velocity_ / each, (low + high) / 2, np.nan, 0)
 
 
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:

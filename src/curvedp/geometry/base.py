@@ -323,17 +323,6 @@ class Manifold(ABC):
             p, v = q, self.transport(p, q, v)
         return p, v
 
-    def parallel(self, p: Array, u: Array, v: Array) -> Array:
-        """v carried along the geodesic of u, parallel to first order in u at least."""
-        return self.transport(p, self.exp(p, u), v)
-
-    def exp_derivatives(self, p: Array, v: Array) -> tuple[np.ndarray, np.ndarray]:
-        """d_p exp (v parallel) and d_v exp at (p, v), where this is no symmetric space (NumPy).
-
-        Matrices (..., dim, dim); their columns belong to the coordinates at p.
-        """
-        raise ParameterError(f"the derivatives of exp on {self!r} are not known in closed form")
-
     def flat_directions(self, p: Array) -> np.ndarray:
         """Coordinates (k, dim) at p of orthonormal directions that span a Euclidean factor of a curved space."""
         return np.zeros((0, self.dim))

@@ -5,7 +5,6 @@ from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
-import numpy as np
 from array_api_compat import is_jax_namespace
 
 from curvedp.geometry.base import Array
@@ -81,29 +80,6 @@ class SPDBuresWasserstein(SPD):
         """
         leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
         return self.from_coordinates(q, _rotate(leaves, arrives, self.to_coordinates(p, v)))
-
-    # Along dp = u, with K = L_p[u], the geodesic equation p'' = 2LpL gives the connection: a parallel v changes by
-    # dv = KpL + LpK, hence L by dL = −L_p[pKL + LKp].
-
-    def geodesic(self, p: Array, v: Array, time: float) -> tuple[Array, Array]:
-        """γ(t) = (I+tL)p(I+tL), γ' = v + 2t·LpL."""
-        L = _lyapunov(p, v)
-        return self.exp(p, time * v), v + 2 * time * sym(L @ p @ L)
-
-    def parallel(self, p: Array, u: Array, v: Array) -> Array:
-        """To first order; `transport` is not parallel."""
-        return v + 2 * sym(_lyapunov(p, u) @ p @ _lyapunov(p, v))
-
-    def exp_derivatives(self, p: Array, v: Array) -> tuple[np.ndarray, np.ndarray]:
-        q = np.asarray(self.exp(p, v))[..., None, :, :]
-        L = np.asarray(_lyapunov(p, v))[..., None, :, :]
-        one = np.eye(self.m) + L
-        u = np.asarray(self.from_coordinates(p, np.eye(self.dim)))
-        K = np.asarray(_lyapunov(p, u))
-        turned = _lyapunov(p, -2 * sym(p @ K @ L))  # dL for dp = u
-        foot = one @ u @ one + 2 * sym(turned @ p @ one)
-        shoot = 2 * sym(K @ p @ one)
-        return np.asarray(self.to_coordinates(q, foot)).mT, np.asarray(self.to_coordinates(q, shoot)).mT
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""

@@ -5,8 +5,8 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, KendallShapes, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
-from curvedp.regression import fit_geodesic
-from curvedp.report.regression import plot_geodesic
+from examples.geodesics import fit_geodesic
+from examples.geodesics.pictures import plot_geodesic
 
 
 def data(M, n=30):
