@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp.entropy import SecureSource
-from curvedp.geometry import SPDAffineInvariant, Sphere, Stiefel, frechet_mean
+from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Stiefel, frechet_mean
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import exact_gaussian, exact_log_gaussian
+from curvedp.laws.exact import exact_gaussian
 from curvedp.privacy import gaussian_profile
 from examples.geodesics import fit_geodesic
 
@@ -175,8 +175,8 @@ def curves(at: Machine) -> list[Curve]:
     )
 
     def chart(d: int) -> Callable[[], Any]:
-        M, z = Sphere(d), np.full(d, 0.1 / np.sqrt(d))
-        return lambda: exact_log_gaussian(M, 0.1, M.origin, z)
+        M, flat, z = Sphere(d), Euclidean(d), np.full(d, 0.1 / np.sqrt(d))
+        return lambda: M.unchart(M.origin, exact_gaussian(flat, 0.1, z).value)
 
     add("exact log-map draw on S^d", "d", sizes, chart, 1, 8 * sizes[-1] / at.random, "8 random bytes a number")
     sizes = [10, 100, 1_000, 10_000]

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.knorm import KNormLaw
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.bound import solver_error
-from curvedp.laws import KNormLaw, RiemannianGaussian, RiemannianLaplace
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import (
     GaussianMechanism,
     KNGMechanism,

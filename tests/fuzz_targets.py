@@ -177,7 +177,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.TangentGaussian, laws.HeatKernel)
         },
         "GeodesicBall": (laws.GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
-        "KNormLaw": (laws.KNormLaw, {"domain": laws.GeodesicBall(S2, S2.origin, 0.5), "scale": 0.3}),
         "sample": (
             laws.RiemannianGaussian(S2, 0.3).sample,
             {"rng": np.random.default_rng(0), "center": S2.origin, "size": 3},
@@ -193,10 +192,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             laws.exact.exact_heat_kernel, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
         ),
         "exact_laplace": (laws.exact.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
-        "exact_log_gaussian": (
-            laws.exact.exact_log_gaussian,
-            {"manifold": S2, "sigma": 0.3, "base": S2.origin, "coordinates": np.zeros(2), "grid": 30},
-        ),
     },
     "geometry": {
         **{type(M).__name__: (type(M), {f.name: getattr(M, f.name) for f in fields(M)}) for M in SPACES},

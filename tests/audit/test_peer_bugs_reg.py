@@ -10,11 +10,12 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.knorm import KNormLaw
 from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
-from curvedp.laws import GeodesicBall, KNormLaw, TangentGaussian
+from curvedp.laws import GeodesicBall, TangentGaussian
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP

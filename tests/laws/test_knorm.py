@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from benchmarks.knorm import KNormLaw
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -22,7 +23,7 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.laws import GeodesicBall, KNormLaw, TangentBundleBall
+from curvedp.laws import GeodesicBall, TangentBundleBall
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
 NODES, WEIGHTS = (NODES + 1) / 2, WEIGHTS / 2

@@ -8,7 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant
-from curvedp.laws import spd_confidence, spd_gaussian
+from curvedp.laws import RiemannianGaussian, spd_confidence
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 
 
@@ -21,7 +21,7 @@ def test_a_confidence_bound_is_made_of_these_samples_and_distances(monkeypatch):
     assert found.samples == count
     assert found.failure_probability == 1e-6
     seed = [3, *struct.unpack("<2Q", struct.pack("<2d", sigma, D))]
-    y = spd_gaussian.sample_spd(np.random.default_rng(seed), 3, sigma, np.eye(3), count)
+    y = RiemannianGaussian(SPDAffineInvariant(3), sigma).sample(np.random.default_rng(seed), np.eye(3), count)
     own = space.dist(np.eye(3), y)
     others = np.array([space.dist(np.diag(np.exp(D * v)), y) for v in net])
     expected = spd_confidence_profile(sigma, D, own, others, covering, 1e-6)

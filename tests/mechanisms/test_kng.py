@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from benchmarks.knorm import KNormLaw
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, KendallShapes, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
-from curvedp.laws import KNormLaw
 from curvedp.mechanisms import Certificate, KNGMechanism
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 

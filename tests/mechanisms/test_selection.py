@@ -14,7 +14,7 @@ from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection, runs_at
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PoissonRuns, PureDP
+from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
 
 LAWS = [NegativeBinomialRuns(0.1), NegativeBinomialRuns(0.3, 1.0), NegativeBinomialRuns(0.05, -0.5)]
 
@@ -148,7 +148,7 @@ def test_refusals():
         (([1], release, 1.0), "guarantee"),
         (([1], release, GDP(1.0)), "PureDP or ApproxDP"),
         ((3, release, PureDP(1.0)), "candidates"),
-        (([1], release, PureDP(1.0), PoissonRuns(3.0)), "runs"),
+        (([1], release, PureDP(1.0), 3), "runs"),
         (([1], release, PureDP(1.0), None, "book.ledger"), "curvedp.Ledger"),
         (([1], release, PureDP(1.0), None, None, 7), "label"),
     ):

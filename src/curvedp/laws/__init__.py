@@ -3,14 +3,12 @@
 from curvedp.laws.domains import GeodesicBall, TangentBundleBall
 from curvedp.laws.gaussian import RiemannianGaussian
 from curvedp.laws.heat import HeatKernel
-from curvedp.laws.knorm import KNormLaw
 from curvedp.laws.laplace import RiemannianLaplace
 from curvedp.laws.tangent import TangentGaussian
 
 __all__ = [
     "GeodesicBall",
     "HeatKernel",
-    "KNormLaw",
     "RiemannianGaussian",
     "RiemannianLaplace",
     "TangentBundleBall",

@@ -1,14 +1,13 @@
 """Exact i.i.d. draws from the affine-invariant Gaussian on SPD and HPD matrices, density ∝ exp(−d(X, W)²/2σ²).
 
 X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said et al.
-2017). Only ρ is hard. It is drawn by rejection from one of three envelopes, each proved by a concavity:
+2017). Only ρ is hard. It is drawn by rejection from one of two envelopes, each proved by a concavity:
 
 * near: u ↦ log(sinh √u/√u) is concave, so sinh x / x ≤ exp(a + b·x²) for every tangent; Σ xᵢⱼ² is a quadratic form,
   so the envelope is the law of the eigenvalues of a Gaussian symmetric matrix. Good while σ²m is small.
 * far: sinh x ≤ eˣ/2, so the envelope is N(σ²h, σ²I), hᵢ = (m+1−2i)/2. Good for σ above about 1.
-* chain: between them, `spd_chain`.
 
-On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and near and far are the same with β times the exponents.
+On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and both are the same with β times the exponents.
 
 The acceptance probability of each is a ratio of two normalisers, hence known exactly beforehand; the best is taken.
 It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
@@ -22,11 +21,10 @@ from typing import Protocol
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
-from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share
 
 Float = NDArray[np.float64]
@@ -48,32 +46,6 @@ class Envelope(Protocol):
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         """n proposals, each sorted from large to small, and their log ratios target/envelope."""
         ...
-
-
-def sample_spd(rng: np.random.Generator, m: int, sigma: float, center: ArrayLike, size: Size = None) -> Float:
-    """Draws X of shape (*size, m, m) about the SPD matrix `center`, or about several, which broadcast to `size`.
-
-    Guarantees: independent draws from the stated law, up to float64 arithmetic (simulation; releases go through
-    `entropy.exact`).
-
-    >>> X = sample_spd(np.random.default_rng(0), 2, 0.3, np.eye(2), 5)
-    >>> X.shape, bool(np.all(np.linalg.eigvalsh(X) > 0))
-    ((5, 2, 2), True)
-    """
-    m, sigma = integer("m", m, 1), positive("sigma", sigma)
-    shape = _shape(size)
-    n = math.prod(shape)
-    footpoint = np.asarray(center, dtype=np.float64)
-    if footpoint.shape[-2:] != (m, m) or not np.all(np.isfinite(footpoint)):
-        raise ParameterError(f"center of shape {footpoint.shape} must be finite and end with the axes {(m, m)}")
-    try:
-        np.linalg.cholesky(footpoint)
-    except np.linalg.LinAlgError:
-        raise ParameterError("center must be symmetric positive definite") from None
-    check_eigenvalues(m, sigma)
-    if footpoint.ndim > 2:
-        footpoint = np.broadcast_to(footpoint, (*shape, m, m)).reshape(n, m, m)
-    return turned(rng, footpoint, sample_log_eigenvalues(rng, m, sigma, n), 1).reshape(*shape, m, m)
 
 
 def check_eigenvalues(m: int, sigma: float, beta: int = 1) -> None:
@@ -139,13 +111,7 @@ def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
-    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
-    if beta == 2:
-        return simple
-    # set-up of the chain takes up to 0.1 s and its proposals cost more than the far ones: only where it helps
-    return (
-        simple if max(e.log_acceptance for e in simple) > math.log(0.5) else (*simple, ChainEnvelope.tightest(m, sigma))
-    )
+    return NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta)
 
 
 def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:

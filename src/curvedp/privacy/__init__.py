@@ -18,7 +18,7 @@ from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
 from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
-from curvedp.privacy.selection import NegativeBinomialRuns, PoissonRuns
+from curvedp.privacy.selection import NegativeBinomialRuns
 from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
@@ -35,7 +35,6 @@ __all__ = [
     "HadamardProfile",
     "MeanConcentratedDP",
     "NegativeBinomialRuns",
-    "PoissonRuns",
     "PrivacyProfile",
     "ProductProfile",
     "PureDP",

@@ -5,8 +5,7 @@ costs about two or three runs, however many there are (Liu and Talwar 2019; Pape
 that is part of each run's private output, ties by order of the outputs; each run may begin by drawing one of several
 candidates (radii, models) with public probabilities, so this is private selection among them.
 
-K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1: geometric for η = 1, logarithmic for η = 0;
-or Poisson, where no run at all, K = 0, is a possible outcome and is published as such.
+K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1: geometric for η = 1, logarithmic for η = 0.
 """
 
 import functools
@@ -20,7 +19,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, vouched
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
-from curvedp.privacy.rounding import bracket, down, float_of, private_side, up
+from curvedp.privacy.rounding import bracket, float_of, private_side, up
 
 _ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])  # every one gives a bound; the best is taken
 
@@ -137,38 +136,6 @@ class NegativeBinomialRuns:
         own = RenyiDP.implied_by(run, None, None, order)
         price = (1 + self.shape) * _extra(run, math.log(self.stop))
         return _renyi(own, price + math.log(self.mean) / (own.order - 1))
-
-
-@dataclass(frozen=True)
-class PoissonRuns:
-    """The number of runs: Poisson, 0 included.
-
-    Parameters
-    ----------
-    mean : float
-        μ > 0.
-
-    Examples
-    --------
-    >>> from curvedp.privacy import GDP
-    >>> PoissonRuns(10.0).best(GDP(0.2), order=8.0).eps < 0.9
-    True
-    """
-
-    mean: float
-
-    def __post_init__(self) -> None:
-        _validate.within("mean", self.mean, 0, 1e15, open_low=True)
-
-    def generating(self, x: float) -> float:
-        """E[x^K] for x in [0, 1]."""
-        return math.exp(self.mean * (x - 1))
-
-    def best(self, run: Guarantee, order: float) -> RenyiDP:
-        """ε(λ) + μ·δ̂ + log(μ)/(λ − 1), δ̂ the run's δ at ε̂ = log(1 + 1/(λ − 1)) (Papernot and Steinke 2022, Thm 6)."""
-        own = RenyiDP.implied_by(vouched(run), None, None, order)
-        allowed = max(down(math.log1p(1 / (own.order - 1)), 1e-15), 0.0)
-        return _renyi(own, self.mean * float(run.delta(allowed)) + math.log(self.mean) / (own.order - 1))
 
 
 @functools.lru_cache(maxsize=64)

@@ -27,10 +27,9 @@ from curvedp.geometry import (
 )
 from curvedp.laws.exact import curved as exact_curved
 from curvedp.laws.exact import draw as exact
-from curvedp.laws.exact import exact_gaussian, exact_laplace, exact_log_gaussian
+from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact import radial as exact_radial
 from curvedp.laws.exact import spd as exact_spd
-from curvedp.laws.exact import spd_chain as exact_spd_chain
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact import spd_turn as exact_spd_turn
 from curvedp.laws.exact.draw import ExactDraw
@@ -110,7 +109,7 @@ def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monke
     ("manifold", "sigma"), [(SPDAffineInvariant(3), 3.0), (SPDAffineInvariant(6), 1.5), (HPDAffineInvariant(3), 2.0)]
 )
 def test_refinement_of_spectral_envelopes(manifold, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far and chain, whose accept steps start at 64 bits: here from 24."""
+    """Far, whose accept steps start at 64 bits: here from 24."""
     center = off_origin(manifold)
 
     def sample() -> list[list[int]]:
@@ -118,7 +117,7 @@ def test_refinement_of_spectral_envelopes(manifold, sigma: float, monkeypatch: p
 
     expected = sample()
     original = balls.decide
-    for module in (exact_spd, exact_spd_chain, exact_spd_turn, bits):
+    for module in (exact_spd, exact_spd_turn, bits):
         monkeypatch.setattr(module, "decide", lambda evaluate, precision=64: original(evaluate, 24))
     assert sample() == expected
 
@@ -208,18 +207,6 @@ def test_product_draws_each_factor() -> None:
         exact_laplace(manifold, 0.3, center)
 
 
-@pytest.mark.parametrize("manifold", [Grassmann(4, 2), KendallShapes(4), SPDAffineInvariant(2), Lorentz(60)])
-def test_log_gaussian_on_every_manifold(manifold) -> None:
-    base = np.asarray(manifold.origin)
-    start = np.linspace(-0.3, 0.4, manifold.dim)
-    source = GeneratorSource(np.random.default_rng(3))
-    sample = [exact_log_gaussian(manifold, 0.2, base, start, source=source) for _ in range(400)]
-    z = (np.stack([draw.value for draw in sample]) - start) / 0.2
-    assert accepts(ks(z, stats.norm.cdf))
-    assert sample[0].point.shape == manifold.point_shape
-    assert np.max(manifold.residual(sample[0].point)) < 1e-9
-
-
 # ---- what a draw says of itself
 
 
@@ -233,7 +220,7 @@ def test_slack_is_a_public_number() -> None:
                 assert sampler(manifold, 0.3, center, source=given).tau == factors * 2.0**-100
     wide = [exact_gaussian(Euclidean(1400), 1.0, np.full(1400, v)).tau for v in (0.0, 1e7, 1e300)]
     assert wide == [2.0**-100] * 3
-    assert exact_log_gaussian(Euclidean(10_000), 1.0, np.zeros(10_000), np.zeros(10_000)).tau == 3 * 2.0**-100
+    assert exact_gaussian(Euclidean(10_000), 1.0, np.zeros(10_000)).tau == 3 * 2.0**-100
     spd = [exact_gaussian(SPDAffineInvariant(12), 1.0, np.exp(v) * np.eye(12)).tau for v in (0.0, 10.0)]
     assert spd[0] == spd[1] == 2.0**-100
 
@@ -341,13 +328,6 @@ def test_products_and_charts_go_back_to_points():
     found = exact_gaussian(space, 1e-12, center, source=five(), grid=40)
     assert found.integers.shape == (2 + 3 + 1,)
     np.testing.assert_allclose(found.point, center, atol=1e-9)
-    chart = exact_log_gaussian(Stiefel(3, 2), 1e-12, np.eye(3, 2), [0.1, 0.2, -0.3], source=five(), grid=40)
-    frame = Stiefel(3, 2)
-    expected = frame.exp(np.eye(3, 2), frame.from_coordinates(np.eye(3, 2), np.array([0.1, 0.2, -0.3])))
-    np.testing.assert_allclose(chart.point, expected, atol=1e-9)
-    pair, step = Product(Sphere(2), Euclidean(1)), np.array([0.1, 0.2, -0.3])
-    moved = exact_log_gaussian(pair, 1e-12, pair.origin, step, source=five(), grid=40)
-    np.testing.assert_allclose(moved.point, pair.exp(pair.origin, pair.from_coordinates(pair.origin, step)), atol=1e-9)
     assert ExactDraw(np.array([3, -5], dtype=object), 1, 0.0, Euclidean(2)).value.tolist() == [1.5, -2.5]
 
 

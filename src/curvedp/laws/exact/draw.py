@@ -22,7 +22,6 @@ from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
-from curvedp.geometry.base import check_manifold
 from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.exact.spd import acceptance, draw_spd
@@ -134,7 +133,7 @@ def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
     return _to_point(manifold, value, drawn_base(manifold))
 
 
-# ---- the three laws ---------------------------------------------
+# ---- the laws ---------------------------------------------
 
 
 def exact_gaussian(
@@ -197,29 +196,6 @@ def exact_heat_kernel(
     return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
 
 
-def exact_log_gaussian(
-    manifold: Manifold, sigma: float, base: Any, coordinates: Any, *, source: Source | None = None, grid: int = 30
-) -> ExactDraw:
-    """`coordinates` (at the public point `base`) plus independent N(0, σ²), each rounded to the grid.
-
-    Works on every manifold, because the exponential map at a public base is post-processing.
-
-    *Guarantees*
-    - For two inputs at Euclidean distance Δ: exactly Δ/σ-GDP, up to (1+e^ε)·tau in δ.
-
-    >>> from curvedp.geometry import Sphere
-    >>> draw = exact_log_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0], [0.3, -0.2])
-    >>> draw.integers.shape, draw.point.shape
-    ((2,), (3,))
-    """
-    sigma, grid, source = _scale("sigma", sigma, math.inf), _grid(grid), check_source(source)
-    base = _finite("base", base, check_manifold(manifold).point_shape)
-    start = _finite("coordinates", coordinates, (manifold.dim,))
-    allowance = Allowance(manifold.dim)
-    integers = _flat_gaussian(start, sigma, allowance.meter(source), grid)
-    return ExactDraw(integers, grid, allowance.tau(), manifold, base)
-
-
 def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
     rays = rays_of(manifold)
     if len(manifold.factors) > 1 and kind == "gaussian":
@@ -245,7 +221,7 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(
-            f"manifold={manifold!r} has no exact {kind} sampler; exact_log_gaussian works on every manifold"
+            f"manifold={manifold!r} has no exact {kind} sampler; LogGaussianMechanism works on every manifold"
         )
     return ExactDraw(integers, grid, allowance.tau(), manifold, base)
 

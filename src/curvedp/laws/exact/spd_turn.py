@@ -1,12 +1,10 @@
-"""The far envelope of the SPD Gaussian (see `spd`), and what the chain shares: eigenvalues, then a Haar rotation.
+"""The far envelope of the SPD Gaussian (see `spd`): eigenvalues, then a Haar rotation.
 
 Far: 2·sinh x ≤ eˣ, so ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)})^β.
 """
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 from flint import arb, arb_mat
@@ -16,20 +14,30 @@ from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 
 
-class TurnedDraw(ABC):
+class TurnedDraw:
     """Decreasing eigenvalues ρ as lazy reals, and the reflections that turn diag(e^ρ)."""
 
-    def __init__(self, m: int, beta: int = 1) -> None:
-        self.m, self.beta = m, beta
+    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
+        self.m, self.beta, self._sigma, self._normals = m, beta, sigma, normals
         self._turns: list[LazyNormals] = []
 
-    @abstractmethod
+    def _deviation(self, normals: np.ndarray) -> arb:
+        return arb(self._sigma)
+
     def rho(self, precision: int) -> list[arb]:
         """The eigenvalues of V."""
+        normals, m, beta = self._normals.balls(precision), self.m, self.beta
+        sigma = self._deviation(normals)
+        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
 
-    @abstractmethod
     def log_ratio(self, precision: int) -> arb:
-        """Log of target over envelope: at most 0."""
+        """Log of target over envelope, β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})."""
+        rho = self.rho(precision)
+        product = arb(1)
+        for i, high in enumerate(rho):
+            for low in rho[i + 1 :]:
+                product = product * -(low - high).expm1()
+        return self.beta * product.log()
 
     def decreasing(self) -> bool:
         def certain(precision: int) -> bool | None:
@@ -67,10 +75,7 @@ class TurnedDraw(ABC):
         return point
 
 
-T = TypeVar("T", bound=TurnedDraw)
-
-
-def accepted(propose: Callable[[], T], source: Source) -> T:
+def _accepted(propose: Callable[[], TurnedDraw], source: Source) -> TurnedDraw:
     """An exact draw of the eigenvalues and the rotation: rejection until one is accepted, with no cap."""
     while True:
         trial = propose()
@@ -81,38 +86,15 @@ def accepted(propose: Callable[[], T], source: Source) -> T:
 
 def draw_far(m: int, sigma: float, source: Source, beta: int = 1) -> TurnedDraw:
     """From the far envelope."""
-    return accepted(lambda: _FarDraw(m, sigma, LazyNormals(source, m), beta), source)
+    return _accepted(lambda: TurnedDraw(m, sigma, LazyNormals(source, m), beta), source)
 
 
 def draw_far_laplace(m: int, scale: float, source: Source, beta: int = 1) -> TurnedDraw:
     """From the far envelope of the Laplace law."""
-    return accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
+    return _accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
 
 
-class _FarDraw(TurnedDraw):
-    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
-        super().__init__(m, beta)
-        self._sigma, self._normals = sigma, normals
-
-    def _deviation(self, normals: np.ndarray) -> arb:
-        return arb(self._sigma)
-
-    def rho(self, precision: int) -> list[arb]:
-        normals, m, beta = self._normals.balls(precision), self.m, self.beta
-        sigma = self._deviation(normals)
-        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
-
-    def log_ratio(self, precision: int) -> arb:
-        """β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})"""
-        rho = self.rho(precision)
-        product = arb(1)
-        for i, high in enumerate(rho):
-            for low in rho[i + 1 :]:
-                product = product * -(low - high).expm1()
-        return self.beta * product.log()
-
-
-class _FarLaplace(_FarDraw):
+class _FarLaplace(TurnedDraw):
     """The variance is Gamma((m+1)/2, c), a χ² of m + 1 degrees of freedom over 2c = 1/scale² − β²|h|² (`spd_laplace`)."""
 
     def _deviation(self, normals: np.ndarray) -> arb:

@@ -1,4 +1,4 @@
-"""The law of the K-norm gradient mechanism: density ∝ exp(−‖∇E(x; D)‖/s) on a public domain, drawn exactly.
+"""The law of the K-norm gradient mechanism for any gradient: density ∝ exp(−‖∇E(x; D)‖/s) on a public domain.
 
 Reimherr and Awan 2019; Soto, Bharath, Reimherr, Slavković 2022 on manifolds. With s = 2Δ/ε, Δ the sensitivity of the
 gradient, one draw is ε-DP (the normaliser depends on the data, hence the 2). That is a statement about the exact law:
