@@ -19,7 +19,6 @@ from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns
-from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "Composition",
-    "ConfidenceProfile",
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
@@ -54,8 +52,6 @@ __all__ = [
     "meets",
     "product_profile",
     "smallest_scale",
-    "spd_confidence_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
-    "weyl_net",
 ]
