@@ -57,7 +57,10 @@ def check_eigenvalues(m: int, sigma: float, beta: int = 1) -> None:
 def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Float:
     """L·Q·diag(e^ρ)·Q*·L* of each row of ρ, Q uniform, W = LL* the center or as many of them; points of the manifold."""
     (n, m), whole = rho.shape, center if beta == 1 else center[..., 0] + 1j * center[..., 1]
-    lower = np.linalg.cholesky(whole)
+    try:
+        lower = np.linalg.cholesky(whole)
+    except np.linalg.LinAlgError:
+        raise ParameterError("center must be positive definite") from None
     out = np.empty((n, m, m), dtype=lower.dtype)
     rows = max(1, _CHUNK // (m * m))
     for start in range(0, n, rows):
