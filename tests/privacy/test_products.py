@@ -17,7 +17,6 @@ from curvedp.privacy import (
     product_profile,
 )
 from curvedp.privacy._loss_sum import MARGIN
-from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.products import ProductProfile, _split
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
@@ -117,19 +116,6 @@ def test_two_spheres_are_never_below_any_split():
     assert profile.pure_epsilon == pytest.approx(D * (2 * math.sqrt(2) * math.pi - D) / (2 * sigma**2), rel=1e-12)
 
 
-def test_search_over_three_factors_finds_known_maxima():
-    """Functions of the split whose suprema are known: at a corner, in the middle, and off center."""
-    c, tilt = np.array([1.0, 1.1, 1.3]), np.array([0.5, 0.3, 0.812])
-
-    def value(u):
-        w = np.asarray(u) ** 2
-        return np.array([w @ c, 2 - np.sum(w**2), math.exp(np.asarray(u) @ tilt)])
-
-    found = largest_over_splits(value, 3)
-    assert found == pytest.approx([1.3, 2 - 1 / 3, math.exp(np.linalg.norm(tilt))], rel=2e-6)
-    assert np.all(found >= [1.3, 2 - 1 / 3, math.exp(np.linalg.norm(tilt))])
-
-
 def test_the_worst_split_can_be_inside():
     """H² × H², Δ = σ = 3: no corner is the worst, so corners alone would understate μ."""
     profile = product_profile([(-1.0, 2), (-1.0, 2)], 3.0, 3.0)
@@ -168,11 +154,13 @@ def test_tradeoff_of_a_product_at_every_alpha(factors):
 
 
 def test_products_know_their_ends():
-    profile = product_profile([(1.0, 2), (0.0, 3), (-1.0, 2), (-2.0, 1)], 1.0, 0.5)
+    with pytest.raises(ParameterError, match="more than two parts"):
+        product_profile([(1.0, 2), (0.0, 3), (-1.0, 2), (-2.0, 1)], 1.0, 0.5)
+    profile = product_profile([(1.0, 2), (0.0, 3), (-2.0, 1)], 1.0, 0.5)
     assert profile._has_flat
-    assert profile._curved == ((1.0, 2), (-1.0, 2))
-    assert profile._caps == [math.inf, math.pi, math.inf]
-    assert len(profile.corners) == 3
+    assert profile._curved == ((1.0, 2),)
+    assert profile._caps == [math.inf, math.pi]
+    assert len(profile.corners) == 2
     assert profile.pure_epsilon == math.inf == profile.renyi(math.inf)
     spheres = product_profile([(1.0, 2), (4.0, 2)], 2.0, 1.0)
     diameter = math.hypot(math.pi, math.pi / 2)
@@ -280,19 +268,10 @@ def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatc
     assert profile.delta(0.3) == pytest.approx(raised.delta(0.3), rel=1e-10)
 
 
-def test_three_factors_of_which_some_end():
-    """What a sphere's whole diameter costs is added to what the others do with all of the length."""
-    half_turn = gaussian_profile(1.0, 1, 1.0, math.pi).rao ** 2
-
+def test_factors_of_which_some_end():
     def squares(profile):
         return np.array([profile.rao**2])
 
-    some = product_profile([(1.0, 1), (1.0, 1), (0.0, 1)], 1.0, 4.0)
-    assert some._worst(squares)[0] == pytest.approx(16 + 2 * half_turn, rel=1e-6)
-    none = product_profile([(1.0, 1), (1.0, 1), (1.0, 1)], 1.0, 4.0)
-    assert none._worst(squares)[0] == pytest.approx(3 * half_turn, rel=1e-6)
-    all_free = product_profile([(1.0, 1), (1.0, 1), (0.0, 1)], 1.0, 0.5)
-    assert all_free._worst(squares)[0] == pytest.approx(0.25, rel=1e-5)
     equal = product_profile([(1.0, 1), (1.0, 1)], 1.0, 0.5)
     truth = max(
         gaussian_profile(1.0, 1, 1.0, 0.5 * math.cos(t) + 1e-300).rao ** 2

@@ -45,16 +45,18 @@ def rays_of(manifold: Manifold) -> Rays | None:
 
 
 def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
-    """(curvature, dimension) of space forms whose product the manifold is, else None. SPD(2) is ℝ × H² with κ = −½.
+    """(curvature, dimension) of the space forms whose product the manifold is, if they are at most two and one flat space
+    counts for all, else None. SPD(2) is ℝ × H² with κ = −½.
 
-    >>> from curvedp.geometry import Product, SPDAffineInvariant, Sphere
-    >>> space_form_factors(Product(Sphere(3), SPDAffineInvariant(2)))
-    ((1.0, 3), (0.0, 1), (-0.5, 2))
+    >>> from curvedp.geometry import Euclidean, Product, SPDAffineInvariant
+    >>> space_form_factors(Product(Euclidean(3), SPDAffineInvariant(2)))
+    ((0.0, 3), (0.0, 1), (-0.5, 2))
     """
     if len(manifold.factors) > 1 and rays_of(manifold) is None:
         parts = [space_form_factors(factor) for factor in manifold.factors]
-        found = [part for part in parts if part is not None]
-        return tuple(pair for part in found for pair in part) if len(found) == len(parts) else None
+        pairs = tuple(pair for part in parts for pair in part or ())
+        curved = sum(k > 0 or (k < 0 and d > 1) for k, d in pairs)
+        return pairs if None not in parts and curved + (curved < len(pairs)) <= 2 else None
     rays = rays_of(manifold)
     if rays is not None:
         return None if rays.curvature is None else ((rays.curvature, manifold.dim),)

@@ -4,7 +4,7 @@
 On a product d² = Σdᵢ², so the Gaussian is the product of the factors' Gaussians and the loss is the sum of
 independent losses. A change of length Δ may fall on the factors in any way with ΣΔᵢ² = Δ². δ(ε) grows with each Δᵢ
 (docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that sphere (`_split_search`).
-Flat factors count as one.
+Flat factors count as one; there may be two in all.
 """
 
 import math
@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_sum import MARGIN, LossSum, NormalLoss
-from curvedp.privacy._loss_table import LossTable, LossTails
+from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_delta
@@ -58,13 +58,10 @@ class _Split(PrivacyProfile):
         terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
         if self.flat > 0:
             terms.append((self.flat / self.scale, NormalLoss(self.flat / self.scale)))
-        terms.sort(key=lambda term: term[0])  # the narrow one is integrated over
-        (scale, table), rest = terms[0], terms[1:]
-        while rest:
-            wide_scale, wide = rest.pop(0)
-            tails = LossSum(wide, table, wide_scale, scale)
-            scale, table = tails.loss_scale, LossTable(tails) if rest else None
-        return tails
+        (scale, narrow), (wide_scale, wide) = sorted(
+            terms, key=lambda term: term[0]
+        )  # the narrow one is integrated over
+        return LossSum(wide, narrow, wide_scale, scale)
 
     @cached_property
     def mu(self) -> float:
@@ -136,6 +133,8 @@ class ProductProfile(PrivacyProfile):
             diameter = math.hypot(*(math.pi / math.sqrt(k) for k, _ in checked))
             if self.sensitivity > diameter * (1 + 4e-16):
                 raise ParameterError(f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g}")
+        if len(self._caps) > 2:
+            raise ParameterError(f"{self.space} has more than two parts, the flat ones counted as one")
 
     @property
     def _curved(self) -> tuple[tuple[float, int], ...]:
@@ -165,28 +164,14 @@ class ProductProfile(PrivacyProfile):
         return [self._at((self.sensitivity * row).tolist()) for row in np.eye(len(self._caps))]
 
     def _worst(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
-        """The supremum of each entry over the splits of the sensitivity.
-
-        Where one of three or more factors is a sphere that ends before Δ, it is given its whole diameter, and the others
-        share all of Δ² as if it had nothing: an upper bound.
-        """
+        """The supremum of each entry over the splits of the sensitivity."""
         caps, D = self._caps, self.sensitivity
-        if len(caps) <= 2:
-            start = math.acos(min(caps[0] / D, 1.0))
-            stop = math.asin(min(caps[-1] / D, 1.0)) if len(caps) == 2 else math.pi / 2
-            if len(self._curved) == 2 and self._curved[0] == self._curved[1]:  # the other half is its mirror image
-                stop = min(stop, math.pi / 4)
-            return largest_over_splits(lambda u: cost(self._at((D * u).tolist())), len(caps), start, max(start, stop))
-        free = [i for i, cap in enumerate(caps) if cap >= D]
-        if not free:
-            return cost(self._at(caps))
-
-        def value(u: Array) -> Array:
-            lengths = np.array(caps)
-            lengths[free] = D * u
-            return cost(self._at(lengths.tolist()))
-
-        return largest_over_splits(value, len(free))
+        if len(caps) == 1:
+            return cost(self._at([D]))
+        start, stop = math.acos(min(caps[0] / D, 1.0)), math.asin(min(caps[1] / D, 1.0))
+        if len(self._curved) == 2 and self._curved[0] == self._curved[1]:  # the other half is its mirror image
+            stop = min(stop, math.pi / 4)
+        return largest_over_splits(lambda u: cost(self._at((D * u).tolist())), start, max(start, stop))
 
     @property
     def tails(self) -> LossTails:
