@@ -199,7 +199,7 @@ TARGETS: dict[str, dict[str, Call]] = {
         "manifold_name": (geometry.manifold_name, {"M": S2}),
         "project_to_ball": (geometry.project_to_ball, {"M": S2, "center": S2.origin, "radius": 0.5, "X": X}),
         "mean_error_bound": (geometry.mean_error_bound, {"M": S2, "radius": 0.5, "iterations": 10}),
-        "frechet_mean": (geometry.frechet_mean, {"M": S2, "X": X, "weights": np.ones(12), "ball": (S2.origin, 1.0)}),
+        "frechet_mean": (geometry.frechet_mean, {"M": S2, "X": X, "ball": (S2.origin, 1.0)}),
     },
     "mechanisms": {
         **{

@@ -1,4 +1,4 @@
-"""Fréchet means: residuals on every space, the a-priori bound attacked, weights, shapes, extremes."""
+"""Fréchet means: residuals on every space, the a-priori bound attacked, shapes, extremes."""
 
 import os
 
@@ -45,9 +45,8 @@ def cloud(M, n, radius, center=None):
     return M.exp(c, M.from_coordinates(c, z))
 
 
-def residual(M, X, x, w=None):
-    w = np.full(len(X), 1 / len(X)) if w is None else w / np.sum(w)
-    return float(M.norm(x, np.tensordot(w, M.log(x, X), axes=1)))
+def residual(M, X, x):
+    return float(M.norm(x, np.mean(M.log(x, X), axis=0)))
 
 
 @pytest.mark.parametrize("M", SPACES, ids=repr)
@@ -55,10 +54,9 @@ def residual(M, X, x, w=None):
 def test_residual(M, n, radius):
     center = cloud(M, 1, 0.5)[0]
     X = cloud(M, n, radius, center)
-    w = RNG.uniform(0.1, 1, size=n)
-    x = frechet_mean(M, X, w)
+    x = frechet_mean(M, X)
     assert M.residual(x) < 1e-12
-    assert residual(M, X, x, w) <= 1e-9
+    assert residual(M, X, x) <= 1e-9
 
 
 def test_residual_on_stiefel():
@@ -138,11 +136,10 @@ class Recorded:
         return np.asarray(self.values, dtype=dtype)
 
 
-def test_points_and_weights_that_have_gradients_are_detached():
-    M, w = Sphere(2), np.arange(1.0, 6.0)
+def test_points_that_have_gradients_are_detached():
+    M = Sphere(2)
     X = cloud(M, 5, 0.5)
-    found = frechet_mean(M, Recorded(X), Recorded(w))
-    np.testing.assert_array_equal(found, frechet_mean(M, X, w))
+    np.testing.assert_array_equal(frechet_mean(M, Recorded(X)), frechet_mean(M, X))
 
 
 @pytest.mark.parametrize("M", [Sphere(1), Stiefel(4, 2), Rotations(3), Product(Sphere(2), Lorentz(2))], ids=repr)
@@ -172,23 +169,9 @@ def test_complex_points_are_refused():
         frechet_mean(Sphere(2), np.eye(3) + 0j)
 
 
-def test_weights():
+def test_shapes_are_checked():
     M = Sphere(2)
     X = cloud(M, 5, 0.5)
-    np.testing.assert_allclose(frechet_mean(M, X, [1, 0, 0, 2, 0]), frechet_mean(M, X[[0, 3, 3]]), atol=1e-12)
-    bad = X.copy()
-    bad[1] = np.nan  # a point of weight 0 does not count, whatever it holds
-    np.testing.assert_allclose(frechet_mean(M, bad, [1, 0, 1, 1, 1]), frechet_mean(M, X[[0, 2, 3, 4]]), atol=1e-12)
-    for weights in (
-        [1, 1, 1, 1],
-        [1, 1, 1, 1, -1],
-        [0] * 5,
-        [1, 1, 1, 1, np.nan],
-        [1, 1, 1, 1, np.inf],
-        np.ones((5, 1)),
-    ):
-        with pytest.raises(ParameterError, match="weights"):
-            frechet_mean(M, X, np.asarray(weights))
     for data in (X[0], X[:0], X[:, :2]):
         with pytest.raises(ParameterError, match="shape"):
             frechet_mean(M, data)
@@ -213,14 +196,13 @@ BALLS = [(Sphere(2), 0.3), (Sphere(2), 0.78), (Sphere(2), 1.1), (Lorentz(2), 0.5
 @pytest.mark.parametrize(("M", "radius"), BALLS, ids=repr)
 def test_a_priori_bound_holds_for_data_on_the_rim(M, radius):
     # worst data sit on the boundary, in two clusters or all to one side
-    for n, weights in ((2, None), (3, [5, 1, 1]), (12, None)):
+    for n, pick in ((2, [0, 1]), (3, [0, 0, 0, 0, 0, 1, 2]), (12, range(12))):
         z = RNG.normal(size=(n, M.dim))
         z *= radius / np.linalg.norm(z, axis=-1, keepdims=True)
-        X = M.exp(M.origin, M.from_coordinates(M.origin, z))
-        w = None if weights is None else np.asarray(weights, dtype=float)
-        x = frechet_mean(M, X, w, ball=(M.origin, radius))
-        assert M.dist(x, frechet_mean(M, X, w)) <= mean_error_bound(M, radius) + 1e-9
-        assert residual(M, X, x, w) <= 1e-9
+        X = M.exp(M.origin, M.from_coordinates(M.origin, z))[list(pick)]
+        x = frechet_mean(M, X, ball=(M.origin, radius))
+        assert M.dist(x, frechet_mean(M, X)) <= mean_error_bound(M, radius) + 1e-9
+        assert residual(M, X, x) <= 1e-9
 
 
 @pytest.mark.parametrize(("M", "radius"), [b for b in BALLS if not isinstance(b[0], Product)], ids=repr)

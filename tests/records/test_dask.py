@@ -18,7 +18,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, dp_rgd
+from curvedp.optim import LeadingEigenvectorProblem, dp_rgd
 from curvedp.records import from_parquet
 from rough_records import cloud
 
@@ -71,39 +71,22 @@ def test_certificates_of_streamed_means_verify(tmp_path):
 def test_components_do_not_depend_on_the_chunks_and_are_those_of_memory():
     X = np.random.default_rng(0).normal(size=(500, 4)) * [3.0, 2.0, 1.0, 1.0]
     X[3], X[4] = np.nan, 1e300
-    for method, same in (("one-shot", True), ("dp-rgd", False)):
-        found = [
-            PrivatePCA(2, radius=5.0, method=method, source=source()).fit(data).components_
-            for data in (X, *(chunked(X, sizes) for sizes in CHUNKINGS[:3]))
-        ]
-        assert all(np.array_equal(components, found[1]) for components in found[2:])
-        assert np.array_equal(found[0], found[1]) if same else np.allclose(found[0], found[1], atol=1e-6)
+    found = [
+        PrivatePCA(2, radius=5.0, method="one-shot", source=source()).fit(data).components_
+        for data in (X, *(chunked(X, sizes) for sizes in CHUNKINGS[:3]))
+    ]
+    assert all(np.array_equal(components, found[0]) for components in found[1:])
 
 
-@pytest.mark.parametrize(
-    ("problem", "init"),
-    [
-        (FrechetMeanProblem(TENSORS), np.eye(3)),
-        (LeadingEigenvectorProblem(4), np.eye(4)[0]),
-        (Problem(Sphere(2), lambda w, z: -((w @ z) ** 2)), np.eye(3)[0]),
-    ],
-    ids=["mean", "eigenvector", "loss"],
-)
-def test_descent_does_not_depend_on_the_chunks(problem, init):
-    rng = np.random.default_rng(0)
-    X = cloud(TENSORS, 1.0, 500) if init.ndim == 2 else rng.normal(size=(500, len(init)))
-    X[3] = np.nan  # not 1e200: round-off decides the direction to it
-
-    def descend(data):
-        return dp_rgd(problem, data, init, 3, 1.0, 0.3, guarantee=GDP(1.0), rng=np.random.default_rng(2))
-
-    results = [descend(chunked(X, sizes)) for sizes in CHUNKINGS[:3]]
-    assert all(np.array_equal(result.point, results[0].point) for result in results)
-    np.testing.assert_allclose(results[0].point, descend(X).point, atol=1e-9)
-    assert results[0].guarantee == GDP(1.0)
-    assert results[0].noise >= 3**0.5 * 2 / 500  # √steps·2·clip/n
-    with pytest.raises(ParameterError, match="record_history"):
-        dp_rgd(problem, chunked(X, (500,)), init, 3, 1.0, 0.3, noise=1.0, record_history=True)
+def test_descents_want_records_in_memory(tmp_path):
+    ledger, X = Ledger(tmp_path / "x.ledger", GDP(3.0)), chunked(np.ones((500, 4)), (250, 250))
+    for call in (
+        lambda: dp_rgd(LeadingEigenvectorProblem(4), X, np.eye(4)[0], 3, 1.0, 0.3, guarantee=GDP(1.0)),
+        lambda: PrivatePCA(radius=1.0, method="dp-rgd", ledger=ledger).fit(X),
+    ):
+        with pytest.raises(ParameterError, match="in memory"):
+            call()
+    assert ledger.spent is None
 
 
 # ---- sources ----
@@ -187,7 +170,6 @@ def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
         PrivateFrechetMean(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivateDispersion(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivatePCA(radius=1.0, ledger=ledger).fit,
-        PrivatePCA(radius=1.0, method="dp-rgd", ledger=ledger).fit,
     ):
         with pytest.raises(ParameterError, match=r"ValueError in a task.*Nothing was released") as caught:
             fit(X)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PERSON, Job, PrivateEstimator, readable
+from curvedp.estimators.base import PERSON, Job, PrivateEstimator
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
@@ -18,7 +18,7 @@ from curvedp.mechanisms.noise import bounded
 from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
 from curvedp.mechanisms.sums import GramSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records import ChunkedRecords, by_chunks, is_chunked
+from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_rows
 
@@ -118,7 +118,8 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(f"n_components={count} is more than the {features} features of X")
-        one_shot = self.method == "one-shot" or (self.method == "auto" and features <= _ONE_SHOT_FEATURES)
+        few = features <= _ONE_SHOT_FEATURES or is_chunked(X)  # descents want records in memory
+        one_shot = self.method == "one-shot" or (self.method == "auto" and few)
         if not one_shot and (self._adding or groups is not None):
             raise ParameterError(
                 "method='dp-rgd' is for replacing one record; method='one-shot' knows persons and private n"
@@ -128,7 +129,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         if one_shot:
             self._one_shot(records, radius, count, groups)
         else:
-            self._descend(X, records, radius, count)
+            self._descend(records, radius, count)
         return self
 
     def _one_shot(self, records: Records, radius: float, count: int, groups: Any) -> None:
@@ -156,7 +157,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         mechanism = kind.for_statistic(statistic, self.guarantee)
         return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
 
-    def _descend(self, X: Any, records: Records, radius: float, count: int) -> None:
+    def _descend(self, records: Records, radius: float, count: int) -> None:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, descent_mechanism, dp_rgd
 
         features = self.n_features_in_
@@ -164,18 +165,14 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         # A record's gradient 2(I-wwᵀ)zzᵀw has length at most 2·sin·cos·r² <= r²: this clip cuts nothing off.
         clip, public = radius**2, np.random.default_rng(0)
         start = problem.manifold.project(public.standard_normal(problem.manifold.point_shape))
-        clipped = partial(clipped_rows, radius=radius)
-        chunked = is_chunked(X)
-        rows = ChunkedRecords(X, (features,)).map(clipped) if chunked else clipped(records.array())
-        mechanism = descent_mechanism(problem, records.n, _STEPS, clip, self.guarantee, chunked=chunked)
+        rows = clipped_rows(records.array(), radius)  # refuses a dask array
+        mechanism = descent_mechanism(problem, records.n, _STEPS, clip, self.guarantee)
 
         def run(source: Source) -> np.ndarray:
             rng = None if self.source is None else source
             rate = 0.5 / radius**2
             return np.asarray(dp_rgd(problem, rows, start, _STEPS, clip, rate, noise=mechanism.noise, rng=rng).point)
 
-        if chunked:
-            records.sums(readable)  # a cluster or a file that fails does so before anything is paid
         (release,) = self._publish([Job(mechanism, run, "noisy descent")])
         self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate

@@ -8,10 +8,8 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
 from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
 from curvedp.optim._added import added_descent, is_added
-from curvedp.optim._chunked import chunked_clip, chunked_rgd
 from curvedp.optim._loop import (
     Randomness,
     chunks,
@@ -28,7 +26,6 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy.descent import derive, rgd_guarantee, rgd_noise, rounded_clip
-from curvedp.records import is_chunked
 
 
 def dp_rgd(
@@ -57,7 +54,7 @@ def dp_rgd(
     problem : Problem
         Manifold and loss.
     data : array
-        One record a row, or a dask array: its chunks are streamed once a step, and the result does not depend on them.
+        One record a row.
     init : point
         The public start; it sets the precision.
     steps : int
@@ -95,10 +92,6 @@ def dp_rgd(
     schedule, marks = rates(learning_rate, steps), recorded(record_history, steps)
     if is_added(guarantee, noise):
         return added_descent(problem, data, init, schedule, clip, 1.0, guarantee, rng, marks, groups)
-    if is_chunked(data):
-        if marks.any() or groups is not None:
-            raise ParameterError("record_history= and groups= want records in memory, not a dask array")
-        return chunked_rgd(problem, data, init, schedule, clip, guarantee, noise, rng)
     with full_precision(), compiled_once(problem):
         w, records = prepare(problem, data, init, groups)
         n = len(records)
@@ -119,12 +112,9 @@ def dp_rgd(
         return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
 
 
-def descent_mechanism(
-    problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee, *, chunked: bool = False
-) -> DescentMechanism:
+def descent_mechanism(problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee) -> DescentMechanism:
     """What `dp_rgd` in double precision releases for n records, calibrated: refuses before anything is spent."""
-    dim = problem.manifold.dim
-    charged = chunked_clip(clip, dim, np.float64, n) if chunked else rounded_clip(clip, dim, np.float64, n)
+    charged = rounded_clip(clip, problem.manifold.dim, np.float64, n)
     statistic = ClippedGradient(problem.manifold, charged, n)
     return DescentMechanism(statistic=statistic, steps=steps, noise=rgd_noise(n, steps, charged, guarantee))
 

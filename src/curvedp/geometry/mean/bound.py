@@ -102,7 +102,7 @@ def _iterations(M: Manifold, radius: float) -> int:
 
 
 def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) -> float:
-    """η: `frechet_mean(M, X, w, ball=(center, radius))` is within this distance of the true mean, for any X in the ball.
+    """η: `frechet_mean(M, X, ball=(center, radius))` is within this distance of the true mean, for any X in the ball.
 
     Mechanisms add 2η to the sensitivity. `iterations` defaults to the number the solver takes.
 

@@ -1,9 +1,8 @@
-"""Fréchet means, arg min of Σ w_i d(x, x_i)², on every space: to ‖mean log‖ ≤ 1e-9, or in a fixed number of public steps."""
+"""Fréchet means, arg min of Σ d(x, x_i)², on every space: to ‖mean log‖ ≤ 1e-9, or in a fixed number of public steps."""
 
 import math
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_array_api_obj, is_numpy_array
@@ -31,10 +30,8 @@ _TOLERANCE = 5e-10  # residual at which the search ends, half of what is promise
 _MANY, _ROUGH = 1 << 13, 1e-4  # records, from which on the mean of a few is the start; and the residual of that mean
 
 
-def frechet_mean(
-    M: Manifold, X: Array, weights: Array | None = None, *, ball: tuple[Array, float] | None = None
-) -> Array:
-    """The (weighted) Fréchet mean of the points X (n, *M.point_shape): one point, ‖Σ w log_mean(x_i)‖ ≤ 1e-9.
+def frechet_mean(M: Manifold, X: Array, *, ball: tuple[Array, float] | None = None) -> Array:
+    """The Fréchet mean of the points X (n, *M.point_shape): one point, ‖mean log_mean(x_i)‖ ≤ 1e-9.
 
     The residual is met wherever float64 coordinates can hold the mean to that accuracy. Data of fewer digits are
     averaged in float64 and the mean is returned so (where the array library has float64). On spaces of positive
@@ -49,8 +46,6 @@ def frechet_mean(
         Where the points live.
     X : array
         One point a row.
-    weights : array, optional
-        One number ≥ 0 a point.
     ball : (center, radius), optional
         Both public: the records are first mapped into the ball (`project_to_ball`), then a number of gradient steps that
         depends on M and radius alone is taken from the center. No data-dependent stopping.
@@ -71,39 +66,13 @@ def frechet_mean(
         raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
     if X.ndim != len(shape) + 1 or tuple(X.shape[1:]) != shape or X.shape[0] == 0:
         raise ParameterError(f"X has shape {tuple(X.shape)}; it must be (n, {', '.join(map(str, shape))}) with n >= 1")
-    w = _weights(weights, X.shape[0])
+    w = np.full(X.shape[0], 1 / X.shape[0])
     data = np.asarray(to_host(X), dtype=np.float64)
     if ball is not None:
-        return _like(xp, X, _ball_mean(M, data, w, ball))
-    if not np.all(w > 0):
-        data, w = data[w > 0], w[w > 0]
-    if not np.all(np.isfinite(data)):
-        return _like(xp, X, np.full(shape, np.nan))
-    return _like(xp, X, _mean(M, data, w))
-
-
-def _weights(weights: Array | None, n: int) -> np.ndarray:
-    """Public weights, normalised; the sum is checked so that NaN fails."""
-    if weights is None:
-        return np.full(n, 1 / n)
-    w = _validate.array(
-        "weights", weights if not is_array_api_obj(weights) or is_numpy_array(weights) else to_host(weights)
-    )
-    if w.shape != (n,):
-        raise ParameterError(f"weights has shape {w.shape}; it must be ({n},), one weight a point")
-    if not (np.all(w >= 0) and np.all(np.isfinite(w))):
-        bad = w[~((w >= 0) & np.isfinite(w))][0]
-        raise ParameterError(f"weights contain {bad!r}; each must be finite and >= 0")
-    largest = float(np.max(w))
-    if not largest > 0:
-        raise ParameterError("weights are all 0; their sum must be > 0")
-    w = w / largest  # so that the sum cannot overflow
-    return w / np.sum(w)
-
-
-def _like(xp: Any, X: Array, x: np.ndarray) -> Array:
-    """x as an array of X's library, float64 where it has it."""
-    return x if is_numpy_array(X) else xp.asarray(x, device=device(X))
+        found = _ball_mean(M, data, w, ball)
+    else:
+        found = _mean(M, data, w) if np.all(np.isfinite(data)) else np.full(shape, np.nan)
+    return found if is_numpy_array(X) else xp.asarray(found, device=device(X))  # float64 where the library has it
 
 
 def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE) -> np.ndarray:
@@ -163,14 +132,14 @@ class Points:
         """What is known of spaces made of others; the mean of a few of many records; else the best of three starts."""
         if isinstance(self.M, Product | Pulled):
             return _mean(self.M, self.X, self.w, self.enough / 2)
-        pick = few_of(len(self.X), 1, self.w) if len(self.X) > _MANY else None
+        pick = few_of(len(self.X), 1) if len(self.X) > _MANY else None
         if pick is not None:
             return _mean(self.M, self.X[pick], self.w[pick] / self.w[pick].sum(), _ROUGH)
-        heaviest = self.X[int(np.argmax(self.w))]
-        first = self.moments(Asked(heaviest, True))
-        starts = [self.move(heaviest, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
+        some = self.X[0]
+        first = self.moments(Asked(some, True))
+        starts = [self.move(some, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
         costs = [(self.moments(Asked(x, True)).square, x) for x in starts if np.all(np.isfinite(x))]
-        return np.asarray(min([(first.square, heaviest), *costs], key=lambda pair: pair[0])[1])
+        return np.asarray(min([(first.square, some), *costs], key=lambda pair: pair[0])[1])
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         """exp."""
@@ -181,7 +150,7 @@ class Points:
         curvature, d = self.M.constant_curvature, self.M.dim
         if not gain > SLOW or not curvature or d > _DENSE:
             return None
-        pick = few_of(len(self.X), 1, self.w)
+        pick = few_of(len(self.X), 1)
         X, w = (self.X, self.w) if pick is None else (self.X[pick], self.w[pick] / self.w[pick].sum())
         Z = np.asarray(self.M.chart(x, X))
         squares = np.sum(Z * Z, axis=-1)

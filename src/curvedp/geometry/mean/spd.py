@@ -82,7 +82,7 @@ class Sweep:
             return None
         if self.seen is G and self.eigen:
             return Newton([self.eigen[part.start] for part in self.parts if part.start in self.eigen])
-        pick = few_of(len(self.X), len(G), self.weights)
+        pick = few_of(len(self.X), len(G))
         X, weights = (self.X, self.weights) if pick is None else (self.X[pick], self.weights[pick])
         return Newton([Eigen(*eigh(whitened(np.linalg.inv(G), X)), weights / weights.sum())])
 

@@ -27,22 +27,18 @@ class Eigen(NamedTuple):
     weights: Matrix
 
     def few(self) -> "Eigen":
-        """Enough matrices for a Hessian, evenly spaced, or the heaviest where the weights are uneven."""
+        """Enough matrices for a Hessian."""
         n, m = self.w.shape
-        pick = few_of(n, m, self.weights)
+        pick = few_of(n, m)
         return (
             self if pick is None else Eigen(self.w[pick], self.U[pick], self.weights[pick] / self.weights[pick].sum())
         )
 
 
-def few_of(n: int, m: int, weights: Matrix) -> Matrix | None:
-    """Which of n records make a Hessian; None: all."""
+def few_of(n: int, m: int) -> Matrix | None:
+    """Which of n records make a Hessian, evenly spaced; None: all."""
     size = 1024 if m <= _DENSE else 256 if m <= 32 else 128
-    if n <= size:
-        return None
-    pick = np.linspace(0, n - 1, size).astype(np.int64)
-    uneven = weights[pick].sum() * n < 0.5 * size * weights.sum()
-    return np.argpartition(weights, n - size)[n - size :] if uneven else pick
+    return None if n <= size else np.linspace(0, n - 1, size).astype(np.int64)
 
 
 class Newton:
