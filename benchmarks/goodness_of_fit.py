@@ -27,8 +27,9 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace, TangentGaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.base import Law
+from reproductions.opt.tangent import TangentGaussian
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import goodness

@@ -173,7 +173,7 @@ TARGETS: dict[str, dict[str, Call]] = {
     "laws": {
         **{
             law.__name__: (law, {"manifold": S2, "scale": 0.3})
-            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.TangentGaussian, laws.HeatKernel)
+            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.HeatKernel)
         },
         "GeodesicBall": (laws.GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
         "sample": (

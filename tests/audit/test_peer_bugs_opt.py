@@ -13,9 +13,9 @@ import pytest
 from curvedp.audit import audit_optimiser, audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDBuresWasserstein, SPDLogEuclidean, Sphere
-from curvedp.laws import TangentGaussian
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.privacy import GDP
+from reproductions.opt.tangent import TangentGaussian
 
 N, RATE, CLIP, RECORDS, MU = 60_000, 0.3, 0.5, 5, 1.0
 SIGMA = 2 * CLIP / (RECORDS * MU)  # one step is μ-GDP with tangent noise of this standard deviation

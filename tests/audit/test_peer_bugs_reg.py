@@ -15,13 +15,14 @@ from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
-from curvedp.laws import GeodesicBall, TangentGaussian
+from curvedp.laws import GeodesicBall
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
 from examples.geodesics import fit_geodesic
+from reproductions.opt.tangent import TangentGaussian
 from reproductions.reg import paper
 
 N = 60_000

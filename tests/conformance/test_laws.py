@@ -28,7 +28,8 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace, TangentGaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from reproductions.opt.tangent import TangentGaussian
 
 
 def size(law):

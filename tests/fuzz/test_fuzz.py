@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from curvedp import estimators, geometry, laws, mechanisms, privacy
+from curvedp import estimators, geometry, mechanisms, privacy
 from curvedp.cli import app
 from curvedp.errors import CurvedpError
 from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
@@ -166,9 +166,6 @@ EXTREMES = {
     ),
     "sensitivity": (mechanisms.frechet_mean_sensitivity, SPACES, EXTREME, st.sampled_from([1, 2, 10**9])),
     "mean error": (geometry.mean_error_bound, SPACES, EXTREME),
-    "tangent law": (
-        lambda space, scale, r: float(laws.TangentGaussian(space, scale).radial_cdf(r)), SPACES, EXTREME, EXTREME
-    ),
 }  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
-from curvedp.laws import RiemannianGaussian, TangentGaussian
+from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from goodness import accepts, off_origin, rejects
+from reproductions.opt.tangent import TangentGaussian
 
 
 def log_volume_of_rotations(n):

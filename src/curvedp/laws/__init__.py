@@ -4,7 +4,6 @@ from curvedp.laws.domains import GeodesicBall, TangentBundleBall
 from curvedp.laws.gaussian import RiemannianGaussian
 from curvedp.laws.heat import HeatKernel
 from curvedp.laws.laplace import RiemannianLaplace
-from curvedp.laws.tangent import TangentGaussian
 
 __all__ = [
     "GeodesicBall",
@@ -12,5 +11,4 @@ __all__ = [
     "RiemannianGaussian",
     "RiemannianLaplace",
     "TangentBundleBall",
-    "TangentGaussian",
 ]

@@ -104,5 +104,5 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
-        "use TangentGaussian for noise in a tangent space, LogGaussianMechanism for a release"
+        "use from_coordinates(p, sigma·z) for noise in a tangent space, LogGaussianMechanism for a release"
     )

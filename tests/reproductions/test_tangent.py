@@ -6,7 +6,7 @@ from scipy import stats
 
 import goodness
 from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, Stiefel
-from curvedp.laws import TangentGaussian
+from reproductions.opt.tangent import TangentGaussian
 
 N = 100_000
 
