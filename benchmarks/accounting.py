@@ -20,12 +20,12 @@ import numpy as np
 from curvedp.privacy import (
     GDP,
     ApproxDP,
-    calibrate,
     certified_delta,
     certified_mu,
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
+    smallest_scale,
 )
 from curvedp.privacy.gaussian import gdp_mu
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
@@ -153,7 +153,9 @@ def calibration() -> None:
     print("\n| target | space | Δ | σ | ms |\n|---|---|---|---|---|")
     for target in (GDP(0.5), ApproxDP(1.0, 1e-6)):
         for k, d, D in ((1, 2, 0.3), (-1, 3, 0.1), (1, 100, 0.3), (1, 10_000, 0.5)):
-            scale, seconds = best(lambda k=k, d=d, D=D, t=target: calibrate("gaussian", k, d, D, t), 2)
+            scale, seconds = best(
+                lambda k=k, d=d, D=D, t=target: smallest_scale(lambda s: gaussian_profile(k, d, s, D), t, D), 2
+            )
             print(f"| {target} | {'S' if k > 0 else 'H'}^{d} | {D} | {scale:.8f} | {1e3 * seconds:.0f} |")
 
 

@@ -157,7 +157,12 @@ TARGETS: dict[str, dict[str, Call]] = {
             privacy.certified_mu,
             {"kind": "laplace", "curvature": 1.0, "dim": 1, "scale": 0.5, "sensitivity": 0.3},
         ),
-        "calibrate": (privacy.calibrate, {**CURVED, "kind": "gaussian", "target": GDP(1.0)}),
+        "smallest_scale": (
+            lambda target, sensitivity: privacy.smallest_scale(
+                lambda s: privacy.gaussian_profile(1.0, 2, s, 0.1), target, sensitivity
+            ),
+            {"target": GDP(1.0), "sensitivity": 0.1},
+        ),
         "product_profile": (privacy.product_profile, {"factors": [(0.0, 1), (-0.5, 2)], "sigma": 0.5, "sensitivity": 0.3}),
         "subsampled_gaussian": (
             privacy.subsampled_gaussian,

@@ -80,7 +80,7 @@ def test_known_means():
     M = SPDAffineInvariant(3)
     p, q = cloud(M, 2, 2.0)
     np.testing.assert_allclose(frechet_mean(M, np.stack([p, q])), M.exp(p, 0.5 * M.log(p, q)), rtol=1e-9)
-    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q]), [1, 3]), M.exp(p, 0.75 * M.log(p, q)), rtol=1e-9)
+    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q, q, q])), M.exp(p, 0.75 * M.log(p, q)), rtol=1e-9)
     X = np.stack([np.diag(d) for d in RNG.uniform(0.1, 10, size=(7, 3))])
     expected = np.diag(np.exp(np.mean(np.log(np.diagonal(X, axis1=1, axis2=2)), axis=0)))
     np.testing.assert_allclose(frechet_mean(M, X), expected, atol=1e-12)

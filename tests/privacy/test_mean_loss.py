@@ -21,12 +21,12 @@ from curvedp.privacy import (
     PureDP,
     RaoDP,
     RenyiDP,
-    calibrate,
     compose,
     convert,
     gaussian_profile,
     guarantee_from_dict,
     laplace_profile,
+    smallest_scale,
 )
 
 
@@ -188,10 +188,13 @@ def test_a_mean_released_at_them(asked):
 
 
 def test_noise_at_a_target_in_the_plane_and_none_where_the_loss_is_unbounded():
-    assert calibrate("gaussian", 0.0, 2, 0.3, KLDP(0.125)) == pytest.approx(0.6, rel=1e-9)  # Δ/√(2α)
-    scale = calibrate("laplace", 0.0, 1, 1.0, MeanConcentratedDP(0.1, 0.9))
+    def calibrate(make, dim, moved, target):
+        return smallest_scale(lambda s: make(0.0, dim, s, moved), target, moved)
+
+    assert calibrate(gaussian_profile, 2, 0.3, KLDP(0.125)) == pytest.approx(0.6, rel=1e-9)  # Δ/√(2α)
+    scale = calibrate(laplace_profile, 1, 1.0, MeanConcentratedDP(0.1, 0.9))
     # x + e^{−x} − 1 = 0.1, the mean of the loss at x = Δ/scale, comes before the deviation 0.9
     assert scale**-1 + math.expm1(-(scale**-1)) == pytest.approx(0.1, rel=1e-8)
-    assert calibrate("laplace", 0.0, 1, 1.0, MeanConcentratedDP(5.0, 0.5)) == pytest.approx(2.0, rel=1e-9)
+    assert calibrate(laplace_profile, 1, 1.0, MeanConcentratedDP(5.0, 0.5)) == pytest.approx(2.0, rel=1e-9)
     with pytest.raises(UnattainableGuarantee):
-        calibrate("gaussian", 0.0, 2, 0.3, MeanConcentratedDP(0.1, 0.9))
+        calibrate(gaussian_profile, 2, 0.3, MeanConcentratedDP(0.1, 0.9))

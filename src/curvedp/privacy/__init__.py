@@ -1,7 +1,7 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
 from curvedp.privacy.base import Guarantee, guarantee_from_dict
-from curvedp.privacy.calibrate import calibrate, meets, smallest_scale
+from curvedp.privacy.calibrate import meets, smallest_scale
 from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.certify_mu import certified_mu
 from curvedp.privacy.compose import Composition, compose, compose_profiles
@@ -38,7 +38,6 @@ __all__ = [
     "PureDP",
     "RaoDP",
     "RenyiDP",
-    "calibrate",
     "certified_delta",
     "certified_mu",
     "compose",

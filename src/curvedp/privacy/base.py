@@ -200,10 +200,6 @@ class Guarantee:
             raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
         return float(getattr(other, self.follows[0])())
 
-    def equal_mu(self) -> float:
-        """The μ of GDP that costs about as much: where a calibration starts."""
-        return self.measure(self)
-
     @property
     def label(self) -> str:
         """How it is known, as what a release spends: "exact", or "proved bound"."""

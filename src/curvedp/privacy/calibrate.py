@@ -8,15 +8,12 @@ less noise. The search itself looks at what is cheap (`_least_cost`), which neve
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import ZCDP, ApproxDP, PureDP
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
@@ -50,15 +47,10 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0
     """
+    if not isinstance(target, Guarantee):
+        raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
     plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
-    return _smallest_scale(profile_at, target, sensitivity if plain else _validate.length("sensitivity", sensitivity))
-
-
-def _smallest_scale(
-    profile_at: Callable[[float], PrivacyProfile], target: Guarantee, start: float, cap: float = math.inf
-) -> float:
-    """The search from `start`; from the scale `cap` on there is no law."""
-    start = _inside(profile_at, target, start)
+    start = _inside(profile_at, target, sensitivity if plain else _validate.length("sensitivity", sensitivity))
     floor = _floor_cost(profile_at(start), target)
     bits = _BITS_OF_PRODUCTS if len(profile_at(start).corners) > 1 else _BITS_OF.get(type(target), _BITS)
 
@@ -82,19 +74,19 @@ def _smallest_scale(
     def met(scale: float) -> bool:
         return rough(scale) <= 0 and excess(scale) <= 0
 
-    guess = _secant(rough, start, cap, power, bits)
+    guess = _secant(rough, start, power, bits)
     if guess is None:
         guess = _bisect(rough, start, profile_at, target)
     step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
     high = math.ceil(guess / step)
     if rough(high * step) <= 0 < excess(high * step):  # the whole cost exceeds the cheap one: search on, with it
-        high = math.ceil((_secant(excess, high * step, cap, power, bits) or guess) / step)
+        high = math.ceil((_secant(excess, high * step, power, bits) or guess) / step)
     # the lattice point that meets the target while its predecessor misses it: away by doubling steps, back by halving
-    low, jump, last = high, 1, math.ceil(cap / step) - 1 if math.isfinite(cap) else math.inf
+    low, jump = high, 1
     while not met(high * step):
-        if high == last:
-            raise _unattainable(profile_at(low * step), target)
-        low, high, jump = high, int(min(high + jump, last)), 2 * jump
+        if math.isinf(rough(high * step)):  # the law has ended
+            raise _unattainable(profile_at(start), target)
+        low, high, jump = high, high + jump, 2 * jump
     jump = 1
     while low == high or (low > 0 and met(low * step)):
         low, high, jump = max(low - jump, 0), low, 2 * jump
@@ -102,58 +94,6 @@ def _smallest_scale(
         middle = (low + high) // 2
         low, high = (low, middle) if met(middle * step) else (middle, high)
     return high * step
-
-
-def calibrate(kind: Any, curvature: float, dim: int, sensitivity: float, target: Guarantee) -> float:
-    """The smallest scale of the Riemannian "gaussian" or "laplace" on constant curvature that meets the target.
-
-    >>> from curvedp.privacy import GDP
-    >>> round(calibrate("gaussian", 1.0, 2, 0.3, GDP(0.5)), 6)
-    0.567763
-    """
-    if not isinstance(target, Guarantee):
-        raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
-    target.measure(target)  # refuses what is no target
-    plain = all(isinstance(x, str | int | float) for x in (kind, curvature, dim, sensitivity))
-    # what cannot be a key is refused below, in words
-    return (_calibrated if plain else _calibrated.__wrapped__)(kind, curvature, dim, sensitivity, target)
-
-
-@lru_cache(maxsize=1024, typed=True)  # by public parameters alone
-def _calibrated(kind: Any, curvature: float, dim: int, sensitivity: float, target: Guarantee) -> float:
-    def profile_at(scale: float) -> ConstantCurvatureProfile:
-        return constant_curvature_profile(kind, curvature, dim, scale, sensitivity, adjacency=target.adjacency)
-
-    length = _validate.length("sensitivity", sensitivity)
-    valid = profile_at(length) if kind != "laplace" else constant_curvature_profile(kind, 0.0, dim, length, length)
-    cap = math.inf
-    if kind == "laplace" and curvature < 0 and valid.dim > 1:
-        cap = 1 / (math.sqrt(-curvature) * (valid.dim - 1))
-    return _smallest_scale(profile_at, target, _first_guess(valid, curvature, target, cap), cap)
-
-
-def _first_guess(profile: ConstantCurvatureProfile, curvature: float, target: Guarantee, cap: float) -> float:
-    """The scale at which the Rao distance is the target's μ, were all the mass at the mode m of the radius.
-
-    For the Gaussian n·ct(m) = m/s² and θ = Δ·m/(√n·s²) give ct(m) = μ/(Δ√n), for Laplace θ = Δ/(s√d).
-    """
-    D, n, mu = profile.sensitivity, profile.dim - 1, _equal_mu(target)
-    if profile.kind == "laplace":
-        return min(D / (mu * math.sqrt(profile.dim)), 0.9 * cap)
-    root = math.sqrt(abs(curvature))
-    contrast = mu / (D * root * math.sqrt(n)) if n and root else math.inf  # ct(m), in units of curvature ±1
-    if curvature == 0 or not 1e-100 < contrast < 1e8:
-        return D / mu
-    if curvature < 0:
-        mode = math.atanh(1 / contrast) if contrast > 1.01 else 3.0
-    else:
-        mode = math.atan(1 / contrast)
-    return math.sqrt(mode / (n * contrast)) / root
-
-
-def _equal_mu(target: Guarantee) -> float:
-    """The μ of GDP that costs about as much in the target's definition."""
-    return min(max(target.equal_mu(), 1e-100), 1e100)
 
 
 def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
@@ -203,19 +143,13 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
             start /= 2
 
 
-def _secant(excess: Callable[[float], float], start: float, cap: float, power: float, bits: int) -> float | None:
-    """The secant method on log cost against log scale, nearly a line of slope −power; None if it wanders off.
-
-    Where the law ends at a cap, x = log(s/(1 − s/cap)) takes the place of log s.
-    """
+def _secant(excess: Callable[[float], float], start: float, power: float, bits: int) -> float | None:
+    """The secant method on log cost against log scale, nearly a line of slope −power; None if it wanders off."""
 
     def at(x: float) -> float:
-        return excess(scale(x))
+        return excess(math.exp(x))
 
-    def scale(x: float) -> float:
-        return math.exp(x) if math.isinf(cap) else 1 / (math.exp(-x) + 1 / cap)
-
-    x = math.log(start) - (math.log1p(-start / cap) if start < cap else 0.0)
+    x = math.log(start)
     y, slope, good, beyond = at(x), -power, math.nan, math.inf
     for _ in range(40):
         if math.isinf(y):
@@ -229,7 +163,7 @@ def _secant(excess: Callable[[float], float], start: float, cap: float, power: f
         if x + step >= beyond:
             step = (beyond - x) / 2
         if abs(step) < 2.0 ** (8 - bits):
-            return scale(x + step)
+            return math.exp(x + step)
         value = at(x + step)
         if -600 < value < math.inf and (value - y) * step < 0:
             slope = (value - y) / step

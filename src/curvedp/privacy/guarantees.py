@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, impossible
-from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_tradeoff
+from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.randomized_response import (
     inflated,
     log_cosh,
@@ -146,9 +146,6 @@ class ApproxDP(Guarantee):
     def measure(self, other: Guarantee) -> float:
         return float(other.delta(self.eps))
 
-    def equal_mu(self) -> float:
-        return float(gdp_mu(self.eps, self.delta0))
-
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(ByDelta, Guarantee):
@@ -188,9 +185,6 @@ class ZCDP(ByDelta, Guarantee):
 
     def angle_bound(self) -> float:
         return hellinger_angle(self.rho / 2)
-
-    def equal_mu(self) -> float:
-        return math.sqrt(2 * self.rho)
 
 
 @dataclass(frozen=True, repr=False)
@@ -246,9 +240,6 @@ class RenyiDP(ByDelta, Guarantee):
 
     def measure(self, other: Guarantee) -> float:
         return other.renyi_bound(self.order)
-
-    def equal_mu(self) -> float:
-        return math.sqrt(2 * self.eps / self.order)
 
 
 @dataclass(frozen=True, repr=False)

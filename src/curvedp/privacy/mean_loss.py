@@ -73,9 +73,6 @@ class KLDP(ByDelta, Guarantee):
     def measure(self, other: Guarantee) -> float:
         return other.renyi_bound(1.0)
 
-    def equal_mu(self) -> float:
-        return math.sqrt(2 * self.alpha)
-
 
 @dataclass(frozen=True, repr=False)
 class MeanConcentratedDP(ByDelta, Guarantee):
@@ -135,9 +132,6 @@ class MeanConcentratedDP(ByDelta, Guarantee):
         if other == self:
             return 1.0
         return float(up(max(other.renyi_bound(1.0) / self.mean, other.pure_bound() / self.deviation)))
-
-    def equal_mu(self) -> float:
-        return min(math.sqrt(2 * self.mean), self.deviation)
 
 
 def kl_epsilon(alpha: float, delta: Any) -> Any:

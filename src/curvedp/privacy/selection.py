@@ -18,6 +18,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
+from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.rounding import bracket, float_of, private_side, up
 
@@ -106,7 +107,7 @@ class NegativeBinomialRuns:
         def excess(scale: float) -> float:
             return math.log(max(found(scale)[0], 1e-300)) - math.log(target.delta0)
 
-        scale = private_side(excess, *bracket(excess, 3 / target.equal_mu()), relative=1e-3)
+        scale = private_side(excess, *bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))), relative=1e-3)
         return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
