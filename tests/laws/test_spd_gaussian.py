@@ -148,10 +148,10 @@ def test_radial_cdf_at_its_ends():
 
 # ---- draws ----------------------------------------------------------------------------------------------------------
 
-CASES = [(1, 0.3), (1, 2.0), (2, 0.2), (2, 2.5), (3, 0.3), (3, 1.8), (5, 0.2), (5, 1.5), (10, 0.25), (10, 1.1)]
+CASES = [(1, 0.3), (1, 2.0), (2, 0.2), (2, 2.5), (3, 0.3), (3, 1.8), (5, 0.2), (5, 1.5), (10, 0.25), (10, 0.7)]
 
 
-@pytest.mark.parametrize(("m", "sigma"), [*CASES, (20, 0.5)])
+@pytest.mark.parametrize(("m", "sigma"), [*CASES, (20, 0.4)])
 def test_draws_follow_the_radial_and_determinant_laws(m, sigma):
     n = {10: 40_000, 20: 10_000}.get(m, 100_000)
     rho = sample_log_eigenvalues(np.random.default_rng(m), m, sigma, n)
