@@ -7,7 +7,7 @@ import pytest
 
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace, TangentGaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.base import blocks, draw_shape, uniform_directions
 
 
@@ -48,7 +48,7 @@ def test_shapes_blocks_and_directions():
         RiemannianLaplace(Lorentz(3), 0.5)
 
 
-@pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace, TangentGaussian])
+@pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
 @pytest.mark.parametrize("M", [Sphere(2), Euclidean(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3)], ids=repr)
 def test_what_is_no_point_and_no_length_is_refused_in_one_line(law, M):
     noise, center = law(M, 0.4), M.origin

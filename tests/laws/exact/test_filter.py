@@ -13,7 +13,6 @@ from curvedp.laws.exact import curved as exact_curved
 from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact import spd as exact_spd
-from curvedp.laws.exact import spd_chain as exact_spd_chain
 from curvedp.laws.exact import spd_near as exact_spd_near
 
 
@@ -111,17 +110,6 @@ def test_a_run_of_zeros_ends_after_fifteen_words():
     source = Zeros(np.random.default_rng(0))
     assert source.uniform(1, full_precision=True)[0] == np.ldexp(1 + 2.0**-53, -961)
     assert source.taken == 16 * 8  # the cell, and fifteen words of zeros
-
-
-def test_the_cell_above_all_edges_bounds_nothing():
-    """e^−top is 0 there: the factor of whatever lies below is 1."""
-    chain = exact_spd_chain.ChainEnvelope(3, 1.6, np.array([3.0, 0.0, -3.0]))
-    top = exact_spd_chain._CELLS - 1
-    assert float(chain.log_bounds([top, 5, 4], 64)) == float(chain.log_bounds([5, 4], 64))
-    assert chain.log_bounds([top, top], 64) == 0
-    assert float(chain.log_bounds([top - 1, 700], 64)) == pytest.approx(
-        np.log(-np.expm1(chain._edges[699] - chain._edges[top - 1])), rel=1e-12
-    )
 
 
 def test_the_error_of_a_float_exponential_is_an_upper_bound():
