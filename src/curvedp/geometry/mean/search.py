@@ -93,7 +93,8 @@ def run(search: Search[Result], passes: Callable[[Asked], Moments]) -> Result:
 def search(course: Course, enough: float, passes: int) -> Search[Found]:
     """Until the residual is `enough`, no step helps any more, or all passes are made; the best place that was seen."""
     left = iter(range(passes))  # one cap for this loop and the one inside
-    x, best = course.start, (yield Asked(course.start, True))
+    x = course.start
+    best = yield Asked(x, True)
     solve, secants = course.newton(x, inf) or (lambda velocity: velocity), Secants()
     for _ in left:
         if not best.residual > enough:  # NaN ends it too

@@ -198,8 +198,11 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
     if M.convexity_radius < inf:
         return x
+    wide = radius > M.held_reach
+    if not wide and float(M.dist(center, x)) <= radius:
+        return x
     z = np.asarray(M.chart(center, x))
-    length, wide = float(np.linalg.norm(z)), radius > M.held_reach
+    length = float(np.linalg.norm(z))
     if length <= radius * _ROOM and not (wide and float(M.held_share(z)) * _ROOM < 1):
         return x
     z = z * min(1.0, radius / length)
