@@ -38,8 +38,9 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
 def _coded(ids: np.ndarray) -> np.ndarray:
     """By equality alone: sorted by an order that is partial, as that of sets is, one person's records would be several's."""
     codes: dict[Any, int] = {}
+    kinds: set[Any] = set(map(type, ids))
     try:
-        if any(type(each).__eq__ is object.__eq__ for each in ids):  # equal to itself alone: no name of a person
+        if any(kind.__eq__ is object.__eq__ for kind in kinds):  # equal to itself alone: no name of a person
             raise TypeError
         return np.array([codes.setdefault(each, len(codes)) for each in ids])
     except TypeError:
