@@ -24,7 +24,7 @@ from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import Ball, FrechetMean
-from curvedp.privacy import GDP
+from curvedp.privacy import GDP, PureDP
 from curvedp.records.persons import person_means
 
 RUNS, MUS = 30, (1.0, 0.25)
@@ -42,18 +42,22 @@ class Errors(NamedTuple):
         return cls(float(distances.mean()), float(np.quantile(distances, 0.95)))
 
 
-def given_ball(M: Manifold, X: np.ndarray, ball: Ball, mu: float, runs: int, seed: int = 0) -> np.ndarray:
+def given_ball(
+    M: Manifold, X: np.ndarray, ball: Ball, mu: float, runs: int, seed: int = 0, kind: Any = GDP
+) -> np.ndarray:
     """Releases by `auto` in a ball chosen by hand, by the float path."""
-    mechanism: Any = choose_mechanism("auto", FrechetMean(M, *ball, len(X)), GDP(mu)).mechanism
+    mechanism: Any = choose_mechanism("auto", FrechetMean(M, *ball, len(X)), kind(mu)).mechanism
     home = mechanism.statistic.accepted(X)
     about = home if mechanism.reads == "records" else np.asarray(frechet_mean(M, home))
     drawn = mechanism.simulate(np.random.default_rng(seed), about, runs)
     return np.asarray(mechanism.statistic.placed(mechanism.finished(drawn)))
 
 
-def private_ball(M: Manifold, X: np.ndarray, outer: Ball, mu: float, runs: int, seed: int = 0) -> np.ndarray:
+def private_ball(
+    M: Manifold, X: np.ndarray, outer: Ball, mu: float, runs: int, seed: int = 0, kind: Any = GDP
+) -> np.ndarray:
     """Releases with `radius="private"` in an outer ball, by the float path."""
-    mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, *outer, len(X)), GDP(mu))
+    mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(M, *outer, len(X)), kind(mu))
     inside = np.asarray(project_to_ball(M, *outer, X))
     return mechanism.simulate(np.random.default_rng(seed), inside, runs)
 
@@ -68,37 +72,39 @@ def widest(M: Manifold, radius: float) -> float:
 # --- 1. the 28 cases ---
 
 
-def cases(folder: Path, runs: int, only: str) -> Iterator[str]:
-    """A row a case; the last row has the geometric means where nμ >= 40."""
+def cases(folder: Path, runs: int, only: str, kind: Any = GDP) -> Iterator[str]:
+    """A row a case; the last rows have the geometric means and the worst where nμ >= 40, or nε >= 100."""
+    letter, least = ("ε", 100) if kind is PureDP else ("μ", 40)
     ratios: list[tuple[float, float, float]] = []
-    yield "| case | nμ | hand | cautious | **private** | private/hand | private/cautious | 95% | "
+    yield f"| case | n{letter} | hand | cautious | **private** | private/hand | private/cautious | 95% | "
     yield "|---|---|---|---|---|---|---|---|"
     for study in chain(studies(folder), held_out(folder)):
         if only in study.name:
             for mu in MUS:
-                row, ratio = case(study, mu, runs)
-                if len(study.records) * mu >= 40:
+                row, ratio = case(study, mu, runs, kind)
+                if len(study.records) * mu >= least:
                     ratios.append(ratio)
                 yield row
     means = [f"{np.exp(np.mean(np.log(column))):.2f}" for column in zip(*ratios, strict=True)]
     worst = [f"{max(column):.2f}" for column in zip(*ratios, strict=True)]
-    yield f"| **geometric mean, nμ ≥ 40** | | | | | {' | '.join(means)} |"
-    yield f"| **worst, nμ ≥ 40** | | | | | {' | '.join(worst)} |"
+    yield f"| **geometric mean, n{letter} ≥ {least}** | | | | | {' | '.join(means)} |"
+    yield f"| **worst, n{letter} ≥ {least}** | | | | | {' | '.join(worst)} |"
 
 
-def case(study: Study, mu: float, runs: int) -> tuple[str, tuple[float, float, float]]:
+def case(study: Study, mu: float, runs: int, kind: Any) -> tuple[str, tuple[float, float, float]]:
     """(row, (÷ hand, ÷ cautious, 95th percentile ÷ hand's))."""
     M, X, ball = study.manifold, study.records, study.ball
     truth, runs = np.asarray(frechet_mean(M, X)), 4 * runs if M.dim < 3 else runs if M.dim <= 100 else 2 * runs // 3
-    hand = Errors.of(M, truth, given_ball(M, X, ball, mu, runs))
+    hand = Errors.of(M, truth, given_ball(M, X, ball, mu, runs, kind=kind))
     try:
-        cautious = Errors.of(M, truth, given_ball(M, X, Ball(ball.center, widest(M, ball.radius)), mu, runs))
+        wide = Ball(ball.center, widest(M, ball.radius))
+        cautious = Errors.of(M, truth, given_ball(M, X, wide, mu, runs, kind=kind))
     except ValueError:  # no mechanism in so wide a ball
         cautious = Errors(inf, inf)
-    private = Errors.of(M, truth, private_ball(M, X, Ball(ball.center, 10 * ball.radius), mu, runs))
+    private = Errors.of(M, truth, private_ball(M, X, Ball(ball.center, 10 * ball.radius), mu, runs, kind=kind))
     ratio = private.mean / hand.mean, private.mean / cautious.mean, private.high / hand.high
     numbers = [f"{part.mean:.3g}" for part in (hand, cautious, private)] + [f"{part:.2f}" for part in ratio]
-    return f"| {study.name}, μ={mu:g} | {len(X) * mu:g} | {' | '.join(numbers)} |", ratio
+    return f"| {study.name}, {'ε' if kind is PureDP else 'μ'}={mu:g} | {len(X) * mu:g} | {' | '.join(numbers)} |", ratio
 
 
 # --- 2. failures ---
@@ -192,12 +198,13 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("CURVEDP_DATA"))
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--only", default="", help="studies of the first table whose name contains this")
-    parser.add_argument("--tables", default="cases,failures,persons,flat")
+    parser.add_argument("--tables", default="cases,pure,failures,persons,flat")
     options = parser.parse_args()
     if options.data_dir is None:
         parser.error("name the data folder: --data-dir or CURVEDP_DATA")
     tables: dict[str, Callable[[], Any]] = {
         "cases": lambda: cases(options.data_dir, options.runs, options.only),
+        "pure": lambda: cases(options.data_dir, options.runs, options.only, PureDP),
         "failures": lambda: failures(options.runs),
         "persons": lambda: persons(options.data_dir, options.runs),
         "flat": lambda: flat(2 * options.runs),

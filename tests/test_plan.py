@@ -232,3 +232,52 @@ def test_waiting_is_announced_on_terminals_only(capsys, monkeypatch):
     with waiting("drawing"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_class_means_are_planned_as_they_are_released():
+    """A class is a mean of its own records; small classes share a ball. Against real releases, drawn by another path."""
+    assert plan(Sphere(2), 400, 0.7, classes=4).error == plan(Sphere(2), 100, 0.7).error
+    assert plan(Sphere(2), 400, "private", classes=4).error == plan(Sphere(2), 100, "private").error
+    M, rng, y = Sphere(2), np.random.default_rng(0), np.arange(120) % 4
+    study = plan(M, 120, "private", GDP(1.0), classes=4)  # 30 records are too few for a ball of their own
+    assert study.error < 0.8 * plan(M, 30, "private", GDP(1.0)).error
+    z = rng.uniform(-1, 1, (120, 2))
+    X = np.asarray(M.unchart(M.origin, study.spread / 2 * z / np.maximum(1, np.linalg.norm(z, axis=1, keepdims=True))))
+    truth = [frechet_mean(M, X[y == k]) for k in range(4)]
+    fits = [PrivateMDM(M, radius="private").fit(X, y) for _ in range(10)]
+    assert 1 / 3 < np.mean([M.dist(np.stack(truth), fit.means_) for fit in fits]) / study.error < 3
+    assert "in 4 classes" in study.title
+    assert 100 < study.records_needed(study.error) < 150
+
+
+def test_the_classifier_of_many_channels_is_chosen():
+    """By simulation of public records: as measured on others (docs/high-dimension.md), square roots before logarithms, and
+    where records are too few, how many would do."""
+    M = SPDAffineInvariant(16)
+    study = plan(M, 160, statistic="classifier", classes=4, guarantee=GDP(1.0))
+    assert "power" in study.mechanism
+    assert study.errors["PrivateMDM(reduce=12, features='log')"] > 2 * study.error
+    assert 0 < study.error < 0.35
+    assert study.advice()[0].startswith(f"take {study.mechanism}: ")
+    few = plan(M, 40, statistic="classifier", classes=4, guarantee=GDP(0.5))
+    assert few.too_small
+    assert "records would do" in few.advice()[-1]
+    assert plan(M, 10**6, statistic="classifier", classes=4, mechanism=study.mechanism).error < 0.1
+    shown = CliRunner().invoke(app, ["plan", "-m", "spd-affine:16", "-n", "160", "--mu", "1", "--statistic", "classifier",
+                                     "--classes", "4", "--json"])  # fmt: skip
+    assert json.loads(shown.stdout)["errors"] == study.errors
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"classes": 0}, {"classes": 60}, {"classes": 2, "statistic": "dispersion"}, {"classes": 1.5}, {"classes": None},
+     {"statistic": "classifier"}, {"statistic": "classifier", "radius": None},
+     {"manifold": SPDAffineInvariant(4), "statistic": "classifier", "radius": None},
+     {"manifold": SPDAffineInvariant(4), "statistic": "classifier", "radius": 1.0, "classes": 2},
+     {"manifold": SPDAffineInvariant(4), "statistic": "classifier", "radius": None, "classes": 2, "guarantee": PureDP(1.0)}],
+    ids=repr,
+)  # fmt: skip
+def test_mistakes_about_classes_are_one_line(given):
+    with pytest.raises((ParameterError, UnattainableGuarantee)) as raised:
+        plan(**{"manifold": Sphere(2), "n": 100, "radius": 0.5, **given})
+    assert "\n" not in str(raised.value)

@@ -81,12 +81,13 @@ app.command("check")(
 def plan(
     manifold: ManifoldOption,
     records: Annotated[int, typer.Option("--records", "-n", help="number of records, or of persons")],
-    radius: Annotated[str, typer.Option("--radius", "-r", help="of the public ball, or private")],
+    radius: Annotated[str | None, typer.Option("--radius", "-r", help="of the public ball, or private")] = None,
     mu: MuOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
-    statistic: Annotated[str, typer.Option(help="mean, dispersion or regression")] = "mean",
+    statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
+    classes: Annotated[int, typer.Option(help="of as many records each")] = 1,
     shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
     plot: Annotated[Path | None, typer.Option(help="write a picture: error against records and μ")] = None,
     json: JsonOption = False,
@@ -97,8 +98,8 @@ def plan(
 
     with one_line_errors():
         with waiting("predicting the error of each mechanism"):
-            ball = number_or_word(radius)
-            study = make_plan(parse_manifold(manifold), records, ball, asked(mu, epsilon, delta), statistic=statistic)
+            space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
+            study = make_plan(space, records, ball, asked(mu, epsilon, delta), statistic=statistic, classes=classes)
             lines = [*study.advice(), *_answers(study, error, shift)]
             if plot is not None:
                 study.plot().savefig(plot)
@@ -117,7 +118,7 @@ def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
     """What was asked of a plan besides, one line each."""
     lines = []
     if error is not None:
-        other = "" if isinstance(study.radius, str) else f", or a radius of {study.radius_for(error):.3g}"
+        other = "" if not isinstance(study.radius, float) else f", or a radius of {study.radius_for(error):.3g}"
         lines.append(f"for an error of {error:g}: {study.records_needed(error)} records{other}")
     if shift is not None:
         found = f"finds a shift of {shift:g} with power {study.power(shift):.2f}"

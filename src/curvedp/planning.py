@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
 from typing import Any
@@ -17,6 +18,8 @@ from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.noise import least_noise, spread_of
+from curvedp.mechanisms.private_ball import class_mean
+from curvedp.mechanisms.reduction import classifiers
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
 from curvedp.privacy import GDP, Guarantee
 
@@ -27,7 +30,8 @@ _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions 
 _STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a search, and the ratio where it has arrived
 _TESTS = 200  # simulated for a power
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
-_MANY, _TRIALS = 50, (160, 320)  # dimensions, and trials times μ of a reduced classifier (docs/high-dimension.md)
+_ASKED = ("manifold", "n", "radius", "guarantee", "center", "outer_radius", "statistic", "classes")
+_WRONG, _MORE = 0.2, (2, 4, 8, 16)  # of new records misclassified, and how many times the records may bring that
 
 
 @dataclass(frozen=True)
@@ -46,24 +50,28 @@ class Plan:
         dispersion, the variance itself.
     statistic : str
         What is released. The error of a dispersion is that of the variance; of a regression, the root mean square error of
-        the middle of the geodesic and of its velocity times a predictor's standard deviation.
+        the middle of the geodesic and of its velocity times a predictor's standard deviation; of a classifier, the share of
+        new records that are misclassified, where each class has a source of its own among the strongest components.
+    classes : int
+        Of as many records each.
     """
 
     manifold: Manifold
     n: int
-    radius: float | str
+    radius: float | str | None
     guarantee: Guarantee
-    center: np.ndarray
+    center: Any
     outer_radius: float | None
     spread: float
     useless: float
     errors: dict[str, float]
     left_out: dict[str, str]
     statistic: str = "mean"
+    classes: int = 1
 
     @property
     def mechanism(self) -> str:
-        """The best one: what "auto" takes."""
+        """The best one: what "auto" takes; of classifiers, the call that makes it."""
         return next(iter(self.errors))
 
     @property
@@ -108,7 +116,7 @@ class Plan:
 
         if self.n > _MOST_SIMULATED:
             raise ParameterError(f"the region of {self.n} records is known after the release; its noise is `error`")
-        if self.statistic != "mean":
+        if self.statistic != "mean" or self.classes > 1:
             raise ParameterError(f"the region of a {self.statistic} is known after the release; its noise is `error`")
         statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
         mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
@@ -171,27 +179,20 @@ class Plan:
 
         numbers = sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})
         by_n = [(n, self._error(n=n)) for n in numbers]
-        return plan_figure(self, by_n, [(mu, self._error(GDP(mu))) for mu in _FACTORS])
+        return plan_figure(self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS])
 
-    def _error(self, guarantee: Guarantee | None = None, **other: Any) -> float:
+    def _error(self, **other: Any) -> float:
         """The least error of the few best mechanisms with another n, radius or guarantee; infinite where there is none."""
-        found = []
+        asked, found = {**{name: getattr(self, name) for name in _ASKED}, **other}, []
         for name in list(self.errors)[:2]:
-            try:
-                given = {"radius": self.radius, "n": self.n, **other}
-                statistic = _statistic(
-                    self.manifold, self.center, outer_radius=self.outer_radius, what=self.statistic, **given
-                )
-                with one_blas_thread():
-                    found.append(
-                        predicted_error(choose_mechanism(name, statistic, guarantee or self.guarantee).mechanism)
-                    )
-            except CurvedpError:  # such as a ball that is too large for its sphere
-                continue
+            with suppress(CurvedpError):  # such as a ball that is too large for its sphere
+                found.append(plan(**asked, mechanism=name).error)
         return min(found, default=inf)
 
     def advice(self) -> list[str]:
         """What follows, one line each."""
+        if self.statistic == "classifier":
+            return self._classified()
         lines = [f"take mechanism={self.mechanism!r}, which is what 'auto' takes: error {self.error:.3g}"]
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
@@ -214,12 +215,17 @@ class Plan:
         length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
         noise = ceil(4 * self.spread * length * scale / self.useless)
         lines = [f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"]
-        if law == "gaussian" and self.manifold.reduces and self.manifold.dim > _MANY:
-            few, many = ceil(_TRIALS[0] * scale), ceil(_TRIALS[1] * scale)
-            lines.append(
-                f"to tell classes apart: PrivateMDM(reduce=6) or PrivateSoftmax, {few} records for 80%, {many} for 90% where "
-                "classes differ in the strongest components; four times as many and more where they do not"
-            )
+        apart = "to tell classes apart: statistic='classifier', which reduces the matrices first"
+        return lines + [apart] * self.manifold.reduces
+
+    def _classified(self) -> list[str]:
+        """Which classifier, and where it errs much how many records would do."""
+        lines = [f"take {self.mechanism}: {1 - self.error:.0%} right where classes differ in the strongest components"]
+        lines += ["this study is too small: guessing is about as good"] * self.too_small
+        if self.error > _WRONG:
+            enough = [self.n * more for more in _MORE if self._error(n=self.n * more) <= _WRONG]
+            found = f"about {enough[0]} records" if enough else f"not even {_MORE[-1]} times as many records"
+            lines.append(f"for {1 - _WRONG:.0%}: {found} would do")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -227,6 +233,7 @@ class Plan:
         return {
             "manifold": self.manifold.name,
             "statistic": self.statistic,
+            "classes": self.classes,
             "n": self.n,
             "radius": self.radius,
             "guarantee": self.guarantee.to_dict(),
@@ -243,7 +250,9 @@ class Plan:
     @property
     def title(self) -> str:
         """The question, in one line."""
-        return f"private {self.statistic} of {self.n} records on {self.manifold.name}, radius {self.radius}, {self.guarantee}"
+        count = f"{self.n} records" + (f" in {self.classes} classes" if self.classes > 1 else "")
+        ball = "" if self.radius is None else f"radius {self.radius}, "
+        return f"private {self.statistic} of {count} on {self.manifold.name}, {ball}{self.guarantee}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Mechanism and predicted error, or why there is none."""
@@ -266,12 +275,13 @@ class Plan:
 def plan(
     manifold: Manifold,
     n: int,
-    radius: float | str,
+    radius: float | str | None = None,
     guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
     center: Any = None,
     outer_radius: float | None = None,
     mechanism: str = "auto",
     statistic: str = "mean",
+    classes: int = 1,
 ) -> Plan:
     """How far a private mean would be from the mean, for each mechanism, before there are data.
 
@@ -282,15 +292,18 @@ def plan(
     n : int
         How many there will be; of persons, where a person has several.
     radius : float or "private"
-        Of the public ball; with "private" the error is that of records as spread out as `Plan.spread`.
+        Of the public ball; with "private" the error is that of records as spread out as `Plan.spread`. A classifier has none.
     guarantee : Guarantee
         What will be asked for.
     center, outer_radius : point and float, optional
         As of `PrivateFrechetMean`.
     mechanism : str
         All of them by default; one by name is sooner predicted.
-    statistic : {"mean", "dispersion", "regression"}
-        What will be released; regressions of one predictor, with `radius="private"`.
+    statistic : {"mean", "dispersion", "regression", "classifier"}
+        What will be released; regressions of one predictor, with `radius="private"`; a classifier of covariance matrices of
+        many channels, by a private reduction: `PrivateMDM(reduce=)` or `PrivateSoftmax`, with which features.
+    classes : int
+        Of as many records each: the mean is that of a class, as `PrivateMDM` releases it.
 
     Returns
     -------
@@ -313,7 +326,18 @@ def plan(
     """
     check_manifold(manifold)
     check_guarantee(guarantee)
-    wanted = _statistic(manifold, center, radius, n, outer_radius, statistic)
+    n, classes = _validate.integer("n", n, 2), _validate.integer("classes", classes, 1)
+    _validate.choice("statistic", statistic, ("mean", "dispersion", "regression", "classifier"))
+    if statistic == "classifier":
+        if (radius, center, outer_radius) != (None, None, None):
+            raise ParameterError("a classifier needs no ball: leave radius, center and outer_radius out")
+        return _classifier(manifold, n, guarantee, classes, mechanism)
+    if classes > 1 and (statistic != "mean" or n < 2 * classes):
+        raise ParameterError(f"classes={classes} is for means and classifiers, of at least 2 records a class")
+    size, searched = n // classes, isinstance(radius, str)
+    wanted = _statistic(manifold, center, radius, n if searched else size, outer_radius, statistic)
+    if searched and classes > 1:
+        wanted = class_mean(wanted, size, size, guarantee)
     errors, left_out = _predicted(wanted, guarantee, mechanism)
     if not errors:
         _ = wanted.sensitivity  # where there is none, that is the reason
@@ -324,20 +348,27 @@ def plan(
     spread = wanted.typical.radius if found or statistic == "mean" else float(wanted.radius)
     dim, missed = manifold.dim, spread**2 / 4  # records that fill half the ball have the variance below
     useless = missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
-    return Plan(manifold, wanted.n, key, guarantee, middle, wide, spread, useless, errors, left_out, statistic)
+    return Plan(manifold, n, key, guarantee, middle, wide, spread, useless, errors, left_out, statistic, classes)
 
 
-def _statistic(manifold: Manifold, center: Any, radius: Any, n: Any, outer_radius: Any, what: Any = "mean") -> Any:
-    count = _validate.integer("n", n, 2)
-    _validate.choice("statistic", what, ("mean", "dispersion", "regression"))
+def _classifier(manifold: Manifold, n: int, guarantee: Guarantee, classes: int, only: str) -> Plan:
+    made = classifiers(manifold, n, classes, guarantee)
+    names = made if only == "auto" else [_validate.choice("mechanism", only, tuple(made))]
+    with one_blas_thread():
+        errors = {name: made[name].predicted_error() for name in names}
+    errors, guessed = dict(sorted(errors.items(), key=lambda each: each[1])), 0.8 * (1 - 1 / classes)
+    return Plan(manifold, n, None, guarantee, None, None, 1.0, guessed, errors, {}, "classifier", classes)
+
+
+def _statistic(manifold: Manifold, center: Any, radius: Any, n: int, outer_radius: Any, what: str = "mean") -> Any:
     if isinstance(radius, str):
         _validate.choice("radius", radius, ("private",))
         if what == "regression":
-            return OuterBallLine(manifold, center, outer_radius, count, [(0.0, 1.0)])
-        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](manifold, center, outer_radius, count)
+            return OuterBallLine(manifold, center, outer_radius, n, [(0.0, 1.0)])
+        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](manifold, center, outer_radius, n)
     if what == "regression":
         raise ParameterError("a regression is planned with radius='private', which finds its speed and clip too")
-    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](manifold, center, radius, count)
+    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](manifold, center, radius, n)
 
 
 def _predicted(statistic: Statistic, guarantee: Guarantee, only: str) -> tuple[dict[str, float], dict[str, str]]:

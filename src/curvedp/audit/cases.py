@@ -5,7 +5,7 @@ Noise about a value takes its sensitivity as given. What reads records, and what
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -140,20 +140,11 @@ def _of_records(mechanism: Any, shrunk: float) -> Case:
     return Case(mechanism.name, M, lambda: mechanism.profile, outputs)
 
 
-def _far_apart(mechanism: StagedMechanism, shrunk: float) -> Case:
-    """All records but one at the center, which is an edge of bins; that one far out to one side, or to the other."""
-    return _of_stages(mechanism, shrunk, (1.0, -1.0), mechanism.name)
-
-
-def _far_out(mechanism: StagedMechanism, shrunk: float) -> Case:
-    """All records but one at the center, and that one far out, or with the others."""
-    return _of_stages(mechanism, shrunk, (1.0, 0.0), f"{mechanism.name}, one far record")
-
-
-def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float], name: str) -> Case:
+def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]) -> Case:
     """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
-    leads, with noise; the other is led along what was released, so that every stage is asked at the same points."""
-    M, searched = mechanism.manifold, mechanism.searched
+    leads, with noise; the other is led along what was released, so that every stage is asked at the same points. All records
+    but one are at the center, which is an edge of bins; that one is far out to one side, or to the other, or with them."""
+    M, searched, far = mechanism.manifold, mechanism.searched, ", one far record" if 0.0 in ends else ""
     data = []
     for end in ends:
         z = np.zeros((searched.n, M.dim))
@@ -188,7 +179,7 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         return [rounded(np.array([score(rng, side) for _ in range(size)]))]
 
-    return Case(name, M, lambda: mechanism.profile, outputs, _WALKS)
+    return Case(f"{mechanism.name}{far}", M, lambda: mechanism.profile, outputs, _WALKS)
 
 
 def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
@@ -285,7 +276,7 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
     (lambda M: NewtonMechanism.calibrated(M, None, 0.5, 4, _CLAIM), _of_records, ROUND),
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
-    *((make, attacked, FEW) for make in (_median, _private_ball) for attacked in (_far_apart, _far_out)),
+    *((make, partial(_of_stages, ends=(1.0, end)), FEW) for make in (_median, _private_ball) for end in (-1.0, 0.0)),
     (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),
     (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),

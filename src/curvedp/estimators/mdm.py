@@ -17,7 +17,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
+from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
@@ -178,10 +178,8 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             statistic = FrechetMean(self.manifold, self.center, self.radius, size)  # type: ignore[arg-type]  # None is refused there
             return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
         _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
-        outer = (self.manifold, self.center, self.outer_radius)
-        alone = PrivateBallMechanism.for_statistic(OuterBallMean(*outer, least), self.guarantee).enough
-        each = self.ball == "each" or (self.ball == "auto" and alone)
-        of_class = OuterBallMean(*outer, size) if each else OuterBallClassMean(*outer, records.n, size)
+        everyone = OuterBallMean(self.manifold, self.center, self.outer_radius, records.n)
+        of_class = class_mean(everyone, size, least, self.guarantee, self.ball)
         return private_ball_choice(of_class, self.guarantee, in_memory=in_memory)
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:

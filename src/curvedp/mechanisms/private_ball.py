@@ -31,7 +31,7 @@ from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallMean
+from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
@@ -370,6 +370,17 @@ class PrivateBallMechanism(StagedMechanism):
         found = Measured(self.target, open_records(records, self.manifold.point_shape, least=1))
         ball, stages = self.walk(found, Stages.simulated(rng, self.law))
         return ball, self.last_in(ball, stages)
+
+
+def class_mean(
+    everyone: OuterBallMean, size: int, least: int, guarantee: Guarantee, ball: str = "auto"
+) -> OuterBallMean:
+    """The mean of one class, of `size` records, where the smallest has `least`: in a ball of its own where all are large
+    enough for that, else in one that all share."""
+    alone = PrivateBallMechanism.for_statistic(replace(everyone, n=least), guarantee).enough
+    if ball == "each" or (ball == "auto" and alone):
+        return replace(everyone, n=size)
+    return OuterBallClassMean(everyone.manifold, *everyone.outer, everyone.n, size)
 
 
 def _given(last: Mechanism, data: Any) -> Any:

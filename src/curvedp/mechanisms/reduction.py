@@ -19,7 +19,9 @@ line of the table holds for persons, n being their number.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from math import ceil, log2, sqrt
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,10 +38,13 @@ from curvedp.mechanisms.measured import mean_moved
 from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.stages import QUERIES, Noise, StagedMechanism, Stages, private_quantile
 from curvedp.mechanisms.statistic import Statistic
+from curvedp.privacy import Guarantee
 
 FEATURES = ("power", "log")
 _NORM, _MOMENT, _RADIUS, _COUNTS = 0.04, 0.30, 0.06, 0.03  # shares of μ²
 _STEPS, _RATE, _INTERCEPT = 10, 8.0, 0.3  # of the softmax; the constant feature beside those of length at most 1
+_KEPT = (6, 8, 12)  # components, where nobody has chosen
+_SIMULATED, _NEW, _RUNS = 1000, 200, 4  # records of a simulated study at most, new ones that it is tried on, releases
 _FLOOR = 1e-12  # of eigenvalues of a matrix of trace 1, before their logarithm
 
 
@@ -262,6 +267,18 @@ class _ReducedMechanism(StagedMechanism):
         """(weights, bias) of a linear classifier of the features, with all that is left."""
         raise NotImplementedError
 
+    def predicted_error(self) -> float:
+        """The share of new records that are misclassified, on average over simulated releases for public records."""
+        about, kept = self._classes, min(self._classes.n, _SIMULATED)  # what is learned depends on nμ
+        small = type(self)(statistic=replace(about, n=kept), scale=self.scale * kept / about.n)
+        A, y = _trials(about.manifold.point_shape[0], about.classes, kept + _NEW)
+        rng, wrong, read = np.random.default_rng(20231116), [], _Read(kept, Labeled(A[:kept], y[:kept]))
+        for _ in range(_RUNS):
+            found = small.walk(read, Stages.simulated(rng, small.law))[0]
+            scores = clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T + found.bias
+            wrong.append(np.mean(np.argmax(scores, axis=1) != y[kept:]))
+        return float(np.mean(wrong))
+
     def _size(self) -> int:
         return self._classes.components * (self._classes.components + 1) // 2
 
@@ -316,6 +333,30 @@ class ReducedSoftmax(_ReducedMechanism):
             noisy, _ = stages.ask("gradient", stages.left if step == _STEPS - 1 else share, moved, gradient)
             W = W - _RATE * noisy.reshape(W.shape)
         return W[:, :-1] / r, _INTERCEPT * W[:, -1]
+
+
+def classifiers(manifold: Manifold, n: int, classes: int, guarantee: Guarantee) -> dict[str, _ReducedMechanism]:
+    """Those that `plan` compares, by the call that makes them."""
+    calls, found = {"PrivateMDM": ReducedMeans, "PrivateSoftmax": ReducedSoftmax}, {}
+    for call, features, most in product(calls, FEATURES, _KEPT):
+        k = min(most, manifold.point_shape[0])
+        statistic = ReducedClasses(manifold, k, features, longest_features(features, k), classes, n)
+        found[f"{call}(reduce={k}, features={features!r})"] = calls[call].for_statistic(statistic, guarantee)
+    return found
+
+
+@lru_cache(maxsize=2)
+def _trials(channels: int, classes: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Public records of trace 1 and their classes: 200 samples of a background whose components fall by a fifth each and vary
+    between records, and of a source by class, twice as strong, in the span of the six leading ones."""
+    rng, leading = np.random.default_rng(7), min(channels, max(6, classes))
+    mixing = np.linalg.qr(rng.normal(size=(channels, channels)))[0] * 0.8 ** np.arange(channels)
+    sources = mixing[:, :leading] @ np.linalg.qr(rng.normal(size=(leading, leading)))[0]
+    y = rng.integers(classes, size=n)
+    strength = 2 * np.exp(0.25 * rng.normal(size=(n, 1, 1))) * rng.normal(size=(n, 1, 200))
+    background = np.exp(0.5 * rng.normal(size=(n, channels, 1))) * rng.normal(size=(n, channels, 200))
+    signals = mixing @ background + sources.T[y % leading][:, :, None] * strength
+    return normalized(signals @ signals.mT), y
 
 
 def _gradients(reduced: Reduced, r: float, W: np.ndarray) -> Callable[..., np.ndarray]:
