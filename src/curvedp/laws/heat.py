@@ -74,6 +74,7 @@ class HeatKernel(IsotropicLaw):
         return HadamardProfile("gaussian", 0.0, self.manifold.dim, flat, moved)
 
 
+@lru_cache(maxsize=64)
 def has_heat_kernel(manifold: Manifold) -> bool:
     """Whether it is a sphere or a hyperbolic space, of curvature ±1 and dimension >= 2."""
     rays = rays_of(manifold)
