@@ -10,6 +10,7 @@ from benchmarks.sensitivity import search  # the attack is a study of its own, r
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
+    Grassmann,
     KendallShapes,
     Lorentz,
     Product,
@@ -70,15 +71,67 @@ def test_tight_is_between_flat_and_the_older_bounds(s):
     ours, n = frechet_mean_sensitivity(Sphere(3), s, 10**6), 10**6
     assert 2 * s / n <= ours
     assert 2 * math.tan(s) / n <= ours * (1 + 1e-9)  # the attained value
-    assert ours <= frechet_mean_sensitivity(Sphere(3), s, n, bound="reimherr") * (1 + 1e-12)
+    assert ours <= frechet_mean_sensitivity(Sphere(3), s, n, bound="reimherr") * (1 + 1.1e-5)  # the margin of a grid
     chord = (2 * s / math.sin(2 * s)) / (0.75 + 0.25 * 2 * s / math.tan(2 * s))
-    assert ours <= 2 * s / n * chord * (1 + 1e-12)
+    assert ours <= 2 * s / n * chord * (1 + 1.1e-5)
 
 
-@pytest.mark.parametrize("s", [0.8, 0.9, 1.0, 1.1])
-def test_beyond_a_quarter_of_pi_the_bound_stays_near_the_tangent(s):
-    unit = 2 * s / 10
-    assert math.tan(s) / s <= frechet_mean_sensitivity(Sphere(2), s, 10) / unit < 1.05 * math.tan(s) / s
+@pytest.mark.parametrize("s", [0.1, 0.8, 1.0, 1.2, 1.4, 1.49])
+def test_the_bound_is_the_tangent_and_is_attained(s):
+    """Half of n records at each end of a diameter; one more goes from one end of the diameter across to the other."""
+    n, M = 400, Sphere(2)
+    for bound in (frechet_mean_sensitivity, mean_chart_sensitivity):
+        assert math.tan(s) <= bound(M, s, n) * n / 2 < math.tan(s) * (1 + 2e-5)
+    ends = [np.array([math.cos(s), 0.0, math.sin(s) * sign]) for sign in (1, -1)]
+    across = [np.array([math.cos(s), math.sin(s) * sign, 0.0]) for sign in (1, -1)]
+    means = [_weighted_mean(M, np.stack([*ends, x]), np.array([n - 1, n - 1, 2]) / (2 * n)) for x in across]
+    moved = float(M.dist(*means))
+    assert 0.9 * frechet_mean_sensitivity(M, s, n) < moved <= frechet_mean_sensitivity(M, s, n)
+
+
+def _weighted_mean(M, X, w):
+    x = M.origin
+    for _ in range(20_000):
+        step = np.tensordot(w, np.asarray(M.log(x, X)), axes=1)
+        if float(M.norm(x, step)) < 1e-13:
+            break
+        x = np.asarray(M.project(M.exp(x, step)))
+    return x
+
+
+def _least(s, a):
+    u = math.acos(min(math.cos(s) / math.cos(a), 1.0))
+    return u / math.tan(u) if u > 1e-9 else 1.0
+
+
+CURVED = [(M, s) for M in (Sphere(2), Sphere(4), KendallShapes(4)) for s in (0.7, 1.2, 1.45)]
+CURVED += [(Rotations(3), 0.75), (Grassmann(4, 2), 1.05)]  # where half the injectivity radius is the limit
+
+
+@pytest.mark.parametrize(("M", "s"), CURVED, ids=str)
+def test_no_mean_has_a_smaller_hessian(M, s):
+    """Weighted records in the ball, few, mostly on its boundary: Σw·u·cot u against h of where the mean is."""
+    rng, root = np.random.default_rng(8), math.sqrt(M.curvature_bounds[1])
+    for _ in range(60):
+        z = rng.normal(size=(rng.integers(2, 5), M.dim))
+        z *= (np.minimum(1, rng.uniform(0, 3, len(z))) * s / root / np.linalg.norm(z, axis=1))[:, None]
+        X, w = np.asarray(M.unchart(M.origin, z)), rng.dirichlet(np.ones(len(z)))
+        x = _weighted_mean(M, X, w)
+        u, a = root * np.asarray(M.dist(x, X)), root * float(M.dist(x, M.origin))
+        assert float(w @ (u / np.tan(u))) > _least(s, a) - 1e-7
+
+
+def test_the_hessian_is_attained_away_from_the_center():
+    """The ends of the chord through m across the radius, whose mean is m: u·cot u, cos u = cos s/cos a; a hundredth more is
+    refuted."""
+    M = Sphere(2)
+    for s, a in ((1.2, 0.3), (1.4, 0.9), (0.7, 0.5)):
+        m = np.array([math.cos(a), math.sin(a), 0.0])
+        u = math.acos(math.cos(s) / math.cos(a))
+        X = np.stack([math.cos(u) * m + math.sin(u) * np.array([0.0, 0.0, sign]) for sign in (1, -1)])
+        assert np.asarray(M.dist(M.origin, X)) == pytest.approx(s)
+        assert np.asarray(M.dist(m, X)) == pytest.approx(u)
+        assert u / math.tan(u) < 1.01 * _least(s, a)
 
 
 def test_curvature_scales_lengths():
@@ -121,7 +174,7 @@ def test_the_logarithm_of_the_ball_is_within_the_gradient_bound():
     ("manifold", "radius", "n", "message"),
     [
         (Sphere(2), 1.6, 10, "unique"),
-        (Sphere(2), 1.25, 10, "too large"),
+        (Sphere(2), 1.52, 10, "too large"),
         (Sphere(2), float("nan"), 10, "radius=nan"),
         (Sphere(2), -1.0, 10, "radius"),
         (Sphere(2), float("inf"), 10, "radius"),

@@ -4,8 +4,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
+    KendallShapes,
     Lorentz,
     PoincareBall,
     SPDAffineInvariant,
@@ -15,7 +17,7 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.mean.bound import contraction, solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
@@ -30,6 +32,7 @@ from spaces import EDGES, SPACES
         (PoincareBall(2), 10.0, 1182),
         (PoincareBall(50), 8.0, 516),
         (Sphere(2), 1.0, 50),
+        (Sphere(2), 1.32, 1000),
         (SPDAffineInvariant(3), 2.5, 972),
         (SPDAffineInvariant(32), 8.0, 80),
         *((SPDAffineInvariant(3), radius, 1000) for radius in (15.0, 20.0, 30.0, 100.0)),
@@ -41,6 +44,30 @@ from spaces import EDGES, SPACES
 )
 def test_solver_error_is_below_a_percent_of_the_sensitivity(manifold, radius, n):
     assert 2 * solver_error(manifold, radius) < 0.01 * frechet_mean_sensitivity(manifold, radius, n)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), KendallShapes(4)], ids=repr)
+@pytest.mark.parametrize("s", [1.2, 1.32, 1.35])
+def test_the_gradient_is_long_where_the_cost_is_large(manifold, s):
+    """|∇f|² ≥ 2μ(f − f*) at random places, for few records on the boundary, where f need not be convex; not for μ = 1."""
+    rng, root = np.random.default_rng(5), np.sqrt(manifold.curvature_bounds[1])
+    mu, least = contraction(manifold, s / root).convexity, np.inf
+    for _ in range(15):
+        z = rng.normal(size=(3, manifold.dim))
+        X = np.asarray(manifold.unchart(manifold.origin, z * s / root / np.linalg.norm(z, axis=1, keepdims=True)))
+        w = rng.dirichlet(np.ones(3))
+        z = rng.normal(size=(40, manifold.dim))
+        z *= s / root * rng.uniform(size=(40, 1)) / np.linalg.norm(z, axis=1)[:, None]
+        places = np.asarray(manifold.unchart(manifold.origin, z))
+        x = np.asarray(frechet_mean(manifold, X, w))
+        f = np.asarray(manifold.dist(places[:, None], X)) ** 2 @ w / 2
+        g = np.tensordot(np.asarray(manifold.log(places[:, None], X)), w, axes=([1], [0]))
+        above = f - float(np.asarray(manifold.dist(x, X)) ** 2 @ w / 2)
+        inside = (above > 1e-6) & (f <= (s / root) ** 2 / 2)
+        least = min(least, *(np.asarray(manifold.norm(places, g))[inside] ** 2 / (2 * above[inside])), np.inf)
+    assert mu <= least < 1.0
+    with pytest.raises(ParameterError, match="too many steps"):
+        solver_error(manifold, 1.4 / root)
 
 
 @pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), SPDAffineInvariant(3)], ids=repr)

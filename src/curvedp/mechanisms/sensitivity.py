@@ -5,7 +5,7 @@ on the manifold, the ball's radius and n, never on the data.
 """
 
 from functools import lru_cache
-from math import inf, isfinite, nextafter, pi, sin, sqrt, tan
+from math import cos, inf, isfinite, nextafter, pi, sqrt, tan
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from curvedp.geometry.base import Manifold, check_manifold
 # The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, at most
 # 5e-6 relative (`test_the_grids_are_fine_enough`). This margin covers it with room.
 _GRID_MARGIN = 1e-5
-_LEAST_HESSIAN = 0.1
+_LARGEST = 1.5  # where the Hessian s·cot s may fall to 0.1
 
 
 def frechet_mean_sensitivity(
@@ -38,15 +38,15 @@ def frechet_mean_sensitivity(
     n : int
         The number of records.
     bound : "tight" or "reimherr"
-        Our theorem: 2r/n where curvature is <= 0, and where it is at most κ > 0 a factor that is tan(s)/s for s = r√κ up
-        to a fraction of a percent (s < π/4). Or the published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath &
+        Our theorem: 2r/n where curvature is <= 0, and tan(s)/s times that for s = r√κ where it is at most κ > 0, which data
+        sets come arbitrarily close to. Or the published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath &
         Soto 2021, Theorem 2), which needs s < π/4.
 
     Examples
     --------
     >>> from curvedp.geometry import Sphere
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10), 4)
-    0.1686
+    0.1685
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
     1.0196
     """
@@ -149,28 +149,17 @@ def _reimherr_factor(s: float) -> float:
 
 @lru_cache(maxsize=256)
 def _tight_factor(s: float, in_chart: bool) -> float:
-    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the center (curvature scaled to 1)."""
-    a = np.linspace(0.0, s, 513)
-    reach = s + a
-    # k = (1 - x·cot x)/x²: how fast the Hessian of ½d² falls with d², so that 1 - k·d² is its chord.
-    k = (1 - reach / np.tan(reach)) / reach**2 if s > 1e-3 else np.full_like(a, 0.34)
-    # From the mean, where it is stationary, to the center F'' ≥ 1 − 2kF; by Sturm's comparison F can have risen to s²/2 only
-    # if the Hessian's bound 1 − 2kF at the mean is at least (1 − ks²)/cos(a√(2k)). It never exceeds 1, so where that would
-    # be more than 1, or the cosine is not positive, no mean is that far out.
-    least, cosine = 1 - k * s * s, np.cos(np.minimum(np.sqrt(2 * k) * a, pi / 2))
-    possible = cosine >= least
-    h = np.where(possible, least / np.where(possible, cosine, 1.0), 1.0)
-    if not (least.min() > 0 and h[possible].min() >= _LEAST_HESSIAN):
+    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the center (curvature scaled to 1). It is
+    tan(s)/s, at a = 0, wherever it was computed; in the chart too."""
+    if not s < _LARGEST:
         raise ParameterError(
             f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
         )
-    possible[1:] |= possible[:-1]  # a cell more than the last possible distance, for what lies between two grid points
-    ratio = np.where(possible, _spread(s, a) / s / h, 0.0)
-    if in_chart:
-        ratio = ratio / np.sinc(a / pi)
-        return float(ratio.max()) * (1 + _GRID_MARGIN)
-    chord = (2 * s / sin(2 * s)) / (0.75 + 0.25 * 2 * s / tan(2 * s))  # the simpler bound of the same page
-    return min(float(ratio.max()) * (1 + _GRID_MARGIN), chord)
+    a = np.linspace(0.0, s, 513)
+    u = np.arccos(np.minimum(cos(s) / np.cos(a), 1.0))  # half the chord of the ball across its radius, at a
+    h = np.where(u > 1e-3, u / np.tan(np.maximum(u, 1e-3)), 1 - u * u / 3 - u**4 / 40)
+    ratio = _spread(s, a) / s / h
+    return float(np.max(ratio / np.sinc(a / pi) if in_chart else ratio)) * (1 + _GRID_MARGIN)
 
 
 def _spread(s: float, a: np.ndarray) -> np.ndarray:

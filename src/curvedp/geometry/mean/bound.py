@@ -26,6 +26,10 @@ Let S be the set of x (in B, where κ_max > 0) with f(x) ≤ f(c).
    (Afsari 2011, Thm 2.1, r < ½ min(injectivity, π/√κ)). Along the flow |∇f| shrinks at rate μ, so
    |∇f(x)|² ≥ 2μ(f(x) − f*) and d(x, x*)² ≤ 2(f(x) − f*)/μ. With f(x_{k+1}) ≤ f(x_k) − t(1 − Lt/2)|∇f(x_k)|² this gives,
    for q² = 1 − 2μt(1 − Lt/2), d(x_k, x*) ≤ q^k · r/√μ.
+   - κ_max > 0, and the chord's μ is small or negative: scale to κ_max = 1 again. At x in B, ρ from c, let g = |∇f(x)|. The
+     comparison of 2 and the lemma of docs/sensitivity.md give Hess f ≥ r·cot r − g·tan r. So from where g ≤ 0.9·r·cot² r the
+     flow shrinks g at rate 0.1·r·cot r, and g² ≥ 2μ(f − f*) for that μ; elsewhere g² ≥ 0.81·r²·cot⁴ r ≥ 2μ(f − f*) for
+     μ = 0.81·cot⁴ r, as f ≤ r²/2. The smaller of the two serves for μ in all of 3: convexity was not used.
 4. Round-off. If each computed step is within δ of the true one, √(f − f*) grows by at most √(L/2)·δ a step (its gradient
    is at most √(L/2) long), so the error is at most q^k r/√μ + √(L/μ)·δ/(1 − q).
 """
@@ -39,13 +43,14 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 
+_SLOWEST = 2e-3  # convexity: about 10⁵ steps, where nothing faster converges
 _SHARE = 1e-10  # of the radius: what an iterate may leave of ‖mean log‖ and be taken for the mean
 _KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """μ ≤ Hess f ≤ L, the step t, and the factor q per step."""
+    """μ with |∇f|² ≥ 2μ(f − f*), Hess f ≤ L, the step t, and the factor q per step."""
 
     convexity: float
     smoothness: float
@@ -73,11 +78,10 @@ def contraction(M: Manifold, radius: float) -> Contraction:
         )
     if s == 0:  # a closed curve, a torus: flat as far as geodesics from the center reach
         return Contraction(1.0, smoothness, 1 / smoothness)
-    convexity = 0.75 + 0.25 * s / math.tan(s)
-    if not convexity > 0:
-        raise ParameterError(
-            f"radius={radius!r}: the cost need not be convex; ¾ + ¼ s·cot s must be > 0 at s=2r√κ={s:g}"
-        )
+    cot = 1 / math.tan(s / 2)
+    convexity = max(0.75 + 0.25 * s / math.tan(s), min(0.05 * s * cot, 0.81 * cot**4))
+    if convexity < _SLOWEST:
+        raise ParameterError(f"radius={radius!r}: the mean may take too many steps; radius·√κ must be at most 1.35")
     return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
 
 
