@@ -34,11 +34,11 @@ def sensitivity() -> None:
     """The Fréchet mean's sensitivity on S², in units of 2r/n."""
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     n, sphere = 100, Sphere(2)
-    radii = np.linspace(0.02, 1.1, 55)
-    axes.plot(radii, [_ratio(sphere, r, n, "tight") for r in radii], color=RED, label="ours, proved")
+    radii = np.linspace(0.02, 1.35, 67)
+    axes.plot(radii, [_ratio(sphere, r, n, "tight") for r in radii], color=RED, linewidth=2.5, label="ours, proved")
     published = np.linspace(0.02, 0.78, 60)
     axes.plot(published, [_ratio(sphere, r, n, "reimherr") for r in published], color=BLUE, label="published")
-    axes.plot(radii, np.tan(radii) / radii, "--", color=INK, label="what attacks approach: tan(r)/r")
+    axes.plot(radii, np.tan(radii) / radii, "--", color=INK, linewidth=1, label="what attacks approach: tan(r)/r")
     axes.axvline(math.pi / 4, color=GREY, linewidth=1, linestyle=":")
     axes.set(
         xlabel="radius of the public ball",

@@ -236,7 +236,7 @@ def test_no_bound_is_claimed_where_none_is_proved():
     with pytest.raises(ParameterError, match="a-priori"):
         mean_error_bound(SPDBuresWasserstein(2), 0.1)
     with pytest.raises(ParameterError, match="radius"):
-        mean_error_bound(Sphere(2), 1.3)
+        mean_error_bound(Sphere(2), 1.36)
     with pytest.raises(ParameterError, match="radius"):
         mean_error_bound(Sphere(2), 2.0)
     for radius in (0, -1, np.nan, np.inf):

@@ -103,7 +103,7 @@ class GaussianMechanism(IsotropicMechanism):
         if statistic.space.constant_curvature is not None:
             return None
         little = statistic.space.convexity_radius == inf  # a Hadamard manifold
-        return "by name only: " + ("within a tenth of log-gaussian" if little else "calibrating it here takes minutes")
+        return "by name only: " + ("within a tenth of log-gaussian" if little else "it is not calibrated here")
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw, of a value within reach of its chart."""
@@ -117,7 +117,14 @@ class GaussianMechanism(IsotropicMechanism):
 
 def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | None:
     """The scale by the bound of `privacy.hadamard`; None where the exact profile is to be asked."""
-    if rays_of(space) is not None or space.convexity_radius < inf:
+    if rays_of(space) is not None:
+        return None
+    if space.convexity_radius < inf and space_form_factors(space) is not None:
+        raise ParameterError(
+            f"calibrating Gaussian noise on {space!r} takes minutes: a supremum over splits with a compact factor. Use "
+            "LogGaussianMechanism (mechanism='log-gaussian'), or state a sigma"
+        )
+    if space.convexity_radius < inf:
         return None
     exact = space_form_factors(space) is not None
     flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, space.dim, s, moved), guarantee, moved)
