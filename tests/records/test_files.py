@@ -95,6 +95,20 @@ def test_a_header_is_never_guessed(tmp_path):
     assert len(read_records(numeric, SPHERE, header=False)) == N + 1
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("last", ["0.123456,0,1", '"', "a\nb,0,1", ",,,,"])
+@pytest.mark.parametrize("end", ["\r", ""])
+def test_lines_that_end_in_a_carriage_return_alone_are_refused_and_not_quoted(tmp_path, header, last, end):
+    """All of them are one line, which would be the header: shown, and as long as the records say."""
+    (tmp_path / "x.csv").write_text(
+        "\r".join(["x,y,z"] * header + ["0.654321,0,0", "0.654321,1,0", last]) + end, newline=""
+    )
+    if header or "\n" not in last:
+        with pytest.raises(ParameterError, match="carriage return") as refusal:
+            read_records(tmp_path / "x.csv", SPHERE, header=header)
+        assert "654321" not in str(refusal.value)
+
+
 def test_separators_decimal_commas_quotes_and_columns(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text('name;y;"x";z\nanna;0,5;"1,5";2\n"b;c";1;2;3\n')

@@ -53,6 +53,12 @@ def _lines(path: Path, width: int, choices: Choices, read: Callable[[str], Any],
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()  # after the last line's end there is no line
+    if (
+        lines and b"\r" in lines[0].rstrip(b"\r") and (choices.header or len(lines) == 1)
+    ):  # all records would be the header
+        raise ParameterError(
+            f"{path.name}: its lines end with a carriage return alone; save it with ordinary line ends"
+        )
     lines = lines[integer("skip", choices.skip, 0) :]
     names = _cells(lines.pop(0).rstrip(b"\r"), sep, "replace") if choices.header and lines else None
     picked = chosen(path.name, names, choices.columns, width)
