@@ -213,13 +213,15 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
             if self.reduce is not None:
                 return np.asarray(np.linalg.norm(means - self.classifier_.features(records)[:, None], axis=-1))
-            return np.asarray(self.manifold.dist(means[None], records[:, None]))
+            points = self.manifold.nearest(records)  # what they stand for, as in `fit`
+            return np.asarray(self.manifold.dist(means[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Minus the squared distances. What is not on the manifold has none; all classes are as far from it."""
         if self.reduce is not None:
             return super()._scores(records)
-        return np.asarray(np.nan_to_num(-(self._distances(records) ** 2), nan=-1e300, neginf=-1e300))
+        distances = np.minimum(self._distances(records), 1e150)  # NaN stays NaN
+        return np.asarray(np.nan_to_num(-(distances**2), nan=-1e300))
 
     def _fitted_means(self) -> np.ndarray:
         check_is_fitted(self)

@@ -75,4 +75,4 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
 
 def _coordinates(manifold: Any, reference: np.ndarray, records: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
-        return logs_at(manifold, reference, records)
+        return logs_at(manifold, reference, manifold.nearest(records))  # what they stand for, as in `fit`
