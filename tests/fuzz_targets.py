@@ -172,6 +172,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             privacy.subsampled_noise_multiplier,
             {"target": ApproxDP(2.0, 1e-5), "sampling_rate": 0.1, "steps": 3, "sampling": "poisson"},
         ),
+        "weyl_net": (privacy.weyl_net, {"m": 3, "spacing": 0.5}),
         "meets": (privacy.meets, {"profile": PROFILES[0], "target": GDP(1.0)}),
         **_methods(PROFILES),
     },

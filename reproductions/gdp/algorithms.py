@@ -19,6 +19,7 @@ from curvedp.errors import ParameterError
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.spd_confidence import positive_parts
 from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
 __all__ = ["Algorithm2Estimate", "algorithm1_estimate", "algorithm2_estimate", "loss_sampler"]
@@ -156,19 +157,3 @@ def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -
         return np.asarray(difference if which == 0 else -difference)
 
     return sample
-
-
-def positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
-    """Means of (1 − e^{ε−L})₊ and of its square, from suffix sums over the sorted losses."""
-    n = len(loss)
-    first = np.searchsorted(loss, eps)
-
-    def suffix(x: Array) -> Array:
-        return np.append(np.cumsum(x[::-1])[::-1], 0.0)[first] / n
-
-    base = max(float(loss[-1]), 0.0)  # e^{base − L} >= 1 never underflows where it matters
-    with np.errstate(over="ignore"):
-        one, two = np.exp(np.minimum(base - loss, 300.0)), np.exp(np.minimum(2 * (base - loss), 300.0))
-    count, shrink = (n - first) / n, np.exp(eps - base)
-    mean = np.maximum(count - shrink * suffix(one), 0.0)
-    return mean, np.maximum(count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0)

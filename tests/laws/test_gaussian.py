@@ -28,7 +28,7 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
 from curvedp.laws.spaceform import space_form
-from curvedp.privacy import GDP
+from curvedp.privacy import GDP, ApproxDP, meets, smallest_scale
 from reproductions.opt.tangent import TangentGaussian
 
 SPACES = {Euclidean: (mpmath.mpf, mpmath.inf), Sphere: (mpmath.sin, mpmath.pi), Lorentz: (mpmath.sinh, mpmath.inf)}
@@ -320,12 +320,19 @@ class TestPrivacy:
             assert goodness.accepts(goodness.moment(np.maximum(-np.expm1(eps - loss), 0.0), (lower + upper) / 2))
 
 
-def test_larger_spd_matrices_have_a_profile_while_the_scale_is_small():
-    eps = np.array([0.0, 0.5, 1.0, 3.0])
-    near = RiemannianGaussian(SPDAffineInvariant(3), 0.5).profile(0.2)
-    assert np.all(near.delta(eps) >= GDP(0.4).delta(eps))  # multiples of the identity are a line
-    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
-        RiemannianGaussian(SPDAffineInvariant(3), 1.0).profile(0.4)
+def test_larger_spd_matrices_have_a_labelled_confidence_bound():
+    """Above the truth of the flat direction, reproducible, and refused by calibration."""
+    law, eps = RiemannianGaussian(SPDAffineInvariant(3), 1.0), np.array([0.0, 0.5, 1.0, 3.0])
+    profile = law.profile(0.4)
+    assert "confidence bound" in profile.label
+    assert "1e-06" in profile.label
+    assert np.all(profile.delta(eps) >= GDP(0.4).delta(eps))  # multiples of the identity are a line
+    assert profile.delta(0.0) < 0.5
+    assert profile.mu == profile.renyi(2.0) == profile.rao == math.inf
+    assert RiemannianGaussian(SPDAffineInvariant(3), 1.0).profile(0.4) == profile
+    assert not meets(profile, ApproxDP(5.0, 0.5))
+    with pytest.raises(ParameterError, match="confidence bound"):
+        smallest_scale(lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4), GDP(0.1), 0.4)
 
 
 def test_gaussian_law_says_what_it_knows():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues
@@ -118,19 +117,23 @@ def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
     hyperbolic = RiemannianGaussian(Lorentz(3), 0.6 / math.sqrt(2))
     line = 0.5 * math.log(2 * math.pi * 0.36)
     assert law.log_normalizer == pytest.approx(hyperbolic.log_normalizer + 1.5 * math.log(2) + line, abs=1e-10)
+    assert law.profile(0.2).label == "exact"
     assert law.profile(0.2).mu >= 0.2 / 0.6 * (1 - 1e-9)
     real = RiemannianGaussian(SPDAffineInvariant(2), 0.6).profile(0.2)
     assert law.profile(0.2).mu != pytest.approx(real.mu, rel=1e-6)
 
 
-def test_larger_ones_with_wide_noise_are_refused() -> None:
-    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
-        RiemannianGaussian(HPDAffineInvariant(3), 0.8).profile(0.4)
-    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
-        GaussianMechanism(HPDAffineInvariant(3), 0.1, 0.8)
+def test_larger_ones_have_a_confidence_bound() -> None:
+    profile = RiemannianGaussian(HPDAffineInvariant(3), 0.8).profile(0.4)
+    assert "confidence" in profile.label
+    assert profile.delta(0.0) > 0.1
 
 
 def test_the_gaussian_is_released_and_verified() -> None:
+    """Where noise is small by a proved bound, beyond that with confidence."""
     M = HPDAffineInvariant(3)
+    wide = GaussianMechanism(M, 0.1, 0.8).release(M.origin).certificate
+    assert "confidence" in wide.numerics["profile"]
     certificate = GaussianMechanism(M, 0.1, 0.3).release(M.origin).certificate
+    assert "confidence" not in certificate.numerics["profile"]
     assert not [check for check in verify_certificate(certificate) if check.holds is False]

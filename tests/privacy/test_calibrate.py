@@ -27,6 +27,7 @@ from curvedp.privacy.calibrate import (
     _secant,
 )
 from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.spd_confidence import ConfidenceProfile
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]
 
@@ -144,6 +145,11 @@ def test_meeting_a_target():
     for bad in ((GDP(1.0), GDP(1.0)), (profile, 1.0), (None, GDP(1.0))):
         with pytest.raises(ParameterError):
             meets(*bad)
+    confidence = ConfidenceProfile((0.0,), (0.5,), 0.01, 10)
+    assert meets(confidence, confidence)
+    assert not meets(confidence, GDP(99.0))
+    with pytest.raises(ParameterError, match="confidence"):
+        smallest_scale(lambda s: confidence, GDP(1.0), 1.0)
     with pytest.raises(ParameterError):
         calibrate("gaussian", 0.0, 2, 1.0, 0.5)
 

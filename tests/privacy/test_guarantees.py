@@ -16,12 +16,14 @@ from curvedp.privacy import (
     ZCDP,
     ApproxDP,
     Composition,
+    ConfidenceProfile,
     Guarantee,
     MeanConcentratedDP,
     PureDP,
     RaoDP,
     RenyiDP,
     compose,
+    compose_profiles,
     convert,
     gaussian_profile,
     guarantee_from_dict,
@@ -33,6 +35,7 @@ from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.randomized_response import pure_renyi
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta_printed
 from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
@@ -355,6 +358,20 @@ def test_pi_stands_for_every_angle_that_large():
         assert guarantee.tradeoff(0.3) == 0.0
 
 
+def test_what_holds_with_some_chance_is_not_passed_on():
+    """The chance of failure was once lost on the way to (ε, δ), and a ledger took it."""
+    bound = ConfidenceProfile((0.0, 3.0), (0.4, 0.005), 0.05, 1000)
+    assert bound.delta(3.0) == 0.005
+    for kind in Guarantee._registry.values():
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            convert(bound, to=kind, eps=3.0, order=2.0)
+    for others in ((GDP(0.1),), (bound,), (ApproxDP(1.0, 1e-6), PureDP(0.1))):
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            compose(bound, *others)
+        with pytest.raises(ParameterError, match="wrong with probability"):
+            compose_profiles([*others, bound])
+
+
 ULP = 1e-13
 
 
@@ -468,6 +485,8 @@ def test_least_counts_are_let_in_and_one_less_is_not():
     assert riemannian_gaussian_theta(1.0, 2.0, 1) == pytest.approx(0.5)
     assert mean_square_radius(-1.0, 1, 2.0) == pytest.approx(4.0, rel=1e-9)
     assert generalised_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
+    assert len(weyl_net(2, 1.0)[0]) > 1
+    assert spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples == 3
     assert subsampled_gaussian(1.0, 0.5, 1).counts == (1,)
     for call in (
         lambda: algorithm1_estimate(2.0, 1.0, 0),

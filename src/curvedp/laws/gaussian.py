@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
@@ -11,6 +12,7 @@ from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
+from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy import HadamardProfile
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
@@ -60,8 +62,8 @@ class RiemannianGaussian(IsotropicLaw):
         """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
 
         On spaces of constant curvature, their products, and SPDAffineInvariant(2) and HPDAffineInvariant(2), which are
-        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`. Elsewhere, and where the
-        scale is too large for it, this raises.
+        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`; beyond it, where the scale is
+        large, a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
         rays = rays_of(self.manifold)
         if rays is not None:
@@ -70,10 +72,12 @@ class RiemannianGaussian(IsotropicLaw):
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
         bound = self.ricci_bound(sensitivity)
-        if bound is None:
-            where = f"{self.manifold!r} at scale={self.scale!r}"
-            raise ParameterError(f"no profile is known on {where}; use LogGaussianMechanism")
-        return bound
+        if bound is not None:
+            return bound
+        if self.manifold.positive_matrices is not None:
+            moved = _validate.positive("sensitivity", sensitivity)
+            return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
+        raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
 
     def ricci_bound(self, sensitivity: float, within: float = 0.5) -> HadamardProfile | None:
         """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and

@@ -329,7 +329,7 @@ class Mechanism(ABC):
 
     @property
     def label(self) -> str:
-        """Whether the profile is exact or a proved bound."""
+        """Whether the profile is exact, a proved bound, or a confidence bound with its failure probability."""
         return self.profile.label
 
     def bill(self, budget: Guarantee, asked: Guarantee) -> Guarantee:

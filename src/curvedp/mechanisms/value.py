@@ -167,8 +167,10 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return PureDP(self.profile.pure_epsilon) if self.kind == "laplace" else GDP(self.profile.mu)
+        """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labelled confidence bound."""
+        if self.kind == "laplace":
+            return PureDP(self.profile.pure_epsilon)
+        return GDP(self.profile.mu) if self.profile.certain else self.profile
 
     @property
     def noise(self) -> tuple[str, Manifold, float, float]:

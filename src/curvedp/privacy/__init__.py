@@ -19,6 +19,7 @@ from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy.products import ProductProfile, product_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns
+from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "Composition",
+    "ConfidenceProfile",
     "ConstantCurvatureProfile",
     "FloorProfile",
     "Guarantee",
@@ -51,6 +53,8 @@ __all__ = [
     "meets",
     "product_profile",
     "smallest_scale",
+    "spd_confidence_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
+    "weyl_net",
 ]

@@ -202,8 +202,13 @@ class Guarantee:
 
     @property
     def label(self) -> str:
-        """How it is known, as what a release spends: "exact", or "proved bound"."""
+        """How it is known, as what a release spends: "exact", "proved bound", or with what chance it holds."""
         return "proved bound"
+
+    @property
+    def certain(self) -> bool:
+        """Whether it holds always, and not with some chance only."""
+        return True
 
 
 def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
@@ -243,6 +248,15 @@ def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
     """There are mechanisms with the first guarantee and, for no parameter, the second."""
     name = getattr(to, "__name__", to)
     return UnattainableGuarantee(f"{type(source).__name__} implies no {name}: {why}. Use its delta(eps) instead")
+
+
+def vouched(guarantee: Guarantee) -> Guarantee:
+    """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
+    if not guarantee.certain:
+        raise ParameterError(
+            f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps) as it is"
+        )
+    return guarantee
 
 
 def _array(name: str, value: Any) -> Array:

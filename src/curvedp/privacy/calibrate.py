@@ -33,6 +33,8 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     """
     if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
         raise ParameterError(f"{_validate.shown(profile)} must be a profile and {_validate.shown(target)} a guarantee")
+    if not profile.certain:  # a confidence bound vouches for itself and nothing else
+        return profile == target
     spent, allowed = _cost(profile, target)
     return profile.adjacency == target.adjacency and spent <= allowed
 
@@ -98,6 +100,8 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
 
 def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
     """(what the profile spends, what the target allows), in the target's own definition."""
+    if not profile.certain:
+        raise ParameterError(f"nothing is calibrated to a {profile.label}; use LogGaussianMechanism")
     return target.measure(profile), target.measure(target)
 
 

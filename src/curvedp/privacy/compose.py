@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy.base import Guarantee, common_adjacency, guarantee_from_dict
+from curvedp.privacy.base import Guarantee, common_adjacency, guarantee_from_dict, vouched
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
@@ -241,4 +241,5 @@ def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guar
     for item in {id(item): item for item in guarantees}.values():  # the same object may be there a thousand times
         if not isinstance(item, Guarantee):
             raise ParameterError(f"{_validate.shown(item)} is not a guarantee")
+        vouched(item)
     return guarantees  # type: ignore[return-value]

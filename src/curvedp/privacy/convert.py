@@ -35,7 +35,7 @@ from typing import TypeVar
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy.base import Guarantee, impossible
+from curvedp.privacy.base import Guarantee, impossible, vouched
 
 G = TypeVar("G", bound=Guarantee)
 
@@ -57,7 +57,7 @@ def convert(
     UnattainableGuarantee
         Where no parameter of the target definition is implied.
     ParameterError
-        Where an option is missing.
+        Where an option is missing, or the guarantee holds with some chance only (`ConfidenceProfile`).
 
     >>> from curvedp.privacy import GDP, ZCDP, ApproxDP
     >>> convert(GDP(1.0), to=ZCDP).rho
@@ -69,4 +69,4 @@ def convert(
         raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
     if not (isinstance(to, type) and issubclass(to, Guarantee)):
         raise impossible(guarantee, to, "it is not a definition of privacy")
-    return to.implied_by(guarantee, eps, delta, order)
+    return to.implied_by(vouched(guarantee), eps, delta, order)

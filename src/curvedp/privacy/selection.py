@@ -17,7 +17,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.base import Guarantee
+from curvedp.privacy.base import Guarantee, vouched
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.rounding import bracket, float_of, private_side, up
@@ -128,6 +128,7 @@ class NegativeBinomialRuns:
         UnattainableGuarantee
             Where one run has no Rényi divergence of that order.
         """
+        vouched(run)
         if order is None:
             if not isinstance(run, PureDP):
                 raise ParameterError(f"{run!r} is not pure: give order=… for a bound in Rényi divergence")
