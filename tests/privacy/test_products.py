@@ -15,8 +15,6 @@ from curvedp.privacy import (
     gaussian_profile,
     guarantee_from_dict,
     product_profile,
-    spd_confidence_profile,
-    weyl_net,
 )
 from curvedp.privacy._loss_sum import MARGIN
 from curvedp.privacy.products import ProductProfile, _split
@@ -135,32 +133,6 @@ def test_round_trip_and_refusals():
         product_profile([(1.0, 2), (1.0, 2)], 1.0, 1.01 * math.pi * math.sqrt(2))
     with pytest.raises(ParameterError):
         spd2(math.nan, 1.0)
-
-
-def test_weyl_net_covers():
-    net, h = weyl_net(3, 0.4)
-    rng = np.random.default_rng(0)
-    v = rng.normal(size=(2000, 3))
-    v = np.sort(v / np.linalg.norm(v, axis=1, keepdims=True) * rng.random((2000, 1)), axis=1)
-    gaps = np.min(np.linalg.norm(v[:, None] - net, axis=2), axis=1)
-    assert gaps.max() <= h
-
-
-def test_confidence_bound_holds_and_shrinks():
-    """On flat ℝ³, where the truth is known: δ is above the truth in every one of 20 repetitions."""
-    rng, sigma, D = np.random.default_rng(1), 1.0, 1.0
-    net, h = weyl_net(3, 0.5)
-    eps = np.linspace(0.0, 4.0, 9)
-    for _ in range(20):
-        y = rng.normal(size=(20_000, 3)) * sigma
-        own = np.linalg.norm(y, axis=1)
-        other = np.linalg.norm(y[None] - D * net[:, None], axis=2)
-        profile = spd_confidence_profile(sigma, D, own, other, h, 0.05)
-        assert np.all(profile.delta(eps) >= GDP(D / sigma).delta(eps))
-    assert profile.mu == math.inf
-    assert profile.epsilon(0.9) < 1.0
-    with pytest.raises(ParameterError):
-        spd_confidence_profile(sigma, D, own[:5], other, h, 0.05)
 
 
 @pytest.mark.parametrize("factors", [((1.0, 2), (0.0, 1)), ((0.0, 1), (-0.5, 2))])
