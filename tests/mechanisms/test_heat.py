@@ -54,7 +54,7 @@ def test_releases_are_as_far_away_as_the_law_says():
 
 
 def test_refusals():
-    with pytest.raises(ParameterError, match="HeatKernel is for"):
+    with pytest.raises(ParameterError, match="heat kernels are for"):
         HeatKernelMechanism(SPDAffineInvariant(2), 0.1, 0.3)
     model = PrivateFrechetMean(manifold=SPDAffineInvariant(2), radius=1.0, mechanism="heat-kernel")
     with pytest.raises(ParameterError, match="mechanism"):

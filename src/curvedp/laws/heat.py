@@ -55,10 +55,6 @@ class HeatKernel(IsotropicLaw):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not has_heat_kernel(self.manifold):
-            raise ParameterError(
-                f"HeatKernel is for Sphere, Lorentz and PoincareBall of dimension >= 2, not {self.manifold!r}"
-            )
         _validate.within("scale", self.scale, _LEAST, _largest(self.manifold))
 
     @property
@@ -72,13 +68,6 @@ class HeatKernel(IsotropicLaw):
         """A proved upper bound in closed form: that of a flat Gaussian."""
         flat, moved = _flat(self.scale, _ricci(self.manifold)), _validate.length("sensitivity", sensitivity)
         return HadamardProfile("gaussian", 0.0, self.manifold.dim, flat, moved)
-
-
-@lru_cache(maxsize=64)
-def has_heat_kernel(manifold: Manifold) -> bool:
-    """Whether it is a sphere or a hyperbolic space, of curvature ±1 and dimension >= 2."""
-    rays = rays_of(manifold)
-    return rays is not None and rays.curvature in (1.0, -1.0) and manifold.dim > 1
 
 
 def heat_scale(manifold: Manifold, flat: float) -> float:
@@ -103,6 +92,11 @@ def heat_scale(manifold: Manifold, flat: float) -> float:
 
 
 def _ricci(manifold: Manifold) -> float:
+    rays = rays_of(manifold)
+    if rays is None or rays.curvature not in (1.0, -1.0) or manifold.dim < 2:
+        raise ParameterError(
+            f"heat kernels are for Sphere, Lorentz and PoincareBall of dimension >= 2, not {manifold!r}"
+        )
     return math.copysign(manifold.dim - 1, manifold.curvature_bounds[0])
 
 

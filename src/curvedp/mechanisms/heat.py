@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from curvedp.laws.exact.heat import heat_hop
-from curvedp.laws.heat import has_heat_kernel, heat_scale
+from curvedp.laws.heat import heat_scale
 from curvedp.laws.spaceform import rays_of
 from curvedp.mechanisms.base import assign, check_guarantee, length
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -53,11 +53,6 @@ class HeatKernelMechanism(IsotropicMechanism):
     ) -> None:
         assign(self, statistic=statistic or Stated(manifold, sensitivity), scale=length("scale", scale))
         _ = self.law, heat_hop(rays_of(self.manifold), self.scale)  # refused here, not at the first release
-
-    @classmethod
-    def serves(cls, statistic: Statistic) -> bool:
-        """Values on a sphere or a hyperbolic space."""
-        return statistic.valued and has_heat_kernel(statistic.space)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
