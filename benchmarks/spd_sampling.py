@@ -19,7 +19,7 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues
 from curvedp.laws.spd_normalizer import radial_cdf
 
-CASES = [(2, 0.3), (2, 1.5), (3, 0.3), (3, 1.5), (5, 1.0), (10, 0.3), (10, 1.0), (20, 0.3), (20, 0.5), (20, 2.0)]
+CASES = [(2, 0.3), (2, 1.5), (3, 0.3), (3, 1.5), (5, 1.0), (10, 0.3), (10, 1.0), (20, 0.3), (20, 0.7), (20, 2.0)]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from scipy import stats
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian, spd_gaussian
+from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_gaussian import (
     FarEnvelope,
     NearEnvelope,
@@ -27,6 +28,8 @@ ENVELOPES = [
     (FarEnvelope, 2, 1.5),
     (FarEnvelope, 3, 1.2),
     (FarEnvelope, 4, 1.0),
+    (ChainEnvelope.tightest, 3, 1.0),
+    (ChainEnvelope.tightest, 5, 0.8),
 ]
 
 
@@ -59,6 +62,7 @@ def test_the_tightest_tangent_is_the_best(m, sigma):
         assert NearEnvelope(m, sigma, best.tangent * factor).log_acceptance < best.log_acceptance
     assert best.name == "near"
     names = acceptance(m, sigma)
+    assert ("chain" in names) == (max(names["near"], names["far"]) <= 0.5)
     assert names["near"] == pytest.approx(math.exp(best.log_acceptance), rel=1e-12)
     assert spd_gaussian.best_envelope(m, sigma).name == max(names, key=names.__getitem__)
 

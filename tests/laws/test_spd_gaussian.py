@@ -12,6 +12,7 @@ from scipy.stats import beta, binomtest, chi2, kstest, norm
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian, spd_gaussian
+from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_gaussian import (
     FarEnvelope,
     NearEnvelope,
@@ -148,10 +149,10 @@ def test_radial_cdf_at_its_ends():
 
 # ---- draws ----------------------------------------------------------------------------------------------------------
 
-CASES = [(1, 0.3), (1, 2.0), (2, 0.2), (2, 2.5), (3, 0.3), (3, 1.8), (5, 0.2), (5, 1.5), (10, 0.25), (10, 0.7)]
+CASES = [(1, 0.3), (1, 2.0), (2, 0.2), (2, 2.5), (3, 0.3), (3, 1.8), (5, 0.2), (5, 1.5), (10, 0.25), (10, 1.1)]
 
 
-@pytest.mark.parametrize(("m", "sigma"), [*CASES, (20, 0.4)])
+@pytest.mark.parametrize(("m", "sigma"), [*CASES, (20, 0.7)])
 def test_draws_follow_the_radial_and_determinant_laws(m, sigma):
     n = {10: 40_000, 20: 10_000}.get(m, 100_000)
     rho = sample_log_eigenvalues(np.random.default_rng(m), m, sigma, n)
@@ -171,7 +172,7 @@ def test_gap_of_3x3_follows_quadrature():
 
 @pytest.mark.parametrize(("m", "sigma"), [(3, 1.0), (5, 1.5)])
 def test_every_envelope_gives_the_same_law_at_its_predicted_rate(monkeypatch, m, sigma):
-    for envelope in (NearEnvelope.tightest(m, sigma), FarEnvelope(m, sigma)):
+    for envelope in (NearEnvelope.tightest(m, sigma), FarEnvelope(m, sigma), ChainEnvelope.tightest(m, sigma)):
         monkeypatch.setattr(spd_gaussian, "best_envelope", lambda *_, e=envelope: e)
         rng = np.random.default_rng(3)
         rho = sample_log_eigenvalues(rng, m, sigma, 50_000)
@@ -182,11 +183,9 @@ def test_every_envelope_gives_the_same_law_at_its_predicted_rate(monkeypatch, m,
 
 
 def test_all_scales_and_sizes_have_a_workable_envelope():
-    for m in (2, 3, 5, 8, 12):
+    for m in (2, 3, 5, 8, 14, 20):
         for sigma in (1e-3, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0):
-            assert max(acceptance(m, sigma).values()) > (0.005 if m < 10 else 5e-5), (m, sigma)
-    for sigma in (1e-3, 0.1, 0.3, 0.5, 2.0, 3.0):  # between them a draw of 210 numbers would be refused
-        assert max(acceptance(20, sigma).values()) > 0.01, sigma
+            assert max(acceptance(m, sigma).values()) > 0.05, (m, sigma)
 
 
 # ---- wrong samplers must be caught --------------------------------------------------------------------------------

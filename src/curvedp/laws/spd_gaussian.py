@@ -1,13 +1,14 @@
 """Exact i.i.d. draws from the affine-invariant Gaussian on SPD and HPD matrices, density ∝ exp(−d(X, W)²/2σ²).
 
 X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said et al.
-2017). Only ρ is hard. It is drawn by rejection from one of two envelopes, each proved by a concavity:
+2017). Only ρ is hard. It is drawn by rejection from one of three envelopes, each proved by a concavity:
 
 * near: u ↦ log(sinh √u/√u) is concave, so sinh x / x ≤ exp(a + b·x²) for every tangent; Σ xᵢⱼ² is a quadratic form,
   so the envelope is the law of the eigenvalues of a Gaussian symmetric matrix. Good while σ²m is small.
 * far: sinh x ≤ eˣ/2, so the envelope is N(σ²h, σ²I), hᵢ = (m+1−2i)/2. Good for σ above about 1.
+* chain: between them, `spd_chain`.
 
-On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and both are the same with β times the exponents.
+On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and near and far are the same with β times the exponents.
 
 The acceptance probability of each is a ratio of two normalisers, hence known exactly beforehand; the best is taken.
 It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share
 
 Float = NDArray[np.float64]
@@ -114,7 +116,13 @@ def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
-    return NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta)
+    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
+    if beta == 2:
+        return simple
+    # set-up of the chain takes up to 0.1 s and its proposals cost more than the far ones: only where it helps
+    return (
+        simple if max(e.log_acceptance for e in simple) > math.log(0.5) else (*simple, ChainEnvelope.tightest(m, sigma))
+    )
 
 
 def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:

@@ -17,10 +17,12 @@ from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps, place_of
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, _sampler, acceptance, cholesky
+from curvedp.laws.exact.spd_chain import ChainEnvelope, _ChainDraw
 from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
-from curvedp.laws.exact.spd_turn import TurnedDraw
+from curvedp.laws.exact.spd_turn import _FarDraw
 from curvedp.laws.logconcave import mode as mode_of
 from curvedp.laws.spaceform import rays_of
+from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import FarEnvelope, NearEnvelope
 from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian
 from goodness import form
@@ -254,14 +256,14 @@ def test_masses_of_eigenvalues(m: int) -> None:
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
-    trial = TurnedDraw(m, 1.3, LazyNormals(source(m), m))
+    trial = _FarDraw(m, 1.3, LazyNormals(source(m), m))
     z = trial._normals.floats().mid
     rho = 1.3**2 * (m - 1 - 2 * np.arange(m)) / 2 + 1.3 * z
     assert [float(x) for x in trial.rho(128)] == pytest.approx(rho.tolist(), rel=1e-12)
     assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
     seeds = iter(range(100))
     while not trial.decreasing():
-        trial = TurnedDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
+        trial = _FarDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
     rho = np.array([float(x) for x in trial.rho(128)])
     truth = sum(math.log(-math.expm1(b - a)) for a, b in itertools.combinations(rho, 2))
     assert float(trial.log_ratio(128)) == pytest.approx(truth, rel=1e-9)
@@ -279,6 +281,73 @@ def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
     assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(point, rel=1e-9)
 
 
+@pytest.fixture(scope="module", params=[(3, 1.6), (4, 1.4)], ids=str)
+def chain(request) -> ChainEnvelope:
+    m, sigma = request.param
+    return ChainEnvelope(m, sigma, FloatChain.tightest(m, sigma).positions)
+
+
+def test_the_chain_by_brute_force(chain: ChainEnvelope) -> None:
+    m, sigma = chain.m, chain.sigma
+    mode = FloatChain.tightest(m, sigma).positions
+    touch = {(i, j): (mode[i] - mode[j]) / 2 for i in range(m) for j in range(i + 2, m)}
+    assert chain._touch == pytest.approx(touch)
+    slopes = np.zeros(m)
+    for i, j in itertools.combinations(range(m), 2):
+        half = 0.5 if j == i + 1 else 0.5 / math.tanh(touch[i, j])
+        slopes[i] += half
+        slopes[j] -= half
+    means = np.array([float(x) for x in chain.means()])
+    assert means == pytest.approx(sigma**2 * slopes, rel=1e-12, abs=1e-12)
+    edges = np.array(chain._edges)
+    assert edges[0] == pytest.approx(means.min() - 7 * sigma)
+    assert edges[-1] == pytest.approx(means.max() + 7 * sigma)
+    cdf = np.array([[(1 + math.erf((e - mean) / (sigma * math.sqrt(2)))) / 2 for e in edges] for mean in means])
+    z = np.diff(np.hstack([np.zeros((m, 1)), cdf, np.ones((m, 1))]))
+    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
+    factor = np.tril(-np.expm1(np.minimum(bottom[None, :] - top[:, None], 0.0)))  # [cell above, cell below]
+    message = z[-1]
+    for i in reversed(range(m - 1)):
+        message = z[i] * (factor @ message)
+    _, _, plain, _ = chain.tables(64)
+    assert [float(x) for x in plain[0]] == pytest.approx(np.cumsum(message).tolist(), rel=1e-6, abs=1e-12)
+    for seed in range(20):  # the first coordinate by all its cells, the last below the cell above it
+        u = LazyUniforms(source(seed), 1)
+        share = float(u.balls(64)[0])
+        sums = np.cumsum(message)
+        assert chain.pick(0, 0, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
+        above = 300 + 30 * seed
+        sums = np.cumsum(z[-1] * factor[above])
+        assert chain.pick(m - 1, above, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
+
+
+def test_a_chain_trial_against_floats(chain: ChainEnvelope) -> None:
+    edges = np.array(chain._edges)
+    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
+    seen = 0
+    for seed in range(30):
+        trial = _ChainDraw(chain, source(seed))
+        rho = np.array([float(x) for x in trial.rho(128)])
+        cells = np.array(trial._cells)
+        assert np.all((bottom[cells] <= rho) & (rho <= top[cells]))
+        assert np.all(np.diff(cells) <= 0)
+        assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
+        if not trial.decreasing():
+            continue
+        seen += 1
+        bounds = sum(math.log(-math.expm1(bottom[b] - top[a])) for a, b in itertools.pairwise(cells))
+        assert float(chain.log_bounds(trial._cells, 128)) == pytest.approx(bounds, rel=1e-9)
+        rest = 0.0
+        for (i, j), x0 in chain._touch.items():
+            x = (rho[i] - rho[j]) / 2
+            rest += math.log(math.sinh(x) / math.sinh(x0)) - (x - x0) / math.tanh(x0)
+        assert float(chain.log_rest(trial.rho(128))) == pytest.approx(rest, rel=1e-8, abs=1e-12)
+        gaps = sum(math.log(-math.expm1(b - a)) for a, b in itertools.pairwise(rho))
+        assert float(trial.log_ratio(128)) == pytest.approx(gaps - bounds + rest, rel=1e-6, abs=1e-9)
+        assert trial.log_ratio(128) <= 0
+    assert seen > 20
+
+
 @pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 1.5), (3, 0.5), (3, 1.6), (4, 1.4), (5, 1.0), (7, 1e-9)])
 def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) -> None:
     class Counting(GeneratorSource):
@@ -292,20 +361,21 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
     if m > 1 and sigma > 1e-3:
         chances = {
             "NearDraw": math.exp(NearEnvelope.tightest(m, sigma).log_acceptance),
-            "TurnedDraw": math.exp(FarEnvelope(m, sigma).log_acceptance),
+            "_FarDraw": math.exp(FarEnvelope(m, sigma).log_acceptance),
         }
+        if max(chances.values()) < 0.5:
+            chances["_ChainDraw"] = math.exp(FloatChain.tightest(m, sigma).log_acceptance)
     counting = Counting(np.random.default_rng(8))
     draws = [_sampler(m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
     assert {type(draw).__name__ for draw in draws} == {best}
     assert acceptance("gaussian", m, 1, sigma) <= chances[best] * (1 + 1e-12)
     assert acceptance("gaussian", m, 1, sigma) > 0.4 * chances[best]
-    assert counting.coins < 60 * 1.6 / acceptance("gaussian", m, 1, sigma)
+    if best != "_ChainDraw":  # there the cells are picked with single words too
+        assert counting.coins < 60 * 1.6 / acceptance("gaussian", m, 1, sigma)
 
 
-@pytest.mark.parametrize(
-    ("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "TurnedDraw"), (3, 20.0, "TurnedDraw")]
-)
+@pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
     assert type(_sampler(m, 1, sigma)(source())).__name__ == kind
 

@@ -10,8 +10,10 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
 from curvedp.laws.exact.spd import cholesky
+from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
 from curvedp.laws.exact.spd_near import draw_near, near_envelope
 from curvedp.laws.exact.spd_turn import draw_far
+from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, sample_log_eigenvalues
 from goodness import accepts, ks, off_origin, rejects, uniform_directions
 
@@ -92,8 +94,9 @@ def test_draws(m: int, sigma: float, n: int) -> None:
 
 
 @pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (4, 1.4)])
-def test_both_envelopes_give_one_law(m: int, sigma: float) -> None:
+def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
     source = GeneratorSource(np.random.default_rng(4))
+    chain = ChainEnvelope(m, sigma, FloatChain.tightest(m, sigma).positions)
 
     def spectra(draw, n: int = 700) -> np.ndarray:
         with ctx.workprec(128):
@@ -102,9 +105,28 @@ def test_both_envelopes_give_one_law(m: int, sigma: float) -> None:
 
     near = spectra(lambda: draw_near(near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source))
     far = spectra(lambda: draw_far(m, sigma, source))
+    linked = spectra(lambda: draw_chain(chain, source))
     for i in range(m):
         assert accepts(stats.ks_2samp(near[:, i], far[:, i]).pvalue)
+        assert accepts(stats.ks_2samp(near[:, i], linked[:, i]).pvalue)
     assert rejects(stats.ks_2samp(near[:, -1], 1.5 * far[:, -1]).pvalue)
+    assert rejects(stats.ks_2samp(near[:, -1], 1.5 * linked[:, -1]).pvalue)
+
+
+def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
+    m, sigma, n = 3, 0.7, 1500
+
+    class Careless(ChainEnvelope):
+        def log_bounds(self, cells, precision):
+            # forgets that the proposal already favours wide gaps
+            return super().log_bounds(cells, precision) * 0 + arb(0)
+
+    source = GeneratorSource(np.random.default_rng(6))
+    careless = Careless(m, sigma, FloatChain.tightest(m, sigma).positions)
+    with ctx.workprec(64):
+        wide = np.array([[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)])
+        right = np.array([[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)])
+    assert rejects(stats.ks_2samp(-np.diff(wide).max(axis=1), -np.diff(right).max(axis=1)).pvalue)  # the smaller gap
 
 
 @pytest.mark.parametrize("m", [2, 3])

@@ -4,7 +4,7 @@ Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρ�
 ρ the eigenvalues of V (Helgason 1978: the Jacobian of exp). A complex entry a + ib is the real block [[a, −b], [b, a]]:
 sums, products, Cholesky factors and exponentials of such matrices are those of the complex ones, so one code serves both.
 
-Of two envelopes the best is used: `spd_gaussian` has their acceptance in closed form, by public
+Of three envelopes the best is used: `spd_gaussian` has their acceptance in closed form, by public
 numbers alone. Their proofs are there too; here the same envelopes are drawn from without rounding.
 """
 
@@ -26,9 +26,11 @@ from curvedp.entropy.balls import (
 )
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
+from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
 from curvedp.laws.exact.spd_near import LaplaceBound, NearDraw, draw_near, near_envelope
 from curvedp.laws.exact.spd_turn import TurnedDraw, draw_far, draw_far_laplace
 from curvedp.laws.radial import Kind
+from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
 
@@ -76,6 +78,9 @@ def _sampler(m: int, beta: int, sigma: float) -> Callable[[Source], NearDraw | T
     best = best_envelope(m, sigma, beta) if m > 1 else NearEnvelope(1, sigma, 1.0, beta)
     if isinstance(best, NearEnvelope):
         return lambda source: draw_near(near_envelope(m, sigma, best.tangent, beta), source)
+    if isinstance(best, FloatChain):
+        chain = ChainEnvelope(m, sigma, best.positions)
+        return lambda source: draw_chain(chain, source)
     return lambda source: draw_far(m, sigma, source, beta)
 
 

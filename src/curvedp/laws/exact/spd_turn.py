@@ -1,10 +1,12 @@
-"""The far envelope of the SPD Gaussian (see `spd`): eigenvalues, then a Haar rotation.
+"""The far envelope of the SPD Gaussian (see `spd`), and what the chain shares: eigenvalues, then a Haar rotation.
 
 Far: 2·sinh x ≤ eˣ, so ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)})^β.
 """
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from flint import arb, arb_mat
@@ -14,30 +16,20 @@ from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 
 
-class TurnedDraw:
+class TurnedDraw(ABC):
     """Decreasing eigenvalues ρ as lazy reals, and the reflections that turn diag(e^ρ)."""
 
-    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
-        self.m, self.beta, self._sigma, self._normals = m, beta, sigma, normals
+    def __init__(self, m: int, beta: int = 1) -> None:
+        self.m, self.beta = m, beta
         self._turns: list[LazyNormals] = []
 
-    def _deviation(self, normals: np.ndarray) -> arb:
-        return arb(self._sigma)
-
+    @abstractmethod
     def rho(self, precision: int) -> list[arb]:
         """The eigenvalues of V."""
-        normals, m, beta = self._normals.balls(precision), self.m, self.beta
-        sigma = self._deviation(normals)
-        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
 
+    @abstractmethod
     def log_ratio(self, precision: int) -> arb:
-        """Log of target over envelope, β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})."""
-        rho = self.rho(precision)
-        product = arb(1)
-        for i, high in enumerate(rho):
-            for low in rho[i + 1 :]:
-                product = product * -(low - high).expm1()
-        return self.beta * product.log()
+        """Log of target over envelope: at most 0."""
 
     def decreasing(self) -> bool:
         def certain(precision: int) -> bool | None:
@@ -75,7 +67,10 @@ class TurnedDraw:
         return point
 
 
-def _accepted(propose: Callable[[], TurnedDraw], source: Source) -> TurnedDraw:
+T = TypeVar("T", bound=TurnedDraw)
+
+
+def accepted(propose: Callable[[], T], source: Source) -> T:
     """An exact draw of the eigenvalues and the rotation: rejection until one is accepted, with no cap."""
     while True:
         trial = propose()
@@ -86,15 +81,38 @@ def _accepted(propose: Callable[[], TurnedDraw], source: Source) -> TurnedDraw:
 
 def draw_far(m: int, sigma: float, source: Source, beta: int = 1) -> TurnedDraw:
     """From the far envelope."""
-    return _accepted(lambda: TurnedDraw(m, sigma, LazyNormals(source, m), beta), source)
+    return accepted(lambda: _FarDraw(m, sigma, LazyNormals(source, m), beta), source)
 
 
 def draw_far_laplace(m: int, scale: float, source: Source, beta: int = 1) -> TurnedDraw:
     """From the far envelope of the Laplace law."""
-    return _accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
+    return accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
 
 
-class _FarLaplace(TurnedDraw):
+class _FarDraw(TurnedDraw):
+    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
+        super().__init__(m, beta)
+        self._sigma, self._normals = sigma, normals
+
+    def _deviation(self, normals: np.ndarray) -> arb:
+        return arb(self._sigma)
+
+    def rho(self, precision: int) -> list[arb]:
+        normals, m, beta = self._normals.balls(precision), self.m, self.beta
+        sigma = self._deviation(normals)
+        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
+
+    def log_ratio(self, precision: int) -> arb:
+        """β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})"""
+        rho = self.rho(precision)
+        product = arb(1)
+        for i, high in enumerate(rho):
+            for low in rho[i + 1 :]:
+                product = product * -(low - high).expm1()
+        return self.beta * product.log()
+
+
+class _FarLaplace(_FarDraw):
     """The variance is Gamma((m+1)/2, c), a χ² of m + 1 degrees of freedom over 2c = 1/scale² − β²|h|² (`spd_laplace`)."""
 
     def _deviation(self, normals: np.ndarray) -> arb:
