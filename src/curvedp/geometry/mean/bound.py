@@ -78,7 +78,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
         )
     if s == 0:  # a closed curve, a torus: flat as far as geodesics from the center reach
         return Contraction(1.0, smoothness, 1 / smoothness)
-    cot = 1 / math.tan(s / 2)
+    cot = min(1 / math.tan(s / 2), 1e10)  # beyond, the chord's is 1
     convexity = max(0.75 + 0.25 * s / math.tan(s), min(0.05 * s * cot, 0.81 * cot**4))
     if convexity < _SLOWEST:
         raise ParameterError(f"radius={radius!r}: the mean may take too many steps; radius·√κ must be at most 1.35")
