@@ -60,7 +60,7 @@ SPACES = (Euclidean(3), Sphere(2), Sphere(5), Lorentz(3), SPDAffineInvariant(2),
 SPACES += (Torus(2), Simplex(3))
 FURTHER = (PoincareBall(2), SPDLogCholesky(2), Grassmann(4, 2), KendallShapes(5), Correlation(3), SpecialEuclidean(2))
 FURTHER += (HPDAffineInvariant(2), Stiefel(4, 2), SPDBuresWasserstein(2), Product(Sphere(2), Euclidean(2)))
-MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
+MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton", "heat-kernel")
 SETTINGS = [(n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)]  # records of each sample
 BUILT, THROUGH, NEWTON = 1000, 40, 2000  # conservative regions that are built; releases through the public path
 
