@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from curvedp import Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee, VerificationFailed
+from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning, UnattainableGuarantee, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -336,3 +337,16 @@ def test_in_a_pipeline():
     X = np.random.default_rng(0).normal(size=(400, 6)) * [3, 1, 1, 1, 1, 1]
     pipe = make_pipeline(PrivatePCA(n_components=3, radius=5.0), PrivateFrechetMean(Euclidean(3), radius=5.0))
     assert pipe.fit(X)[-1].location_.shape == (3,)
+
+
+@pytest.mark.parametrize("mechanism", ["log-gaussian", "gradient", "auto"])
+@pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2)], ids=repr)
+def test_what_is_paid_for_is_not_ended_by_a_floating_point_error(M, mechanism, tmp_path):
+    """Of a user who has made them errors, where the noise is a million times as long as the ball is wide."""
+    book = Ledger(tmp_path / "ledger", budget=GDP(1.0))
+    model = PrivateFrechetMean(M, radius=0.5, guarantee=GDP(1e-6), mechanism=mechanism, ledger=book)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReleaseWarning)
+        model.fit(np.stack([M.origin] * 3))
+    assert len(book.entries) == 1
+    assert np.all(np.isfinite(model.location_))

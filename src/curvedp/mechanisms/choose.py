@@ -167,6 +167,7 @@ def _cached_populations(name: str, center: bytes, radius: float) -> list[_Popula
 
 
 @lru_cache(maxsize=64)  # a mechanism is itself and no other
+@np.errstate(all="ignore")  # simulated noise may leave the floats
 def predicted_error(mechanism: Any) -> float:
     """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
     if (own := mechanism.predicted_error()) is not None:
