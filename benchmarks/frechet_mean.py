@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from pyriemann.geometry.mean import mean_riemann
 
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
 
@@ -66,6 +65,8 @@ def timed(solve: Callable[..., np.ndarray], *args: object) -> tuple[float, float
 
 
 def main(repeats: int) -> None:
+    from pyriemann.geometry.mean import mean_riemann
+
     head = ("ours wall", "cpu", "peer wall", "cpu", "ratio wall", "cpu", "goal", "floor")
     print(f"{'set':>16} {'n × m×m':>16} " + " ".join(f"{name:>10}" for name in head) + "  residuals")
     for make in SETS:

@@ -148,7 +148,7 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
 
 
 def wine_file() -> str:
-    """Where the loader finds it, or a line that says where it is had."""
+    """Where the loader finds it, or a line that says where to get it."""
     from examples.data_sets import DATASETS, MissingData, find_file
 
     wine = DATASETS["wine"]

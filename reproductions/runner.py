@@ -40,7 +40,7 @@ class Setting(NamedTuple):
     data_dir: Path | None = None
 
     def data_file(self, file: str, dataset: str, source: str) -> Path:
-        """The file of a data set, or an error that says which data set it is, where it is had and how to point to it."""
+        """The file of a data set, or an error that says which data set it is, where to get it and how to point to it."""
         return find_file(file, dataset, source, self.data_dir)
 
     def load(self, name: str) -> Any:

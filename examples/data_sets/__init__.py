@@ -23,11 +23,11 @@ VARIABLE = "CURVEDP_DATA"
 
 
 class MissingData(ParameterError):
-    """A public data set is not on this machine; the message says where it is had and how to point to it."""
+    """A public data set is not on this machine; the message says where to get it and how to point to it."""
 
 
 class Dataset(NamedTuple):
-    """One data set: its file, what it is, where it is had, how it is read and, where users have one, its downloader."""
+    """One data set: its file, what it is, where to get it, how it is read and, where users have one, its downloader."""
 
     file: str
     title: str
@@ -37,7 +37,7 @@ class Dataset(NamedTuple):
 
 
 def find_file(file: str, title: str, source: str, data_dir: Path | str | None = None) -> Path:
-    """The file of a data set, or an error that says which data set it is, where it is had and how to point to it.
+    """The file of a data set, or an error that says which data set it is, where to get it and how to point to it.
 
     >>> find_file("winequality-red.csv", "Wine Quality (red)", "OpenML, data set 40691", "/nowhere")
     Traceback (most recent call last):
@@ -58,7 +58,7 @@ def load_dataset(name: str, data_dir: Path | str | None = None, *, download: boo
     """A data set by name, as arrays: directions as points of `Sphere(2)`, covariances as (n, m, m), tables as dicts.
 
     The local folder comes first. Where the file is not there and `download` is true, its usual downloader is asked, if
-    it has one. `MissingData` says where it is had.
+    it has one. `MissingData` says where to get it.
 
     >>> sorted(DATASETS)[:3]
     ['cities', 'comets', 'earthquakes']

@@ -33,7 +33,7 @@ def region(
         else:
             _show(found)
         if same is False:
-            raise VerificationFailed(f"{against}: the regions do not meet, so that both cannot be true")
+            raise VerificationFailed(f"{against}: the regions do not meet, so they cannot both be true")
 
 
 def _found(certificate: Path, value: Path, level: float, of: str, against: Path | None) -> tuple[Any, bool | None]:
@@ -61,7 +61,7 @@ def _read(path: Path) -> Any:
     try:
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError, TypeError, EOFError):
-        raise ParameterError(f"{path} is no npy file with numbers, as --out of curvedp release writes it") from None
+        raise ParameterError(f"{path} is not an npy file of numbers, as --out of curvedp release writes it") from None
 
 
 def _check_value(mechanism: Any, certificate: Any, published: Any, components: int | None) -> None:

@@ -97,7 +97,7 @@ OFFERS = {
 def offered(name: str) -> Offer:
     """The offer of that name, or a `ParameterError` that lists them."""
     if name not in OFFERS:
-        raise ParameterError(f"{str(name)[:40]!r} is no statistic; there are {', '.join(OFFERS)}")
+        raise ParameterError(f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}")
     return OFFERS[name]
 
 

@@ -47,7 +47,7 @@ def canonical(value: Any) -> bytes:
     try:
         return _spelled(value).encode()
     except UnicodeEncodeError:
-        raise ParameterError("half of a surrogate pair is no text") from None
+        raise ParameterError("half of a surrogate pair is not text") from None
 
 
 def digest(value: Any) -> bytes:
@@ -67,13 +67,13 @@ def _spelled(value: Any) -> str:
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
         return "{" + ",".join(f"{_spelled(name)}:{_spelled(value[name])}" for name in names) + "}"
-    raise ParameterError(f"a {type(value).__name__} is no value of JSON")
+    raise ParameterError(f"a {type(value).__name__} is not a JSON value")
 
 
 def _number(value: float) -> str:
     """A double as ECMAScript writes it: the fewest digits that read back, with an exponent from 1e21 and below 1e-6."""
     if not isfinite(value):
-        raise ParameterError("NaN and infinities are no numbers of JSON")
+        raise ParameterError("NaN and infinities are not JSON numbers")
     minus, figures, exponent = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, figures)).rstrip("0")
     if not digits:
@@ -132,7 +132,7 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     Raises
     ------
     ParameterError
-        If it is no Ed25519 key without a password, or others may read it.
+        If it is not an Ed25519 key without a password, or others may read it.
     """
     with Path(path).open("rb") as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
@@ -141,9 +141,9 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     try:
         identity = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ParameterError(f"{path} is no private key in PEM without a password") from None
+        raise ParameterError(f"{path} is not a private key in PEM without a password") from None
     if not isinstance(identity, Ed25519PrivateKey):
-        raise ParameterError(f"{path} is no Ed25519 key")
+        raise ParameterError(f"{path} is not an Ed25519 key")
     return identity
 
 

@@ -41,11 +41,11 @@ def test_geoopt_of_another_curvature_or_shape():
     geoopt = pytest.importorskip("geoopt", reason="geoopt is not installed; the lane `adapters` has it")
     with pytest.raises(ParameterError, match="curvature"):
         from_geoopt(geoopt.PoincareBall(c=2.0), (3,))
-    with pytest.raises(ParameterError, match="no space of ours"):
+    with pytest.raises(ParameterError, match="not a space that curvedp has"):
         from_geoopt(geoopt.Stiefel(), (3, 2))
     with pytest.raises(ParameterError, match="one point"):
         from_geoopt(geoopt.Sphere(), (5, 3))
-    with pytest.raises(ParameterError, match="no like"):
+    with pytest.raises(ParameterError, match="no counterpart"):
         to_geoopt(SPDBuresWasserstein(3))
 
 
@@ -64,5 +64,5 @@ def test_a_geomstats_space_with_another_metric():
 
     space = SPDMatrices(3, equip=False)
     space.equip_with_metric(SPDBuresWassersteinMetric)
-    with pytest.raises(ParameterError, match="no space of ours"):
+    with pytest.raises(ParameterError, match="not a space that curvedp has"):
         from_geomstats(space)

@@ -208,7 +208,7 @@ def test_bad_data_never_raise_and_bad_parameters_do():
         with pytest.raises(ParameterError) as error:
             two_sample_test(*arguments, radius=1.0)
         assert "\n" not in str(error.value)
-    with pytest.raises(ParameterError, match="no pairs"):
+    with pytest.raises(ParameterError, match="not form pairs"):
         paired_test(M, X, X[:4], radius=1.0)
     for samples in ([X], [], X, None, [X, X[:, :2]]):
         with pytest.raises(ParameterError, match="sample"):

@@ -100,7 +100,7 @@ def test_only_its_owner_can_read_it(path):
 
 def test_a_journal_without_its_ledger_is_no_fresh_start(path, tmp_path):
     (tmp_path / "a.ledger-journal").write_bytes(b"left behind")
-    with pytest.raises(LedgerCorrupted, match="bring them together"):
+    with pytest.raises(LedgerCorrupted, match="put them back together"):
         Ledger(path, GDP(1.0))
     assert not path.exists()
 

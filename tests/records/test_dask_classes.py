@@ -146,9 +146,9 @@ class Fickle:
 @pytest.mark.parametrize(
     ("data", "labels", "message"),
     [
-        (X, CODES[:-1], "each needs one label"),
-        (X, da.zeros(501), "each needs one label"),
-        (X, da.zeros((500, 1)), "each needs one label"),
+        (X, CODES[:-1], "each record needs one label"),
+        (X, da.zeros(501), "each record needs one label"),
+        (X, da.zeros((500, 1)), "each record needs one label"),
         (X, (y := da.zeros(500, chunks=100))[y == 0], "one label|unknown size"),
         (X, np.where(CODES == 0, np.nan, CODES), "NaN"),
         (X, chunked(np.where(CODES == 0, np.nan, CODES), (250, 250)), "NaN"),

@@ -28,7 +28,7 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
                 raise ParameterError(f"{shape} is not the shape of one point of {manifold}")
             return found
     known = ", ".join(sorted({name for name, _ in _THEIRS.values()}))
-    raise ParameterError(f"{manifold} is no space of ours; there are {known}, with curvature ±1")
+    raise ParameterError(f"{manifold} is not a space that curvedp has; there are {known}, with curvature ±1")
 
 
 def to_geoopt(manifold: Manifold) -> Any:

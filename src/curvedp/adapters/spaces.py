@@ -35,7 +35,7 @@ def from_geomstats(space: Any) -> Manifold:
     found: list[Manifold] = [ours(size) for ours, (_, *theirs) in _THEIRS.items() if tuple(theirs) == names]
     if not found:
         known = ", ".join(sorted({name for _, name, _ in _THEIRS.values()}))
-        raise ParameterError(f"{names[0]} with {names[1]} is no space of ours; there are {known}")
+        raise ParameterError(f"{names[0]} with {names[1]} is not a space that curvedp has; there are {known}")
     return found[0]
 
 
@@ -52,7 +52,9 @@ def to_geomstats(manifold: Manifold) -> Any:
 def row_of(table: dict[type[Any], Any], manifold: Manifold) -> Any:
     """The row of our manifold in a table of theirs, or a `ParameterError`."""
     if type(manifold) not in table:
-        raise ParameterError(f"{manifold!r} has no like there; {', '.join(ours.__name__ for ours in table)} have")
+        raise ParameterError(
+            f"{manifold!r} has no counterpart there; {', '.join(ours.__name__ for ours in table)} have"
+        )
     return table[type(manifold)]
 
 

@@ -70,7 +70,7 @@ class PrivateOptimizer:
     def step(self, gradients: list[Any]) -> None:
         """One step, given the ordinary gradients of the sampled records: an array (records, *shape) for each parameter."""
         if self._drawn < 0 or not self.left:
-            raise ParameterError("call sample before each step; no more steps than were paid for are made")
+            raise ParameterError("call sample before each step; only as many steps can be made as were paid for")
         if [tuple(g.shape) for g in gradients] != [(self._drawn, *f.parameter.shape) for f in self.framed]:
             raise ParameterError(f"gradients must be of {self._drawn} records, one array for each parameter")
         total = clipped_sum(self.framed, gradients, self.clip)

@@ -79,7 +79,7 @@ def audit_scores(
     a, b = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
     if a.shape[0] != b.shape[0] or min(a.shape[1], b.shape[1]) < 4:
         raise ParameterError(
-            f"scores of shapes {a.shape} and {b.shape} must be as many rows, of at least 4 outputs each"
+            f"scores of shapes {a.shape} and {b.shape} must have equally many rows, of at least 4 outputs each"
         )
     failure = (1 - confidence) / 4  # two directions, two statements
     eps, mu = (

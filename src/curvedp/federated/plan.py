@@ -104,7 +104,7 @@ class Plan(Statistic):
         try:
             self._settle()
         except (AttributeError, KeyError, TypeError):
-            raise ParameterError("this is no federated plan") from None
+            raise ParameterError("this is not a federated plan") from None
 
     def _settle(self) -> None:
         """Terms from JSON or from objects, made alike; refused here, not in a round."""
@@ -172,7 +172,7 @@ class Plan(Statistic):
         """The inverse of `to_dict`; raises `ParameterError` where the fields are no plan."""
         plan = Statistic.from_dict(record)
         if not isinstance(plan, Plan):
-            raise ParameterError("this is no federated plan")
+            raise ParameterError("this is not a federated plan")
         return plan
 
     # ---- agreement ----

@@ -111,7 +111,7 @@ class FederatedMechanism(Mechanism):
         if not isinstance(integers, list) or [len(part) for part in integers] != lengths or len(stages) != len(lengths):
             raise ParameterError("the released integers are not those of this plan")
         if not all(type(k) is int and abs(k) < 2**63 for part in integers for k in part):
-            raise ParameterError("the released integers are no 64-bit numbers")
+            raise ParameterError("the released integers are not 64-bit numbers")
         return self.plan.value([Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)])
 
     def checks(self, certificate: Certificate) -> list[Check]:

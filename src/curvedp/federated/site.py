@@ -138,7 +138,7 @@ class Site(Party):
         of = np.zeros(n, dtype=int) if labels is None else np.asarray(labels)
         codes = np.arange(n) if groups is None else person_codes(groups, n, least=0)
         if of.shape != (n,):
-            raise ParameterError("labels has another length than the records")
+            raise ParameterError("labels does not match the records in length")
         classes = [(records[of == label], codes[of == label]) for label in range(kernel.classes)]
         counts = [len(np.unique(code)) for _, code in classes]
         if counts != self.plan.counts[self.index] or sum(len(part) for part, _ in classes) != n:

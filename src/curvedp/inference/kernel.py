@@ -152,7 +152,7 @@ class PairedDistance(KernelStatistic):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.sizes) != 2 or self.sizes[0] != self.sizes[1]:
-            raise ParameterError(f"samples of {' and '.join(map(str, self.sizes))} records are no pairs")
+            raise ParameterError(f"samples of {' and '.join(map(str, self.sizes))} records do not form pairs")
 
     @property
     def exact_sensitivity(self) -> float:

@@ -82,8 +82,8 @@ def heat_scale(manifold: Manifold, flat: float) -> float:
     most = _flat(_largest(manifold), k)
     if not _validate.length("flat", flat) * (1 + 2.0**-40) <= most:
         raise UnattainableGuarantee(
-            f"at no time that can be drawn is the heat kernel on {manifold!r} worth flat noise of {flat:.4g}, but at most "
-            f"{most:.4g}; use LogGaussianMechanism"
+            f"heat kernels that can be drawn on {manifold!r} are worth flat noise of at most {most:.4g}, and {flat:.4g} is "
+            "needed; use LogGaussianMechanism"
         )
     scale = math.sqrt(math.log1p(k * flat * flat) / k)
     while _flat(scale, k) < flat:

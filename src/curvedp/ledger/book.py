@@ -303,7 +303,7 @@ def _path(name: str, value: Any) -> Path:
         path = path.resolve()
         path.exists()
     except (TypeError, ValueError, OSError, RuntimeError) as error:
-        raise ParameterError(f"{name}={_validate.shown(value)} is no path of a file: {error}") from None
+        raise ParameterError(f"{name}={_validate.shown(value)} is not the path of a file: {error}") from None
     return path
 
 

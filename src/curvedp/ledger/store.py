@@ -51,7 +51,9 @@ def read_key(path: Path | None) -> bytes | None:
 def create(path: Path, first: dict[str, Any], key: bytes | None) -> None:
     """A ledger with its first line and no entries, made under another name and linked into place in one step."""
     if path.with_name(f"{path.name}-journal").exists():
-        raise LedgerCorrupted(f"{path.name}-journal is left of a ledger that was moved or deleted; bring them together")
+        raise LedgerCorrupted(
+            f"{path.name}-journal is left over from a ledger that was moved or deleted; put them back together"
+        )
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -329,9 +329,9 @@ def _has_boolean(record: Any) -> bool:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ParameterError("a key stands twice")
+        raise ParameterError("a key occurs twice")
     return found
 
 
 def _no_number(name: str) -> Any:
-    raise ParameterError("NaN and Infinity are no numbers of JSON")
+    raise ParameterError("NaN and Infinity are not JSON numbers")

@@ -107,7 +107,7 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
             raise ParameterError(f"the parameter {name} is not what the others imply")
     charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
     if not charted and any(part is not None for part in (statistic.center, statistic.radius, statistic.in_chart)):  # type: ignore[attr-defined]  # a stated one has them
-        raise ParameterError("this mechanism has no chart, so that no ball of one can be stated")
+        raise ParameterError("this mechanism has no chart, so no ball of one can be stated")
     if certificate.manifold != mechanism.manifold.name:
         raise ParameterError("the manifold is not that of the statistic")
     return mechanism

@@ -69,7 +69,7 @@ def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)
-        raise ParameterError(f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) mends it")
+        raise ParameterError(f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) repairs that")
     if X.dtype.kind not in "iuf":
         raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
 

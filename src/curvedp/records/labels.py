@@ -133,7 +133,7 @@ class ClassRecords:
 
 def _check_shape(labels: Any, n: int) -> None:
     if labels.shape != (n,):
-        raise ParameterError("y has another length than the records, or another shape; each needs one label")
+        raise ParameterError("y does not match the records in length or shape; each record needs one label")
 
 
 def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     """
     ids = np.asarray(groups)
     if ids.shape != (n,):
-        raise ParameterError("groups has another length than the records, or another shape; each needs one id")
+        raise ParameterError("groups does not match the records in length or shape; each record needs one id")
     if np.ma.is_masked(groups) or _any_missing(ids):
         raise ParameterError("groups has ids that are missing (NaN, NaT or None)")
     codes = _coded(ids) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)[1]

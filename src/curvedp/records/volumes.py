@@ -82,7 +82,7 @@ def _mask_file(path: Path) -> Any:
     except ImportError:
         raise ParameterError("reading a mask needs nibabel: pip install 'curvedp[io]'") from None
     except Exception:  # nibabel raises its own, and what the formats below it raise
-        raise ParameterError(f"mask: {path} is no NIfTI or npy file") from None
+        raise ParameterError(f"mask: {path} is not a NIfTI or npy file") from None
 
 
 def _key(path: Path, names: list[str], key: str | None) -> str:
