@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.laws.logconcave import radius_sampler
+from curvedp.laws.radial import Rays
 from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share
 
@@ -63,6 +65,8 @@ def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Fl
         lower = np.linalg.cholesky(whole)
     except np.linalg.LinAlgError:
         raise ParameterError("center must be positive definite") from None
+    if m == 2:
+        return _turned_two(rng, lower, rho, beta)
     out = np.empty((n, m, m), dtype=lower.dtype)
     rows = max(1, _CHUNK // (m * m))
     for start in range(0, n, rows):
@@ -72,6 +76,31 @@ def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Fl
         factor = part @ (_haar(rng, stop - start, m, beta) * np.exp(rho[start:stop, None, :] / 2))
         np.matmul(factor, np.conj(np.swapaxes(factor, -1, -2)), out=out[start:stop])
     return out if beta == 1 else np.stack([out.real, out.imag], axis=-1)
+
+
+def _turned_two(rng: np.random.Generator, lower: Float, rho: Float, beta: int) -> Float:
+    """The same for m = 2, entry by entry: Q = [[c, −s·z*], [s·z, c]] up to phases of its columns; FF* as above.
+
+    For β = 2 c² is uniform (Archimedes: a coordinate of a uniform point of the sphere), and z is a uniform phase.
+    """
+    a, b, d = lower[..., 0, 0].real, lower[..., 1, 0], lower[..., 1, 1].real
+    angle = rng.uniform(0, 2 * math.pi, len(rho))
+    c, s, z = np.cos(angle), np.sin(angle), np.float64(1.0)
+    if beta == 2:
+        share, z = rng.random(len(rho)), c + 1j * s
+        c, s = np.sqrt(share), np.sqrt(1 - share)
+    large, small = np.exp(rho.T)
+    first, second = b * c + d * s * z, d * c - b * s * np.conj(z)
+    out = np.empty((len(rho), 2, 2), dtype=lower.dtype)
+    out[:, 0, 0] = a * a * (c * c * large + s * s * small)
+    out[:, 1, 0] = a * (c * large * first - s * small * z * second)
+    out[:, 0, 1] = np.conj(out[:, 1, 0])
+    out[:, 1, 1] = _square(first) * large + _square(second) * small
+    return out if beta == 1 else out.view(np.float64).reshape(len(rho), 2, 2, 2)
+
+
+def _square(z: Float) -> Float:
+    return z.real**2 + z.imag**2
 
 
 def sample_log_eigenvalues(
@@ -87,6 +116,10 @@ def sample_log_eigenvalues(
     n = math.prod(shape)
     if m == 1:
         return rng.normal(0.0, sigma, (*shape, 1))
+    if m == 2:  # ℝ × H^{1+β} with κ = −½: the trace is free, and the gap is √2 times a radius
+        mode, hat = radius_sampler("gaussian", Rays(((-0.5, beta),)), sigma)
+        trace, gap = rng.normal(0.0, sigma / math.sqrt(2), n), (hat.draw(rng, n) + mode) / math.sqrt(2)
+        return np.stack([trace + gap, trace - gap], axis=-1).reshape(*shape, 2)
     return accepted(rng, best_envelope(m, sigma, beta), m, n).reshape(*shape, m)
 
 
@@ -278,14 +311,6 @@ def _normals(rng: np.random.Generator, n: int, m: int, beta: int) -> Float:
 
 def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
     """Q uniform on O(m) or U(m), up to the signs or phases of its columns, which Q·diag·Q* does not see."""
-    if m == 2 and beta == 1:
-        angle = rng.uniform(0, 2 * math.pi, n)
-        c, s = np.cos(angle), np.sin(angle)
-        return np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)
-    if m == 2:
-        z = _normals(rng, n, 2, 2)[:, 0]
-        a, b = (z / np.sqrt(np.sum(np.square(z.view(np.float64)), axis=1, keepdims=True))).T
-        return np.stack([np.stack([a, -np.conj(b)], -1), np.stack([b, np.conj(a)], -1)], -2)
     if m == 3 and beta == 1:  # a uniform unit quaternion is a uniform rotation
         q = rng.standard_normal((4, n))
         q *= math.sqrt(2) / np.sqrt(np.sum(q * q, axis=0))

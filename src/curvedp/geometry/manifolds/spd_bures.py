@@ -9,10 +9,11 @@ from array_api_compat import is_jax_namespace
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.matrix import embedded_norm
+from curvedp.geometry.numerics.namespace import constant, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import differentiate_as, sandwich, sqrt_sym, sym
-from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
+from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, upper_solve
 
 
@@ -56,17 +57,15 @@ class SPDBuresWasserstein(SPD):
 
     def log(self, p: Array, q: Array) -> Array:
         """(T−I)p + p(T−I), T the optimal transport map with TpT = q."""
-        G = cholesky(p)
-        B = upper_solve(G, _root_difference(G, p, q)) @ G.mT
-        return B + B.mT
+        G, D, unit, top = _root_difference(p, q)
+        B = upper_solve(G, D) @ G.mT
+        return (B + B.mT) * unit * top
 
     def dist(self, p: Array, q: Array) -> Array:
         """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
-        xp = namespace(p, q)
-        G = cholesky(p)
-        B = upper_solve(G, _root_difference(G, p, q))
-        square = xp.sum(B * B, axis=(-2, -1))
-        return safe_sqrt(xp, square)
+        G, D, _, top = _root_difference(p, q)
+        B = upper_solve(G, D)
+        return embedded_norm(B, B) * top[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -135,17 +134,32 @@ def _lyapunov(p: Array, v: Array) -> Array:
     return function(p, v)
 
 
-def _root_difference(G: Array, p: Array, q: Array) -> Array:
-    """D = (GᵀqG)^½ − GᵀG for p = GGᵀ, as a finite divided difference of √; then T − I = G⁻ᵀDG⁻¹."""
+def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
+    """(G, D, a, c) with p = a²GGᵀ and acD = (KᵀqK)^½ − KᵀK, K = aG; then T − I = K⁻ᵀ(acD)K⁻¹.
 
-    def smooth(G: Array, p: Array, q: Array) -> Array:
-        return sqrt_sym(sandwich(G.mT, q)) - G.mT @ G
+    a and c are powers of two, of the sizes of √p and of the larger of √p and √q: matrices of any unit stay in the doubles.
+    """
+    xp = namespace(p, q)
+    a, b = _unit(p), _unit(q)
+    top = xp.maximum(a, b)
+    G = cholesky(p / a / a)
 
-    def accurate(G: Array, p: Array, q: Array) -> Array:
-        a, U = eigh(G.mT @ G)
-        b, V = eigh(sym(sandwich(G.mT, q)))
-        xp = namespace(b)
-        root = xp.sqrt(xp.where(b >= 0, b, xp.nan))
-        return sym(sandwich(U, (U.mT @ sandwich(G.mT, q - p) @ V) / (a[..., :, None] + root[..., None, :]), V))
+    def smooth(G: Array, p: Array, q: Array, a: Array, b: Array) -> Array:
+        return b * sqrt_sym(sandwich(G.mT, q)) - a * G.mT @ G
 
-    return differentiate_as(smooth, accurate, G, p, q)
+    def accurate(G: Array, p: Array, q: Array, a: Array, b: Array) -> Array:
+        """A finite divided difference of √."""
+        v, U = eigh(G.mT @ G)
+        w, V = eigh(sym(sandwich(G.mT, q)))
+        root = xp.sqrt(xp.where(w >= 0, w, xp.nan))
+        change = sandwich(G.mT, b * b * q - a * a * p)
+        return sym(sandwich(U, (U.mT @ change @ V) / (a * v[..., :, None] + b * root[..., None, :]), V))
+
+    return G, differentiate_as(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top), a, top
+
+
+def _unit(p: Array) -> Array:
+    """The power of two nearest to the root of the largest entry."""
+    xp = namespace(p)
+    largest = constant(xp.max(xp.abs(p), axis=(-2, -1), keepdims=True))
+    return 2.0 ** xp.round(xp.log2(xp.where((largest > 0) & (largest < inf), largest, 1.0)) / 2)

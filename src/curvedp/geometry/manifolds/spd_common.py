@@ -16,6 +16,7 @@ from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import sym
+from curvedp.geometry.numerics.stable import euclidean_norm
 
 
 def _layout(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -138,6 +139,10 @@ class SPD(Manifold):
         """The symmetric part of x at any scale, where it is positive definite, to round-off; else there is none."""
         xp = namespace(x)
         return _unless_clear(sym(x), lambda S: xp.where(_definite(S)[..., None, None], S, xp.nan))
+
+    def norm(self, p: Array, v: Array) -> Array:
+        """Riemannian length of v, of any size."""
+        return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x: the nearest tangent vector in the Frobenius norm, at any p."""

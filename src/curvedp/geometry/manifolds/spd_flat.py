@@ -10,8 +10,10 @@ from array_api_compat import device, is_jax_namespace
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
+from curvedp.geometry.numerics.matrix import embedded_norm
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spd_pencil import alike
 from curvedp.geometry.numerics.spectral import (
     differentiate_as,
     divided_exp,
@@ -21,7 +23,6 @@ from curvedp.geometry.numerics.spectral import (
     sandwich,
     sym,
 )
-from curvedp.geometry.numerics.stable import safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, cholesky_minus_identity, whiten
 
 
@@ -68,10 +69,8 @@ class SPDLogEuclidean(Held, SPD):
         return differentiate_as(smooth, lambda p, q: dexp(p, _log_difference(p, q)), p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
-        xp = namespace(p, q)
         D = differentiate_as(lambda p, q: log_sym(q) - log_sym(p), _log_difference, p, q)
-        square = xp.sum(D * D, axis=(-2, -1))
-        return safe_sqrt(xp, square)
+        return embedded_norm(D, D)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -133,9 +132,11 @@ def _block_dexp(p: Array, s: Array) -> Array:
 
 def _log_difference(p: Array, q: Array) -> Array:
     """log q − log p, every digit kept when q is near p."""
+    q, back = alike(p, q)
     a, U = eigh(p)
     b, V = eigh(q)
-    return sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+    D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+    return D + back[..., None, None] * namespace(D).eye(D.shape[-1], dtype=D.dtype, device=device(D))
 
 
 def _le_exp(p: Array, v: Array) -> Array:
@@ -218,10 +219,8 @@ class SPDLogCholesky(SPD):
         return _factor_push(L, _unflatten(L, _flat_difference(L, p, q)))
 
     def dist(self, p: Array, q: Array) -> Array:
-        xp = namespace(p, q)
         D = _flat_difference(cholesky(p), p, q)
-        square = xp.sum(D * D, axis=(-2, -1))
-        return safe_sqrt(xp, square)
+        return embedded_norm(D, D)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)

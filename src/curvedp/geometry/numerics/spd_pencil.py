@@ -290,14 +290,9 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _log_spectrum(p: Array, q: Array) -> Any:
-    """From q − p, which keeps the digits of near points; a q of another size (in other units) is first scaled to p's by a
-    power of two, or the difference would lose those of q."""
+    """From q − p, which keeps the digits of near points."""
     xp = namespace(p, q)
-    L, tops, bottoms = cholesky(p), xp.linalg.trace(q), xp.linalg.trace(p)
-    usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
-    power = xp.round(xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0)))
-    q = q * (2.0**-power)[..., None, None]
-    back = (power * log(2.0))[..., None]
+    L, (q, back) = cholesky(p), alike(p, q)
     mu, U = eigh(whiten(L, q - p))
     inside = mu > -1
     safe = xp.where(inside, mu, xp.zeros_like(mu))
@@ -305,7 +300,17 @@ def _log_spectrum(p: Array, q: Array) -> Any:
     low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
     doubtful = ~(_condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
     L, logs, U = _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)
-    return L, logs + back, U
+    return L, logs + back[..., None], U
+
+
+def alike(p: Array, q: Array) -> tuple[Array, Array]:
+    """(q/2^k, k·log 2), of p's size: beside a q in other units p − q would lose the digits of one of them."""
+    xp = namespace(p, q)
+    tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)
+    usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
+    power = xp.round(xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0)))
+    half = xp.round(power / 2)  # 2^power itself may be no double
+    return q * (2.0**-half)[..., None, None] * (2.0 ** (half - power))[..., None, None], power * log(2.0)
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
