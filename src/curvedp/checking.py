@@ -12,7 +12,8 @@ from curvedp import _validate
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
-from curvedp.records import is_chunked, read_records
+from curvedp.records import read_records
+from curvedp.records.chunked import is_chunked
 
 __all__ = ["Checked", "check"]
 

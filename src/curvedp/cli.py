@@ -54,7 +54,7 @@ ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphe
 def _check(given: SimpleNamespace) -> None:
     from curvedp.checking import check as look
     from curvedp.geometry import parse_manifold
-    from curvedp.records import load_point
+    from curvedp.records.files import load_point
 
     space = parse_manifold(given.manifold)
     middle = None if given.center is None else load_point(given.center, space)

@@ -37,7 +37,8 @@ def region(
 
 
 def _found(certificate: Path, value: Path, level: float, of: str, against: Path | None) -> tuple[Any, bool | None]:
-    from curvedp.inference import components_of, consistent, region_of
+    from curvedp.inference import consistent, region_of
+    from curvedp.inference.region import components_of
 
     signed = _verified(certificate)
     mechanism = signed.made_by

@@ -180,7 +180,8 @@ def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | No
 
 def _run(statistic: str, given: SimpleNamespace) -> None:
     from curvedp.geometry import parse_manifold
-    from curvedp.records import load_point, read_records
+    from curvedp.records import read_records
+    from curvedp.records.files import load_point
 
     if given.manifold is None:
         raise ParameterError("--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3")

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from scipy.special import ndtri
 
-from curvedp.entropy import GeneratorSource, SecureSource, Source, check_source, csprng
+from curvedp.entropy import GeneratorSource, SecureSource, Source, csprng
+from curvedp.entropy.csprng import check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.laws.exact import exact_gaussian

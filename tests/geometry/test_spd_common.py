@@ -18,6 +18,12 @@ def doubles(A):
     return np.array([[float(A[i, j]) for j in range(A.cols)] for i in range(A.rows)])
 
 
+def cholesky(A):
+    """mpmath's refuses matrices that are small beside 1."""
+    unit = mp.sqrt(abs(A[0, 0]))
+    return mp.cholesky(A / unit**2) * unit
+
+
 def of(S, f):
     """f(S) by eigenvalues."""
     w, U = mp.eigsy(S)
@@ -42,7 +48,7 @@ def lower(A, share):
 
 class Affine:
     def __init__(self, p):
-        self.L = mp.cholesky(p)
+        self.L = cholesky(p)
         self.K = self.L**-1
 
     def log(self, q):
@@ -75,14 +81,14 @@ class LogEuclidean:
 
 class LogCholesky:
     def __init__(self, p):
-        self.L = mp.cholesky(p)
+        self.L = cholesky(p)
 
     def tangent(self, v):
         K = self.L**-1
         return self.L * lower(K * v * K.T, mp.mpf(1) / 2)
 
     def log(self, q):
-        K = mp.cholesky(q)
+        K = cholesky(q)
         X = lower(K - self.L, 0)
         for i in range(X.rows):
             X[i, i] = self.L[i, i] * mp.log(K[i, i] / self.L[i, i])
@@ -97,7 +103,9 @@ class LogCholesky:
 
     def norm(self, v):
         X = self.tangent(v)
-        return length(mp.matrix([[X[i, j] / (self.L[i, i] if i == j else 1) for j in range(X.cols)] for i in range(X.rows)]))
+        return length(
+            mp.matrix([[X[i, j] / (self.L[i, i] if i == j else 1) for j in range(X.cols)] for i in range(X.rows)])
+        )
 
 
 class BuresWasserstein:

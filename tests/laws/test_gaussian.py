@@ -28,7 +28,8 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
 from curvedp.laws.spaceform import space_form
-from curvedp.privacy import GDP, ApproxDP, meets, smallest_scale
+from curvedp.privacy import GDP, ApproxDP, smallest_scale
+from curvedp.privacy.calibrate import meets
 from reproductions.opt.tangent import TangentGaussian
 
 SPACES = {Euclidean: (mpmath.mpf, mpmath.inf), Sphere: (mpmath.sin, mpmath.pi), Lorentz: (mpmath.sinh, mpmath.inf)}

@@ -191,9 +191,8 @@ def test_all_scales_and_sizes_have_a_workable_envelope():
 # ---- wrong samplers must be caught --------------------------------------------------------------------------------
 
 
-def radial_pvalue(monkeypatch, envelope, m, sigma):
-    monkeypatch.setattr(spd_gaussian, "best_envelope", lambda *_: envelope)
-    rho = sample_log_eigenvalues(np.random.default_rng(11), m, sigma, 20_000)
+def radial_pvalue(envelope, m, sigma):
+    rho = spd_gaussian.accepted(np.random.default_rng(11), envelope, m, 20_000)
     return kstest(np.linalg.norm(rho, axis=1), lambda r: radial_cdf(m, sigma, r)).pvalue
 
 
@@ -250,24 +249,24 @@ class TooFlat(NearEnvelope):
 
 
 @pytest.mark.parametrize(("m", "sigma"), [(2, 1.5), (3, 1.0), (5, 0.7)])
-def test_missing_factor_and_wrong_ratio_are_rejected(monkeypatch, m, sigma):
+def test_missing_factor_and_wrong_ratio_are_rejected(m, sigma):
     x = NearEnvelope.tightest(m, sigma).tangent
-    assert radial_pvalue(monkeypatch, NearEnvelope(m, sigma, x), m, sigma) > 1e-4
-    assert radial_pvalue(monkeypatch, WithoutSinh(m, sigma, x), m, sigma) < 1e-6
-    assert radial_pvalue(monkeypatch, WrongRatio(m, sigma, x), m, sigma) < 1e-6
+    assert radial_pvalue(NearEnvelope(m, sigma, x), m, sigma) > 1e-4
+    assert radial_pvalue(WithoutSinh(m, sigma, x), m, sigma) < 1e-6
+    assert radial_pvalue(WrongRatio(m, sigma, x), m, sigma) < 1e-6
 
 
 @pytest.mark.parametrize("sigma", [0.5, 1.5])
-def test_the_swapped_envelope_of_a_peer_is_rejected_and_would_have_raised(monkeypatch, sigma):
-    assert radial_pvalue(monkeypatch, FarEnvelope(2, sigma), 2, sigma) > 1e-4
-    assert radial_pvalue(monkeypatch, SwappedFar(2, sigma), 2, sigma) < 1e-6
+def test_the_swapped_envelope_of_a_peer_is_rejected_and_would_have_raised(sigma):
+    assert radial_pvalue(FarEnvelope(2, sigma), 2, sigma) > 1e-4
+    assert radial_pvalue(SwappedFar(2, sigma), 2, sigma) < 1e-6
     with pytest.raises(EnvelopeViolation, match="log ratio"):
-        radial_pvalue(monkeypatch, SwappedFarUncut(2, sigma), 2, sigma)
+        radial_pvalue(SwappedFarUncut(2, sigma), 2, sigma)
 
 
-def test_an_envelope_below_its_target_raises(monkeypatch):
+def test_an_envelope_below_its_target_raises():
     with pytest.raises(EnvelopeViolation, match="log ratio"):
-        radial_pvalue(monkeypatch, TooFlat(3, 1.0, 1.0), 3, 1.0)
+        radial_pvalue(TooFlat(3, 1.0, 1.0), 3, 1.0)
 
 
 # ---- matrices -------------------------------------------------------------------------------------------------------

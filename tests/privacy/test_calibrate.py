@@ -16,8 +16,6 @@ from curvedp.privacy import (
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
-    meets,
-    product_profile,
     smallest_scale,
 )
 from curvedp.privacy.calibrate import (
@@ -25,8 +23,10 @@ from curvedp.privacy.calibrate import (
     _excess,
     _least_cost,
     _secant,
+    meets,
 )
 from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.products import product_profile
 from curvedp.privacy.spd_confidence import ConfidenceProfile
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]

@@ -22,8 +22,8 @@ from curvedp.privacy import (
     compose_profiles,
     convert,
     gaussian_profile,
-    guarantee_from_dict,
 )
+from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta
 
 

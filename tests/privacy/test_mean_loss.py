@@ -24,10 +24,10 @@ from curvedp.privacy import (
     compose,
     convert,
     gaussian_profile,
-    guarantee_from_dict,
     laplace_profile,
     smallest_scale,
 )
+from curvedp.privacy.base import guarantee_from_dict
 
 
 def kl(p, q):

@@ -9,15 +9,10 @@ from scipy import stats
 from scipy.integrate import quad
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import (
-    GDP,
-    gaussian_floor,
-    gaussian_profile,
-    guarantee_from_dict,
-    product_profile,
-)
+from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
 from curvedp.privacy._loss_sum import MARGIN
-from curvedp.privacy.products import ProductProfile, _split
+from curvedp.privacy.base import guarantee_from_dict
+from curvedp.privacy.products import ProductProfile, _split, product_profile
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
 

@@ -12,12 +12,8 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import (
-    GDP,
-    gaussian_profile,
-    guarantee_from_dict,
-    laplace_profile,
-)
+from curvedp.privacy import GDP, gaussian_profile, laplace_profile
+from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.profile import _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
 from profile_oracle import brute_delta, loss

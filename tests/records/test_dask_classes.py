@@ -15,7 +15,8 @@ from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
-from curvedp.records import ChunkedLabels, ChunkedRecords
+from curvedp.records.chunked import ChunkedRecords
+from curvedp.records.labels import ChunkedLabels
 from rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)

@@ -10,7 +10,8 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, KendallShapes, Rotations, SPDAffineInvariant, Sphere
-from curvedp.records import load_point, read_column, read_records, volumes
+from curvedp.records import read_column, read_records, volumes
+from curvedp.records.files import load_point
 
 N, BAD = 12, 5
 SECRET = "secret-4711"

@@ -1,5 +1,5 @@
 """Where every random bit comes from."""
 
-from curvedp.entropy.csprng import GeneratorSource, SecureSource, Source, check_source
+from curvedp.entropy.csprng import GeneratorSource, SecureSource, Source
 
 __all__ = ["GeneratorSource", "SecureSource", "Source", "check_source"]

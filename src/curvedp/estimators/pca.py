@@ -18,8 +18,8 @@ from curvedp.mechanisms.noise import bounded
 from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
 from curvedp.mechanisms.sums import GramSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import Records, open_records
+from curvedp.records.chunked import by_chunks, is_chunked
 from curvedp.records.persons import person_codes, person_rows
 
 _STEPS = 60  # of descent
@@ -158,7 +158,8 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
 
     def _descend(self, records: Records, radius: float, count: int) -> None:
-        from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, descent_mechanism, dp_rgd
+        from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
+        from curvedp.optim.rgd import descent_mechanism
 
         features = self.n_features_in_
         problem = LeadingEigenvectorProblem(features) if count == 1 else SubspaceProblem(features, count)

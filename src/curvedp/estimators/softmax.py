@@ -20,8 +20,8 @@ from curvedp.mechanisms.reduction import (
     longest_features,
 )
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import open_records
+from curvedp.records.chunked import by_chunks, is_chunked
 from curvedp.records.persons import person_codes
 
 

@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.mechanisms.measured import logs_at
-from curvedp.records import by_chunks, is_chunked
 from curvedp.records.base import open_records
+from curvedp.records.chunked import by_chunks, is_chunked
 
 
 class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):

@@ -97,7 +97,8 @@ def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) ->
     from curvedp.federated.plan import Plan
     from curvedp.federated.site import Site
     from curvedp.ledger import Ledger
-    from curvedp.records import load_records, read_column
+    from curvedp.records import read_column
+    from curvedp.records.files import load_records
 
     agreed = Plan.from_dict(plan)
     columns: dict[str, Any] = {

@@ -21,7 +21,8 @@ from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import assign, check_guarantee
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
-from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, guarantee_from_dict, smallest_scale
+from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy.base import guarantee_from_dict
 from curvedp.signing import digest
 
 MOST_ROUNDS = 6

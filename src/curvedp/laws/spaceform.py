@@ -126,7 +126,7 @@ class SpaceForm:
             else:  # r^{d−1}e^{−r/σ} is the Gamma law of shape d
                 z = uniform_directions(rng, count, dim)
                 z *= rng.standard_gamma(dim, count)[:, None] * self.scale
-            return np.asarray(manifold.exp(center, manifold.from_coordinates(center, z)))
+            return np.asarray(manifold.unchart(center, z))
         mode, hat = radius_sampler(self.kind, self.rays, self.scale)
         r = hat.draw(rng, count)
         r += mode

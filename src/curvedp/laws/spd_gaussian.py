@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
@@ -78,14 +78,15 @@ def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Fl
     return out if beta == 1 else np.stack([out.real, out.imag], axis=-1)
 
 
-def _turned_two(rng: np.random.Generator, lower: Float, rho: Float, beta: int) -> Float:
+def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Float, beta: int) -> Float:
     """The same for m = 2, entry by entry: Q = [[c, −s·z*], [s·z, c]] up to phases of its columns; FF* as above.
 
     For β = 2 c² is uniform (Archimedes: a coordinate of a uniform point of the sphere), and z is a uniform phase.
     """
     a, b, d = lower[..., 0, 0].real, lower[..., 1, 0], lower[..., 1, 1].real
     angle = rng.uniform(0, 2 * math.pi, len(rho))
-    c, s, z = np.cos(angle), np.sin(angle), np.float64(1.0)
+    z: Any = np.float64(1.0)
+    c, s = np.cos(angle), np.sin(angle)
     if beta == 2:
         share, z = rng.random(len(rho)), c + 1j * s
         c, s = np.sqrt(share), np.sqrt(1 - share)
@@ -99,8 +100,8 @@ def _turned_two(rng: np.random.Generator, lower: Float, rho: Float, beta: int) -
     return out if beta == 1 else out.view(np.float64).reshape(len(rho), 2, 2, 2)
 
 
-def _square(z: Float) -> Float:
-    return z.real**2 + z.imag**2
+def _square(z: NDArray[Any]) -> Float:
+    return np.asarray(z.real**2 + z.imag**2)
 
 
 def sample_log_eigenvalues(

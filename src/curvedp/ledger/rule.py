@@ -25,7 +25,8 @@ from typing import Any
 
 from curvedp import _validate
 from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError, UnattainableGuarantee
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert, guarantee_from_dict
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert
+from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.rounding import bracket, float_of, private_side
 
 Cost = tuple[Fraction, ...]

@@ -29,7 +29,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._files import write_atomically
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert, guarantee_from_dict
+from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert
+from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.rounding import up
 from curvedp.signing import digest, is_signed, signature
 

@@ -27,8 +27,8 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import Guarantee, NegativeBinomialRuns, guarantee_from_dict
-from curvedp.privacy.base import ADJACENCIES
+from curvedp.privacy import Guarantee, NegativeBinomialRuns
+from curvedp.privacy.base import ADJACENCIES, guarantee_from_dict
 
 
 class Selection(NamedTuple):

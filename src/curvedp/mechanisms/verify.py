@@ -21,7 +21,8 @@ from curvedp.mechanisms.base import FLOAT, Mechanism
 from curvedp.mechanisms.certificate import CURVE_EPSILONS, Certificate, Check, Claims, at_least, digest_of_integers
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import ValueMechanism
-from curvedp.privacy import certified_mu, meets
+from curvedp.privacy import certified_mu
+from curvedp.privacy.calibrate import meets
 
 _WIDTH = 1e-6  # relative width of the certified enclosures
 _LARGEST_TAU = 2.0**-80  # of a whole release

@@ -9,7 +9,7 @@ except ImportError as error:
 
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.optim.result import OptimResult
-from curvedp.optim.rgd import descent_mechanism, dp_rgd
+from curvedp.optim.rgd import dp_rgd
 from curvedp.optim.rsgd import dp_rsgd
 from curvedp.optim.rsvrg import dp_rsvrg
 
@@ -19,7 +19,6 @@ __all__ = [
     "OptimResult",
     "Problem",
     "SubspaceProblem",
-    "descent_mechanism",
     "dp_rgd",
     "dp_rsgd",
     "dp_rsvrg",

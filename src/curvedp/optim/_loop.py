@@ -21,7 +21,7 @@ from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
-from curvedp.records import refuse_chunked
+from curvedp.records.chunked import refuse_chunked
 from curvedp.records.persons import person_codes
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them

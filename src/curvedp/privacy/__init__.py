@@ -1,7 +1,7 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
-from curvedp.privacy.base import Guarantee, guarantee_from_dict
-from curvedp.privacy.calibrate import meets, smallest_scale
+from curvedp.privacy.base import Guarantee
+from curvedp.privacy.calibrate import smallest_scale
 from curvedp.privacy.certify import certified_delta
 from curvedp.privacy.certify_mu import certified_mu
 from curvedp.privacy.compose import Composition, compose, compose_profiles
@@ -14,12 +14,12 @@ from curvedp.privacy.constant_curvature import (
 )
 from curvedp.privacy.convert import convert
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
-from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
+from curvedp.privacy.hadamard import HadamardProfile
 from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
-from curvedp.privacy.products import ProductProfile, product_profile
+from curvedp.privacy.products import ProductProfile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.selection import NegativeBinomialRuns
-from curvedp.privacy.spd_confidence import ConfidenceProfile, spd_confidence_profile, weyl_net
+from curvedp.privacy.spd_confidence import ConfidenceProfile
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
@@ -47,14 +47,8 @@ __all__ = [
     "convert",
     "gaussian_floor",
     "gaussian_profile",
-    "guarantee_from_dict",
-    "hadamard_scale",
     "laplace_profile",
-    "meets",
-    "product_profile",
     "smallest_scale",
-    "spd_confidence_profile",
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
-    "weyl_net",
 ]

@@ -9,26 +9,15 @@ bits.
 """
 
 from curvedp.records.base import Records, open_records
-from curvedp.records.chunked import ChunkedRecords, by_chunks, check_sizes, is_chunked, refuse_chunked
-from curvedp.records.files import load_point, load_records, read_column, read_records
+from curvedp.records.files import read_column, read_records
 from curvedp.records.forms import FORMS
-from curvedp.records.labels import ChunkedLabels, Labels
 from curvedp.records.parquet import from_parquet
 
 __all__ = [
     "FORMS",
-    "ChunkedLabels",
-    "ChunkedRecords",
-    "Labels",
     "Records",
-    "by_chunks",
-    "check_sizes",
     "from_parquet",
-    "is_chunked",
-    "load_point",
-    "load_records",
     "open_records",
     "read_column",
     "read_records",
-    "refuse_chunked",
 ]

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from curvedp._files import write_atomically
 from curvedp.alarms import released
 from curvedp.errors import ParameterError
-from curvedp.inference import Region, components_of, region_of
+from curvedp.inference import Region, region_of
+from curvedp.inference.region import components_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.alarms import alarms_of, foreseen_error
 from curvedp.mechanisms.certificate import Certificate

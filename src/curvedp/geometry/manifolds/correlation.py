@@ -17,15 +17,15 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
+from curvedp.geometry.numerics.matrix import differentiable
 from curvedp.geometry.numerics.namespace import constant, namespace
-from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spectral import apply, divided_exp, log1p_sym, sym
+from curvedp.geometry.numerics.spectral import log1p_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, whiten
+from curvedp.geometry.numerics.unit_exponential import unit_exponential
 
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
 _FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in doubles has eleven digits
-_FIXED_POINT_STEPS, _NEWTON_STEPS = 2, 6  # to 1e-13 within `float_reach`, m to 30 (tests/geometry/test_correlation.py)
 
 
 @dataclass(frozen=True)
@@ -225,18 +225,10 @@ class CorrelationOffLog(_Correlations):
         """exp(S + D); beyond `float_reach`, of the point at that distance."""
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
-        S = self._hollow(
-            y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
-        )
-        quick = is_numpy_array(y) and not in_public_time()
-        s = None if quick else self._most_squarings
-        D, slopes = _unit_diagonals(constant(S), s)
-        if not quick:
-            # one more Newton step, through which JAX sees the derivative of the implicit function
-            excess = xp.linalg.diagonal(_roots(S + _diagonal(D), self._most_squarings)[-1])
-            D = D - _solved(slopes, excess)
-        C = _roots(S + _diagonal(D), squarings)[-1]
-        return _unit_diagonal(C + xp.eye(self.m, dtype=y.dtype, device=device(y)))
+        y = y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
+        S = self._hollow(y)
+        C = _unit_diagonal(unit_exponential(constant(S), self._least_exponent(self.float_reach)))
+        return C + self._pull(C, y - constant(y)) if differentiable(y) else C
 
     def _push(self, p: Array, v: Array) -> Array:
         return self._below(dlog(p, v))
@@ -266,94 +258,6 @@ class CorrelationOffLog(_Correlations):
         S = xp.take(y, xp.asarray((place + place.T).ravel(), device=device(y)), axis=-1) / math.sqrt(2)
         S = xp.reshape(S, (*y.shape[:-1], self.m, self.m))
         return S * (1 - xp.eye(self.m, dtype=y.dtype, device=device(y)))
-
-
-def _unit_diagonals(S: Array, squarings: int | None) -> tuple[Array, Array]:
-    """(x, J): diag exp(S + diag x) = 1 to round-off, and the matrix J of its derivatives by x, to a thousandth.
-
-    x ← x − log diag exp(S + diag x) contracts to the solution (Archakov & Hansen 2021); Newton's steps on the same
-    equation end it. Without a public number of squarings the points say how much is enough.
-    """
-    xp = namespace(S)
-    x, J = xp.zeros_like(S[..., 0]), S
-    for step in range(_FIXED_POINT_STEPS + _NEWTON_STEPS):
-        A = S + _diagonal(x)
-        roots = _roots(A, _squarings(A) if squarings is None else squarings)
-        excess = xp.log1p(xp.linalg.diagonal(roots[-1]))
-        J = _slopes(roots)
-        x = x - (excess if step < _FIXED_POINT_STEPS else _solved(J, xp.exp(excess) * excess))
-        if squarings is None and np.max(np.abs(excess), initial=0.0) < _DONE:
-            break
-    return x, J
-
-
-def _squarings(A: np.ndarray) -> int:
-    """Halvings of A after which Taylor's polynomial serves: by the largest sum of a row, as far as there are numbers."""
-    sums = np.nan_to_num(np.max(np.sum(np.abs(A), axis=-1), initial=_TAYLOR), posinf=_TAYLOR)
-    return max(2, math.ceil(math.log2(sums / _TAYLOR)))
-
-
-def _roots(A: Array, squarings: int) -> list[Array]:
-    """e^{A/2^k} − I for k = squarings, …, 1, 0, with the digits of a small A: (I + X)² = I + 2X + X².
-
-    Taylor's polynomial of degree 16 in A⁴ (Paterson & Stockmeyer 1973), to round-off for norms up to `_TAYLOR`.
-    """
-    xp = namespace(A)
-    A = A * 2.0**-squarings
-    one = xp.eye(A.shape[-1], dtype=A.dtype, device=device(A))
-    A2 = _times(A, A)
-    A3, A4 = _times(A, A2), _times(A2, A2)
-    X = A4 / math.factorial(16)
-    for k in (12, 8, 4):
-        X = X + A3 / math.factorial(k + 3) + A2 / math.factorial(k + 2) + A / math.factorial(k + 1)
-        X = _times(A4, X + one / math.factorial(k))
-    roots = [X + A3 / 6 + A2 / 2 + A]
-    for _ in range(squarings):
-        roots.append(2 * roots[-1] + _times(roots[-1], roots[-1]))
-    return roots
-
-
-def _slopes(roots: list[Array]) -> Array:
-    """∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫₀¹ (e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt, by the values at t = 0, 2^-k and their mirror images."""
-    xp = namespace(roots[0])
-    one = xp.eye(roots[0].shape[-1], dtype=roots[0].dtype, device=device(roots[0]))
-    end, half, *weights = _weights(len(roots) - 1)
-    rest = one + roots[-2]
-    J = end * one * (one + roots[-1]) + half * rest * rest
-    for X, weight in zip(reversed(roots[:-2]), weights, strict=True):
-        rest = rest + _times(rest, X)  # e^{(1 − 2^-k)A}
-        J = J + weight * rest * (one + X)
-    return J
-
-
-@cache
-def _weights(squarings: int) -> list[float]:
-    """For (1 − e^-w)/w, which is ∫₀¹ e^-wt dt, as it is needed for differences w of eigenvalues; least squares."""
-    nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, squarings + 1)])
-    w = np.linspace(1e-3, 2.0**squarings, 400)[:, None]
-    values = (np.exp(-w * nodes) + np.exp(-w * (1 - nodes))) * w / -np.expm1(-w)
-    return [float(2 * c) for c in np.linalg.lstsq(values, np.ones(400))[0]]  # the image's matrix is the same
-
-
-def _times(A: Array, B: Array) -> Array:
-    """AB; of small NumPy matrices by sums over whole batches, which are laid out entry by entry (`from_model`)."""
-    if not is_numpy_array(A) or A.shape[-1] > _SMALL:
-        return A @ B
-    total = A[..., :, :1] * B[..., :1, :]
-    for k in range(1, A.shape[-1]):
-        total += A[..., :, k : k + 1] * B[..., k : k + 1, :]
-    return total
-
-
-def _solved(J: Array, b: Array) -> Array:
-    """J⁻¹b for positive definite J; Gauss and Jordan's method where LAPACK would take longer to call."""
-    xp, m = namespace(J, b), J.shape[-1]
-    if not is_numpy_array(J) or m > _SMALL:
-        return xp.linalg.solve(J, b[..., None])[..., 0]
-    A = np.concatenate([J, b[..., None]], axis=-1)
-    for k in range(m):
-        A = A - (A[..., :, k : k + 1] - np.eye(m)[:, k : k + 1]) * (A[..., k : k + 1, :] / A[..., k : k + 1, k : k + 1])
-    return A[..., -1]
 
 
 def _diagonal(x: Array) -> Array:

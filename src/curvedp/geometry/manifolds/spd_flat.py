@@ -290,11 +290,12 @@ def _unflatten(L: Array, X: Array) -> Array:
 def _flat_difference(L: Array, p: Array, q: Array) -> Array:
     """Flat coordinates of q minus those of p = LLᵀ. K = L(I+F), so K − L = LF and log(K_jj/L_jj) = log1p(F_jj)."""
     xp = namespace(L, q)
-    F = cholesky_minus_identity(whiten(L, q - p))
+    units = (xp.abs(alike(p, q)[1]) > 2)[..., None, None]
+    F = cholesky_minus_identity(whiten(L, xp.where(units, xp.zeros_like(q), q - p)))
     diagonal, _ = _mask(F)
     near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, xp.zeros_like(F))), L @ F)
     # A q of another size than p: q − p would lose its digits, its own factor has them.
-    far = xp.any(diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True)
+    far = units | xp.any(diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True)
     K = cholesky(xp.where(far, q, p))
     ratio = xp.where(diagonal, K, xp.ones_like(K)) / xp.where(diagonal, L, xp.ones_like(L))
     return xp.where(far, xp.where(diagonal, xp.log(ratio), K - L), near)

@@ -41,7 +41,8 @@ def _block(p: Entries, q: Entries, L: np.ndarray, logs: np.ndarray, U: np.ndarra
     E = np.broadcast_arrays(*congruence(inverse, tuple(b - a for a, b in zip(p, q, strict=True))))
     near = E[0] ** 2 + E[2] ** 2 + E[5] ** 2 + 2 * (E[1] ** 2 + E[3] ** 2 + E[4] ** 2) < _NEAR**2
     condition = np.maximum(_square(factor) * _square(inverse), _square(other) * _square(_inverse(other)))
-    doubtful[:] = ~(condition <= _CONDITION)  # written so that NaN is doubtful
+    ratio = _square(other) * _square(inverse)  # of units: its square must be a double
+    doubtful[:] = ~((condition <= _CONDITION) & (ratio > 1e-100) & (ratio < 1e100))  # written so that NaN is doubtful
     for rows, find in ((near, _near), (~near & ~doubtful, _far)):
         if rows.all():
             logs[:], U[:] = find(inverse, other, E, slice(None))

@@ -284,8 +284,10 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     L, logs, U, doubtful = log_spectrum3(*flat)
     if doubtful.any():
         rows = np.flatnonzero(doubtful)
-        careful = _log_spectrum_in_pairs(*(np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in flat))
-        L[rows], logs[rows], U[rows] = careful
+        one, other = (np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in flat)
+        other, back = alike(one, other)
+        L[rows], logs[rows], U[rows] = _log_spectrum_in_pairs(one, other)
+        logs[rows] += back[:, None]
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
 
 
