@@ -101,7 +101,13 @@ def new_identity() -> Ed25519PrivateKey:
 
 
 def key_of(identity: Ed25519PrivateKey) -> str:
-    """The public key in hexadecimal."""
+    """The public key in hexadecimal.
+
+    Parameters
+    ----------
+    identity : Ed25519PrivateKey
+        Whose public half is wanted.
+    """
     return identity.public_key().public_bytes_raw().hex()
 
 

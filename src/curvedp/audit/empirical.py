@@ -24,7 +24,21 @@ _THRESHOLDS = 400
 
 
 class AuditResult(NamedTuple):
-    """`audited` is a lower bound on ε at `delta`, `audited_mu` one on μ; both hold with the given confidence."""
+    """`audited` is a lower bound on ε at `delta`, `audited_mu` one on μ; both hold with the given confidence.
+
+    Attributes
+    ----------
+    claimed, audited : float
+        ε at `delta` as claimed, and the lower bound that the attack proves.
+    delta : float
+        At which.
+    samples : int
+        Draws at each neighbor.
+    confidence : float
+        Of both bounds.
+    claimed_mu, audited_mu : float
+        The same for μ.
+    """
 
     claimed: float
     audited: float
@@ -67,6 +81,19 @@ def audit_scores(
     *Guarantees*
     - If the claim is true, `holds` is False with probability at most 1 − confidence.
 
+    Parameters
+    ----------
+    claim : Guarantee
+        What is attacked.
+    first, second : sequences of arrays
+        Scores of the outputs at each neighbor.
+    delta : float
+        At which ε is bounded.
+    confidence : float
+        Of the bounds.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> noisy = [rng.normal(0, 1, 20_000)], [rng.normal(1, 1, 20_000)]
     >>> audit_scores(GDP(1.0), *noisy).holds, audit_scores(GDP(0.8), *noisy).holds
@@ -107,6 +134,23 @@ def audit_mechanism(
     The pair is the worst one known (`audit.pairs`); `sampler` is the mechanism that draws, by default the same one: giving
     another shows that a wrong one is caught.
 
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Whose claim is attacked.
+    samples : int
+        Draws at each neighbor.
+    delta : float
+        At which ε is bounded.
+    confidence : float
+        Of the bounds.
+    rng : numpy.random.Generator, optional
+        For draws that must repeat.
+    sampler : Mechanism, optional
+        The one that draws.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.mechanisms import GaussianMechanism
     >>> audit_mechanism(GaussianMechanism(Sphere(2), 0.5, 0.5), samples=20000, rng=np.random.default_rng(0)).holds

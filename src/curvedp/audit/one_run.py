@@ -22,7 +22,19 @@ from curvedp.privacy import Guarantee
 
 
 class OneRunResult(NamedTuple):
-    """`audited` is a lower bound on ε at `delta` that holds with the given confidence; `claimed` is the run's own ε."""
+    """`audited` is a lower bound on ε at `delta` that holds with the given confidence; `claimed` is the run's own ε.
+
+    Attributes
+    ----------
+    claimed, audited : float
+        ε at `delta` as the run claims, and the lower bound that the guesses prove.
+    delta : float
+        At which.
+    canaries, guesses, right : int
+        Coins, guesses made, guesses that were right.
+    confidence : float
+        Of the bound.
+    """
 
     claimed: float
     audited: float
@@ -41,6 +53,17 @@ class OneRunResult(NamedTuple):
 def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
     """The largest ε that `right` of `guesses` right guesses about `canaries` coins refute, at this δ and confidence.
 
+    Parameters
+    ----------
+    canaries, guesses, right : int
+        Coins, guesses made, guesses that were right.
+    delta : float
+        At which ε is bounded.
+    confidence : float
+        Of the bound.
+
+    Examples
+    --------
     >>> round(one_run_bound(1000, 500, 400, 1e-6, 0.999), 2)
     1.04
     """
@@ -85,6 +108,21 @@ def audit_optimiser(
     canary, positive where its coin seems to be +1, and the guarantee that the run claims. δ must be far below
     (1 − confidence)/canaries, or the theorem proves nothing. The surest guesses are made:
     a quarter of them unless `guess_share` says otherwise.
+
+    Parameters
+    ----------
+    run : callable
+        (coins, rng) to scores and the guarantee claimed.
+    canaries : int
+        Records with a coin each.
+    delta : float
+        At which ε is bounded.
+    confidence : float
+        Of the bound.
+    guess_share : float, optional
+        Of the canaries that are guessed.
+    rng : numpy.random.Generator, optional
+        For coins that must repeat.
     """
     canaries = _validate.integer("canaries", canaries, 8)
     rng = np.random.default_rng() if rng is None else rng

@@ -18,7 +18,25 @@ FAILURE = 1e-6  # that any true claim in the whole table is called violated
 
 
 class Row(NamedTuple):
-    """One line of the table; μ is None for optimisers, which are audited from one run."""
+    """One line of the table; μ is None for optimisers, which are audited from one run.
+
+    Attributes
+    ----------
+    mechanism, manifold : str
+        What was attacked.
+    delta : float
+        At which ε is meant.
+    claimed, audited : float
+        ε, and the lower bound proved.
+    claimed_mu, audited_mu : float or None
+        The same for μ.
+    tightness : float
+        audited/claimed.
+    holds : bool
+        Whether the claim stands.
+    seconds : float
+        How long it took.
+    """
 
     mechanism: str
     manifold: str
@@ -53,6 +71,25 @@ def audit_all(
 
     With `shrunk` below 1 the noise that is drawn is so many times what is claimed, to see which cheats are caught (not
     for optimisers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
+
+    Parameters
+    ----------
+    samples : int
+        Draws at each neighbor.
+    canaries : int
+        For optimizers.
+    delta : float
+        At which ε is bounded.
+    only : str
+        Cases whose name contains this.
+    jobs : int
+        Processes.
+    seed : int, optional
+        For studies that must repeat.
+    shrunk : float
+        Noise drawn over noise claimed.
+    among : collection of (str, str), optional
+        Which cases.
     """
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)

@@ -2,4 +2,4 @@
 
 from curvedp.entropy.csprng import GeneratorSource, SecureSource, Source
 
-__all__ = ["GeneratorSource", "SecureSource", "Source", "check_source"]
+__all__ = ["GeneratorSource", "SecureSource", "Source"]

@@ -32,6 +32,13 @@ class Source(ABC):
 
     Exact samplers use `bits` and `words` only. `uniform` and `normal` are the float path: good enough for simulation
     and noisy optimisation, never for a value whose last bits are printed.
+
+    Attributes
+    ----------
+    name : str
+        What a certificate calls it.
+    is_cryptographic : bool
+        Whether a release may draw from it.
     """
 
     #: recorded in certificates
@@ -111,6 +118,8 @@ class SecureSource(Source):
       stream out of a list in one atomic step, and makes a new one where there is none.
     - Where AES is an ideal cipher, each 16 KiB is within a total variation of 2^-109 of uniform bytes.
 
+    Examples
+    --------
     >>> source = SecureSource()
     >>> 0 <= source.bits(10) < 1024
     True
@@ -208,6 +217,13 @@ class _Stream:
 class GeneratorSource(Source):
     """The seam for tests and simulation: bits of a NumPy generator. Reproducible, hence not private.
 
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Where the bits come from.
+
+    Examples
+    --------
     >>> source = GeneratorSource(np.random.default_rng(1))
     >>> source.is_cryptographic
     False

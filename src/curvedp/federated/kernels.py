@@ -189,6 +189,13 @@ class MeanKernel(Kernel):
     """Steps to the Fréchet mean: log_w x − log_w center, clipped to the radius.
 
     Where curvature is <= 0 the logarithm does not stretch, so nothing is cut off at any w; elsewhere little is.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius, center, outer_radius
+        Of the public ball, as of every `Kernel`.
     """
 
     name = "mean"
@@ -217,7 +224,17 @@ class MeanKernel(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class ClassMeansKernel(MeanKernel):
-    """The mean of each of `count` classes, for minimum distance to mean. A record's class is public."""
+    """The mean of each of `count` classes, for minimum distance to mean. A record's class is public.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius, center, outer_radius
+        Of the public ball, as of every `Kernel`.
+    count : int
+        Number of classes.
+    """
 
     count: int = field(default=2, kw_only=True)
 
@@ -241,7 +258,15 @@ class ClassMeansKernel(MeanKernel):
 
 @dataclass(frozen=True, eq=False)
 class DispersionKernel(MeanKernel):
-    """The mean square distance to a private mean: rounds of a mean, then one of d² clipped to [0, r²]."""
+    """The mean square distance to a private mean: rounds of a mean, then one of d² clipped to [0, r²].
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius, center, outer_radius
+        Of the public ball, as of every `Kernel`.
+    """
 
     name = "dispersion"
     steps = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
@@ -268,7 +293,15 @@ class DispersionKernel(MeanKernel):
 @dataclass(frozen=True, eq=False)
 class MomentKernel(Kernel):
     """The second moment xxᵀ of vectors of length at most the radius, for principal components; its value are all of them, the
-    leading one first, as rows."""
+    leading one first, as rows.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius, center, outer_radius
+        Of the public ball, as of every `Kernel`.
+    """
 
     name = "second-moment"
     steps = ("eigenvectors",)

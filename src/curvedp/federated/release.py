@@ -269,7 +269,15 @@ def _words(answer: Any) -> bytes:
 
 
 def in_process(sites: Mapping[int, Party], lost: Callable[[str, int], bool] = lambda stage, i: False) -> Ask:
-    """An `Ask` for sites in this process, for tests and studies; a site that refuses, or that `lost` names, is lost."""
+    """An `Ask` for sites in this process, for tests and studies; a site that refuses, or that `lost` names, is lost.
+
+    Parameters
+    ----------
+    sites : mapping
+        Each site by its number.
+    lost : callable, optional
+        (stage, number) to whether that site is lost there.
+    """
 
     def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:
         answers: Answers = {}

@@ -30,6 +30,19 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every record. Each result depends on its
     own record alone. No value of a record raises or warns; shapes, dtypes, the center and the radius do.
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points live.
+    center : array
+        Of the public ball.
+    radius : float
+        Of the public ball.
+    X : array
+        One record a row.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Euclidean, project_to_ball
     >>> project_to_ball(Euclidean(2), np.zeros(2), 1.0, np.array([[3.0, 4.0], [np.nan, 0.0]]))

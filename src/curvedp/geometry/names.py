@@ -12,6 +12,13 @@ from curvedp.geometry.manifolds.product import Product
 def parse_manifold(text: str) -> Manifold:
     """The manifold that a name describes; `manifold_name` is its inverse.
 
+    Parameters
+    ----------
+    text : str
+        A kind and its numbers.
+
+    Examples
+    --------
     >>> from curvedp.geometry import parse_manifold
     >>> parse_manifold("stiefel:5,2")
     Stiefel(m=5, r=2)
@@ -44,6 +51,13 @@ def parse_manifold(text: str) -> Manifold:
 def manifold_name(M: Manifold) -> str:
     """The name that `parse_manifold` reads back as M.
 
+    Parameters
+    ----------
+    M : Manifold
+        Of this library.
+
+    Examples
+    --------
     >>> from curvedp.geometry import manifold_name, parse_manifold
     >>> manifold_name(parse_manifold("sphere:2"))
     'sphere:2'

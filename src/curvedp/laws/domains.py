@@ -30,6 +30,17 @@ _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
 class GeodesicBall:
     """The closed ball of a public radius about a public center (the origin if none is given).
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    center : array, optional
+        Public.
+    radius : float
+        Public.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> GeodesicBall(Sphere(2), radius=0.5).dim
     2
@@ -116,6 +127,19 @@ class GeodesicBall:
 class TangentBundleBall(GeodesicBall):
     """{(p, v): p in the ball of `radius` about `center`, ‖v‖ ≤ speed}, with the volume dvol(p)·dv.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    center : array, optional
+        Public.
+    radius : float
+        Public.
+    speed : float
+        The longest velocity, public.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> TangentBundleBall(Sphere(2), radius=0.5, speed=1.0).dim
     4

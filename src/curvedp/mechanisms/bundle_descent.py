@@ -38,6 +38,17 @@ class BundleDescentMechanism(LineMechanism):
     T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged; at their average the `Neighborhood` is
     released: the direction once more, and how it changes, from which a region follows. Gaussian noise, or Laplace noise for
     pure ε, whose ε add up.
+
+    Parameters
+    ----------
+    statistic : GeodesicLine
+        What is released.
+    scale : float
+        Of the noise.
+    steps : int
+        T.
+    law : 'gaussian' or 'laplace'
+        Of the noise.
     """
 
     steps: int

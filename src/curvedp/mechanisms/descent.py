@@ -171,7 +171,15 @@ _CHECKED: dict[Any, Callable[[str, Any], Any]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DescentMechanism(_Descent):
-    """`steps` noisy mean gradients, the iterates between them post-processing: μ = √T·2C/(n·noise) (Dong, Roth & Su 2022)."""
+    """`steps` noisy mean gradients, the iterates between them post-processing: μ = √T·2C/(n·noise) (Dong, Roth & Su 2022).
+
+    Attributes
+    ----------
+    steps : int
+        T.
+    noise : float
+        Standard deviation of the noise on a mean gradient.
+    """
 
     steps: int
     noise: float

@@ -199,7 +199,15 @@ class LineMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False, init=False)
 class KNGRegressionMechanism(LineMechanism):
-    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2."""
+    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2.
+
+    Parameters
+    ----------
+    statistic : GeodesicLine
+        What is released.
+    guarantee : Guarantee
+        Pure ε.
+    """
 
     asked: Guarantee
 

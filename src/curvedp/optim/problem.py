@@ -173,6 +173,15 @@ class LeadingEigenvectorProblem(Problem):
 class SubspaceProblem(Problem):
     """-‖wᵀz‖² on the Grassmann manifold: its minimiser is the leading `rank`-dimensional subspace of Σ zzᵀ.
 
+    Parameters
+    ----------
+    dim : int
+        Of the vectors.
+    rank : int
+        Of the subspace.
+
+    Examples
+    --------
     >>> SubspaceProblem(10, 2).manifold
     Grassmann(m=10, r=2)
     """

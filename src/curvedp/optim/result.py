@@ -11,6 +11,21 @@ class OptimResult(NamedTuple):
 
     `history` is None, or, when it was asked for, the objective on the data after each recorded step: computed without
     noise, so NOT private. `noise` is the standard deviation of the tangent noise on the averaged gradient.
+
+    Attributes
+    ----------
+    point : array
+        Private.
+    guarantee : Guarantee
+        What it costs.
+    noise : float or array
+        Of the averaged gradients.
+    history : array or None
+        Of the objective.
+    history_is_private : bool
+        Whether that may leave.
+    certificate : Certificate
+        As of every release.
     """
 
     point: Any

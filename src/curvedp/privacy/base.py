@@ -27,7 +27,13 @@ ADJACENCIES = ("replace-one", "add-remove")
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A bound on what one record can change, with the adjacency it is meant for. Subclasses give `_delta`."""
+    """A bound on what one record can change, with the adjacency it is meant for. Subclasses give `_delta`.
+
+    Parameters
+    ----------
+    adjacency : str
+        'replace-one', or 'add-remove' where n is private.
+    """
 
     adjacency: str = field(default="replace-one", kw_only=True)
 

@@ -45,6 +45,17 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     *Guarantees*: `meets(profile_at(s), target)` was true as evaluated; growing in the strictness of the target. Raises
     `UnattainableGuarantee` where no scale does, with the floor.
 
+    Parameters
+    ----------
+    profile_at : callable
+        Scale to profile.
+    target : Guarantee
+        To be met.
+    sensitivity : float
+        From which the search starts.
+
+    Examples
+    --------
     >>> from curvedp.privacy import GDP, gaussian_profile
     >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
     2.0

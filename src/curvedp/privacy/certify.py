@@ -38,6 +38,23 @@ def certified_delta(
     *Guarantees*: the true δ(eps) of the "gaussian" or "laplace" law lies in between, for the worst pair of centers at
     distance at most `sensitivity` (it is the pair at exactly that distance: docs/exact-profiles.md, Theorem 1).
 
+    Parameters
+    ----------
+    kind : 'gaussian' or 'laplace'
+        The law.
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    scale : float
+        Of the law.
+    sensitivity : float
+        The largest distance of two centers.
+    eps : float
+        Where δ is asked.
+
+    Examples
+    --------
     >>> lower, upper = certified_delta("gaussian", 1.0, 1, 2.0, 1.0, 0.3)
     >>> lower <= 0.04225571 <= upper
     True

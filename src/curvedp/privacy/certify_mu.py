@@ -26,6 +26,21 @@ def certified_mu(kind: Any, curvature: float, dim: int, scale: float, sensitivit
     certified values it lies below their chord; intervals are halved until the chord lies below δ_μ. Minutes where δ
     is nearly Gaussian.
 
+    Parameters
+    ----------
+    kind : 'gaussian' or 'laplace'
+        The law.
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    scale : float
+        Of the law.
+    sensitivity : float
+        The largest distance of two centers.
+
+    Examples
+    --------
     >>> lower, upper = certified_mu("gaussian", 0.0, 3, 2.0, 1.0)
     >>> lower <= 0.5 <= upper
     True

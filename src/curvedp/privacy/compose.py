@@ -66,6 +66,15 @@ class Composition(Guarantee):
     exceeds the exact composition of the parts' profiles by a relative amount that falls with the square of the grid (below
     1e-3 down to δ = 1e-30); there is no round-off floor, only the δ = 1e-44 cut of each part's tail.
 
+    Parameters
+    ----------
+    parts : tuple of Guarantee
+        What is composed.
+    counts : tuple of int
+        How often each.
+
+    Examples
+    --------
     >>> from curvedp.privacy import ApproxDP
     >>> both = compose(GDP(0.5), ApproxDP(0.5, 1e-6))
     >>> 1e-6 < both.delta(3.0) < 2e-5
@@ -190,6 +199,13 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
 
     Parts that `merges` says have a closed form together (GDP; one divergence or angle) are merged first: it knows more.
 
+    Parameters
+    ----------
+    guarantees : iterable of Guarantee
+        What is composed.
+
+    Examples
+    --------
     >>> pure = compose_profiles([PureDP(0.1)] * 100)
     >>> pure.epsilon(1e-6) < 5.5 < compose([PureDP(0.1)] * 100).epsilon(1e-6)
     True

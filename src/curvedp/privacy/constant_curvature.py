@@ -62,6 +62,19 @@ class ConstantCurvatureProfile(RadialProfile):
 
     *Guarantees*: those of `PrivacyProfile`, for every pair of centers at distance at most `sensitivity`. Flat Gaussians
     and one-dimensional spaces are in closed form; otherwise one radial integral of an incomplete beta function.
+
+    Parameters
+    ----------
+    kind : 'gaussian' or 'laplace'
+        The law.
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    scale : float
+        Of the law.
+    sensitivity : float
+        The largest distance of two centers.
     """
 
     kind: Kind
@@ -225,6 +238,15 @@ class FloorProfile(PrivacyProfile):
     The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: the loss between the
     harmonic measures on the boundary seen from the two centers. Replacing a release by the boundary point that Brownian
     motion reaches from it turns ANY isotropic law into these measures, so by post-processing δ(ε) is at least theirs.
+
+    Parameters
+    ----------
+    curvature : float
+        Negative.
+    dim : int
+        Of the space.
+    sensitivity : float
+        The largest distance of two centers.
     """
 
     curvature: float
@@ -282,6 +304,19 @@ def _kept(
 def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: float) -> ConstantCurvatureProfile:
     """The exact profile of the Riemannian Gaussian, density ∝ exp(−d²/2σ²), on constant curvature.
 
+    Parameters
+    ----------
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    sigma : float
+        Of the law.
+    sensitivity : float
+        The largest distance of two centers.
+
+    Examples
+    --------
     >>> round(gaussian_profile(1.0, 2, 1.0, 1.0).mu, 5)
     0.82248
     """
@@ -291,6 +326,19 @@ def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: floa
 def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float) -> ConstantCurvatureProfile:
     """The exact profile of the Riemannian Laplace, density ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
 
+    Parameters
+    ----------
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    scale : float
+        Of the law.
+    sensitivity : float
+        The largest distance of two centers.
+
+    Examples
+    --------
     >>> laplace_profile(1.0, 2, 1.0, 0.5).delta(0.5)
     0.0
     """
@@ -300,6 +348,17 @@ def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float
 def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
     """The infimum over σ of the Gaussian's μ: 0 unless the space is hyperbolic.
 
+    Parameters
+    ----------
+    curvature : float
+        Of the space.
+    dim : int
+        Of the space.
+    sensitivity : float
+        The largest distance of two centers.
+
+    Examples
+    --------
     >>> round(gaussian_floor(-1.0, 10, 1.0), 5)
     2.86205
     """

@@ -52,6 +52,17 @@ def convert(
 
     Guarantees: everything that satisfies the argument satisfies the result, under the same adjacency.
 
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What is known.
+    to : type
+        A definition, such as `ZCDP`.
+    eps, delta : float, optional
+        One of them, for ApproxDP.
+    order : float, optional
+        For RenyiDP.
+
     Raises
     ------
     UnattainableGuarantee
@@ -59,6 +70,8 @@ def convert(
     ParameterError
         Where an option is missing, or the guarantee holds with some chance only (`ConfidenceProfile`).
 
+    Examples
+    --------
     >>> from curvedp.privacy import GDP, ZCDP, ApproxDP
     >>> convert(GDP(1.0), to=ZCDP).rho
     0.5

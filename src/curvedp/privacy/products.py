@@ -109,6 +109,15 @@ class ProductProfile(PrivacyProfile):
 
     *Guarantees*: those of `PrivacyProfile` at each split, and at most 1e-8 above the truth; the supremum over splits is
     that of a polynomial fit, raised by the fit's measured error (`_split_search`).
+
+    Parameters
+    ----------
+    factors : tuple of (float, int)
+        Curvature and dimension of each.
+    scale : float
+        Of the Gaussian.
+    sensitivity : float
+        The largest distance of two centers.
     """
 
     factors: tuple[tuple[float, int], ...]

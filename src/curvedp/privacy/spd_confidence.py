@@ -34,6 +34,15 @@ class ConfidenceProfile(PrivacyProfile):
     *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below
     `resolution`, so nothing follows from it for μ, ρ, Rényi orders or the Rao distance: they are infinite. Calibration
     refuses it; a mechanism that uses it has to say so.
+
+    Parameters
+    ----------
+    eps, bounds : tuple of float
+        δ at some ε.
+    failure_probability : float
+        That a bound is wrong.
+    samples : int
+        They were estimated from.
     """
 
     eps: tuple[float, ...]

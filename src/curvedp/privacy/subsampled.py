@@ -169,6 +169,21 @@ def subsampled_gaussian(
     fixed beforehand (see `Composition`), without a floor.
     NaN, infinite, zero and negative noise raise.
 
+    Parameters
+    ----------
+    noise_multiplier : float
+        σ/C.
+    sampling_rate : float
+        Of a batch.
+    steps : int
+        How many.
+    sampling : 'poisson' or 'fixed-size'
+        How batches are drawn.
+    adjacency : str
+        'replace-one' or 'add-remove'.
+
+    Examples
+    --------
     >>> subsampled_gaussian(1.0, 1.0, 4)
     GDP(4.0)
     >>> subsampled_gaussian(1.0, 0.01, 1000).epsilon(1e-6) < 5.0
@@ -192,6 +207,19 @@ def subsampled_noise_multiplier(
 
     Guarantees: the δ at the σ returned has been computed, as an upper bound, and is at most the target's.
 
+    Parameters
+    ----------
+    target : ApproxDP
+        To be met.
+    sampling_rate : float
+        Of a batch.
+    steps : int
+        How many.
+    sampling : 'poisson' or 'fixed-size'
+        How batches are drawn.
+
+    Examples
+    --------
     >>> sigma = subsampled_noise_multiplier(ApproxDP(2.0, 1e-5), 0.01, 100)
     >>> subsampled_gaussian(sigma, 0.01, 100).delta(2.0) <= 1e-5
     True

@@ -19,6 +19,13 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
 
     Columns hold a point's entries in row-major order, or one column a list for each record. What is no number is NaN, and
     so is mapped into the ball like any bad record.
+
+    Parameters
+    ----------
+    paths : path, or sequence of paths
+        The files, in order.
+    manifold : Manifold
+        Where the points live.
     """
     try:
         import dask.array  # noqa: F401

@@ -186,7 +186,15 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
 
 
 def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence[tuple[float, float]]) -> Figure:
-    """Predicted error against the number of records and against μ, and where the public center is as good."""
+    """Predicted error against the number of records and against μ, and where the public center is as good.
+
+    Parameters
+    ----------
+    study : Plan
+        Made by `curvedp.plan`.
+    by_n, by_mu : sequences of (float, float)
+        Error for each number of records, and for each μ.
+    """
     made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     panels = made.subplots(1, 2, sharey=True)
     for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):

@@ -114,6 +114,17 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     module), the float64 round-off of kernels with relative error 1e-12, and that of the points' own coordinates
     (`M.float_spread`), for records carried to `M.home(center)` (`M.to_origin`).
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points live.
+    radius : float
+        Of the public ball.
+    iterations : int, optional
+        Gradient steps.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> mean_error_bound(Sphere(2), 0.3) < 1e-9
     True

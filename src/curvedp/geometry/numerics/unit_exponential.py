@@ -28,7 +28,7 @@ def unit_exponential(S: Array, longest: float) -> Array:
     The work that NumPy does for a matrix otherwise depends on it alone, and so does the answer.
     """
     if not is_numpy_array(S) or in_public_time():
-        return _exponential(S, _halvings(longest))
+        return _exponential(S, int(_halvings(longest)))
     m = S.shape[-1]
     flat, out = S.reshape(-1, m, m), np.empty(S.shape).reshape(-1, m, m)
     size = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
