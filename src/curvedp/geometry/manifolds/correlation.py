@@ -227,6 +227,8 @@ class CorrelationOffLog(_Correlations):
         length = euclidean_norm(xp, y)[..., None]
         y = y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
         S = self._hollow(y)
+        if self.m == 2:  # Fisher's z
+            return xp.tanh(S) + xp.eye(2, dtype=y.dtype, device=device(y))
         C = _unit_diagonal(unit_exponential(constant(S), self._least_exponent(self.float_reach)))
         return C + self._pull(C, y - constant(y)) if differentiable(y) else C
 
