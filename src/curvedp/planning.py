@@ -15,7 +15,7 @@ from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import choose_mechanism, predicted_error, rank, useless_error
+from curvedp.mechanisms.choose import choose_mechanism, populations, predicted_error, rank, useless_error
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.private_ball import class_mean
@@ -105,7 +105,7 @@ class Plan:
 
     def region(self, level: float = 0.95) -> float:
         """About the radius of the confidence region that the release would come with (`confidence_region`): that of one
-        simulated release of records at the center.
+        simulated release of public records, which fill half the ball, or one of radius 1 where it is to be found.
 
         Raises
         ------
@@ -120,8 +120,8 @@ class Plan:
             raise ParameterError(f"the region of a {self.statistic} is known after the release; its noise is `error`")
         statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
         mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
-        records = np.broadcast_to(self.center, (self.n, *self.center.shape))
-        data = self.center if mechanism.reads == "value" else records
+        about = populations(self.manifold, statistic.typical)[0]
+        data = about.mean if mechanism.reads == "value" else np.resize(about.records, (self.n, *about.mean.shape))
         with one_blas_thread():
             simulated = mechanism.release(data, source=GeneratorSource(np.random.default_rng(0)))
             return region_of(simulated.certificate, level).radius

@@ -12,6 +12,7 @@ import pytest
 
 from curvedp import GDP, Ledger
 from curvedp.errors import ParameterError
+from curvedp.geometry import SPDAffineInvariant, frechet_mean
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.releasing import OFFERS
@@ -364,6 +365,29 @@ def test_a_ball_found_privately(table, statistic):
     assert plan["n"] == 30
     assert "person" in table.release({"study": study, "key": plan["key"]})["unit"]
     assert paid(table) == 1
+
+
+def test_the_ball_is_where_the_page_says(tmp_path):
+    """In mm²/s a ball about I holds no tensor; one number is a unit, six are a record's own entries."""
+    M, rng = SPDAffineInvariant(3), np.random.default_rng(3)
+    X = 1e-3 * M.unchart(M.origin, 0.2 * rng.normal(size=(400, 6)))
+    np.savetxt(tmp_path / "tensors.csv", X[:, *np.triu_indices(3)], delimiter=",", header="a,b,c,d,e,f", comments="")
+    table = Desk(tmp_path / "out", tmp_path / "tensors.csv")
+    table.start_ledger({"kind": "gdp", "mu": 4.0})
+    study = {"manifold": "spd-affine:3", "form": "upper", "header": True, "radius": 2.0, "guarantee": KINDS["gdp"]}
+    off = {}
+    for center in ("", "0.001", "0.001, 0, 0, 0.001, 0, 0.001"):
+        asked = study | {"center": center}
+        table.release({"study": asked, "key": table.plan({"study": asked})["key"]})
+        value = np.loadtxt(table.folder / f"release-{len(off) + 1}/value.csv", delimiter=",").reshape(3, 3)
+        off[center] = float(M.dist(value, frechet_mean(M, X)))
+    assert off.pop("") > 5
+    assert max(off.values()) < 0.2
+    assert "center=[[0.001, 0.0, 0.0]" in (table.folder / "release-2/release.py").read_text()
+    for center in ("1, 2", "here", "nan", "-1", "0.001, 0, 0, 0.001, 0, inf"):
+        with pytest.raises(ParameterError, match="center"):
+            table.plan({"study": study | {"center": center}})
+    assert paid(table) == 3
 
 
 def test_what_is_paid_for_is_not_lost_for_a_picture(desk, monkeypatch):

@@ -56,7 +56,7 @@ def rehearsed(
     """The statistic of so many records, in each class where there are classes; with one mechanism by name it is sooner."""
     if offer.title not in _MOST:
         return _mean(options, guarantee, min(sizes, default=0), mechanism)
-    options = {**options, "mechanism": mechanism}
+    options = {**options, "mechanism": mechanism, "center": None}  # made-up records lie about the origin
     few = min(sizes[0], _MOST[offer.title])
     try:
         return _made_up(offer, options, _weakened(guarantee, sizes[0] / few), few, _RUNS if mechanism == "auto" else 1)
@@ -65,8 +65,8 @@ def rehearsed(
 
 
 def _mean(options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str) -> Rehearsed:
-    outer = options["outer_radius"]
-    found = plan(options["manifold"], n, options["radius"], guarantee, outer_radius=outer, mechanism=mechanism)
+    where = {"center": options["center"], "outer_radius": options["outer_radius"]}
+    found = plan(options["manifold"], n, options["radius"], guarantee, **where, mechanism=mechanism)
     try:
         region, why = found.region(), ""
     except CurvedpError as error:

@@ -16,6 +16,7 @@ from curvedp.geometry import Manifold, parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
+from curvedp.records.forms import find_form
 from curvedp.releasing import Offer, offered
 
 KINDS: dict[str, Any] = {
@@ -53,6 +54,8 @@ class Study:
     groups, column : str
         The column that says whose record each is, empty where the unit is a record; and the one that the statistic takes
         beside the records: classes or a predictor.
+    center : str
+        The ball's center, written like a record, or one number that multiplies the origin: a unit of matrices.
     outer_radius, n_components, speed, clip, x_range
         As of the estimators.
     form, header, columns, key, sep
@@ -65,6 +68,7 @@ class Study:
     guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
     groups: str = ""
     column: str = ""
+    center: str = ""
     outer_radius: float | None = None
     n_components: int | None = None
     speed: float | None = None
@@ -107,7 +111,24 @@ class Study:
     @property
     def options(self) -> dict[str, Any]:
         """What the estimator is given."""
-        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "manifold": self.space}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**given, "manifold": self.space, "center": self.middle}
+
+    @property
+    def middle(self) -> list[Any] | None:
+        """The ball's center as a point's entries; None for the origin."""
+        if not self.center:
+            return None
+        form, origin = find_form(self.form, self.space), self.space.origin
+        try:
+            entries = np.array([float(each) for each in self.center.replace(",", " ").split()])
+            point = (
+                entries * origin if len(entries) == 1 < form.width else form.points(entries.reshape(1, *form.shape))[0]
+            )
+        except ValueError:
+            line = f"center must be {form.width} numbers, as a record is written, or one that multiplies the origin"
+            raise ParameterError(line) from None
+        return point.tolist()  # type: ignore[no-any-return]
 
     @property
     def space(self) -> Manifold:
@@ -151,7 +172,7 @@ class Study:
         """`curvedp.check`: NOT private."""
         held = self.columns_of(data)
         radius = None if isinstance(self.radius, str) else self.radius
-        return check(self.space, held["records"], radius=radius, groups=held["groups"])
+        return check(self.space, held["records"], center=self.middle, radius=radius, groups=held["groups"])
 
     def fit(self, data: Path, ledger: Ledger, label: str) -> Any:
         """The release: what `script` does."""
@@ -191,6 +212,7 @@ from pathlib import Path
 from curvedp import {kind}, Ledger, {estimator}, check
 from curvedp.geometry import parse_manifold
 from curvedp.records import read_column, read_records
+from curvedp.records.forms import find_form
 from curvedp.releasing import write
 
 data = {data!r}
