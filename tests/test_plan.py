@@ -168,7 +168,12 @@ def test_the_region_is_about_that_of_a_release():
             mean = PrivateFrechetMean(manifold, radius=0.7, mechanism=study.mechanism, source=source).fit(records)
             radii.append(mean.confidence_region(0.95).radius)
         assert study.region() == pytest.approx(np.mean(radii), rel=0.3)
-    for manifold in (Euclidean(3), Sphere(2), SPDAffineInvariant(2), Lorentz(2)):  # the ball that is found has a size too
+    for manifold in (
+        Euclidean(3),
+        Sphere(2),
+        SPDAffineInvariant(2),
+        Lorentz(2),
+    ):  # the ball that is found has a size too
         study = plan(manifold, n=600, radius="private")
         assert 0.5 * study.error < study.region() < 5 * study.error
     with pytest.raises(ParameterError, match="after the release"):
