@@ -39,6 +39,30 @@ def test_every_public_name_says_what_it_is(room):
     assert not [name for name, first in said.items() if not first.strip()]
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_documents_what_it_takes_or_holds(room):
+    package = importlib.import_module(room)
+    named = {name: getattr(package, name) for name in getattr(package, "__all__", ())}
+    silent = [name for name, value in named.items() if _takes(value) and not _sections(value)]
+    assert not silent
+    assert not [name for name, value in named.items() if ">>>" in "".join(parts(value)) and not _shows(value)]
+
+
+def _takes(value: Any) -> bool:
+    """Functions and classes with arguments; warnings and errors take a message."""
+    if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
+        return False
+    return bool(inspect.signature(value).parameters)
+
+
+def _sections(value: Any) -> bool:
+    return any(f"{head}\n----------\n" in text for head in ("Parameters", "Attributes") for text in parts(value))
+
+
+def _shows(value: Any) -> bool:
+    return any("Examples\n--------\n" in text for text in parts(value))
+
+
 @pytest.mark.parametrize(("room", "name"), [(room, name) for room, names in PROMISED.items() for name in names.split()])
 def test_promised_names_document_arguments_and_show_an_example(room, name):
     value = getattr(importlib.import_module(room), name)

@@ -10,7 +10,7 @@ _PATIENCE = 2.0  # seconds
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what is being done if it takes long, and wipe it when it is done; silent where stderr is no terminal."""
+    """Say what is being done if it takes long, and wipe it when it is done; silent where stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield
         return

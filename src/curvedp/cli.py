@@ -87,7 +87,7 @@ def plan(
     delta: DeltaOption = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
     statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
-    classes: Annotated[int, typer.Option(help="of as many records each")] = 1,
+    classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
     shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
     plot: Annotated[Path | None, typer.Option(help="write a picture: error against records and μ")] = None,
     json: JsonOption = False,

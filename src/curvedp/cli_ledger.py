@@ -55,7 +55,9 @@ def spend(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
-    partition: Annotated[str | None, typer.Option(help="with --group: disjoint groups cost only the dearest")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="with --group: of disjoint groups the most expensive counts")
+    ] = None,
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,
 ) -> None:

@@ -75,7 +75,7 @@ def read_study(path: str | Path) -> Study:
     Raises
     ------
     ParameterError
-        If it is no TOML, or a question is missing, unanswered, unknown, or answered by what is no text.
+        If it is not TOML, or a question is missing, unanswered, unknown, or answered by something other than text.
     """
     try:
         with Path(path).open("rb") as file:

@@ -65,7 +65,7 @@ def check_manifold(manifold: Manifold, *, reach: float | None = None, seed: int 
     >>> from curvedp.geometry import Sphere
     >>> check_manifold(Sphere(2))
     """
-    assert isinstance(manifold, Manifold), f"{manifold!r} is no instance of curvedp.geometry.Manifold"
+    assert isinstance(manifold, Manifold), f"{manifold!r} is not an instance of curvedp.geometry.Manifold"
     for check in CHECKS:
         points = sample(manifold, np.random.default_rng(seed), 30, reach)
         try:

@@ -69,7 +69,7 @@ def audit_all(
 ) -> Iterator[Row]:
     """Audit every case, several at a time where `jobs` says so. Fresh randomness unless there is a seed.
 
-    With `shrunk` below 1 the noise that is drawn is so many times what is claimed, to see which cheats are caught (not
+    With `shrunk` below 1 the noise that is drawn is that many times what is claimed, to see which cheats are caught (not
     for optimisers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
 
     Parameters

@@ -18,8 +18,8 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import Mechanism, Release, check_guarantee, check_source
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.base import Mechanism, check_guarantee, check_source
+from curvedp.mechanisms.certificate import Certificate, Release
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.outer_ball import outer_radius_of

@@ -336,7 +336,7 @@ def _is_hex(text: Any, size: int) -> bool:
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """One line for whatever a request that is none of this protocol's runs into."""
+    """One line for whatever a request that is not one of this protocol's runs into."""
     try:
         yield
     except ParameterError:

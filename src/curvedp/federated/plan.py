@@ -170,7 +170,7 @@ class Plan(Statistic):
 
     @staticmethod
     def from_dict(record: Any) -> "Plan":
-        """The inverse of `to_dict`; raises `ParameterError` where the fields are no plan."""
+        """The inverse of `to_dict`; raises `ParameterError` where the fields do not make a plan."""
         plan = Statistic.from_dict(record)
         if not isinstance(plan, Plan):
             raise ParameterError("this is not a federated plan")

@@ -16,8 +16,8 @@ from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
-from curvedp.mechanisms.base import DISCRETE, Draw, Mechanism, Release
-from curvedp.mechanisms.certificate import Certificate, Check, at_least
+from curvedp.mechanisms.base import DISCRETE, Draw, Mechanism
+from curvedp.mechanisms.certificate import Certificate, Check, Release, at_least
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
 from curvedp.signing import digest

@@ -83,7 +83,7 @@ class Ledger:
     Raises
     ------
     ParameterError
-        For a path that is none, an unknown or another budget, a missing or a superfluous key.
+        For something other than a path, an unknown or another budget, a missing or a superfluous key.
     LedgerCorrupted
         Where the chain is broken, the file has two names, or it is another ledger than the one opened.
 
@@ -124,7 +124,7 @@ class Ledger:
     ) -> Entry:
         """Charge one release, BEFORE it is sampled.
 
-        Releases on disjoint groups of records cost only the dearest group: give all of them the same `partition` and
+        Releases on disjoint groups of records cost only the most expensive group: give all of them the same `partition` and
         each its `group`. This is sound when a record's group is public and fixed, so that replacing a record keeps it in
         its group.
 

@@ -48,7 +48,7 @@ class State:
     """A ledger after the entry `number`, whose hash is `head`.
 
     `account` is the filter that is counted in: the budget, or what the rest of an (ε, δ) budget was turned into after
-    `before` of it had been spent. `total` is what the account has spent; of a partition only its dearest group counts.
+    `before` of it had been spent. `total` is what the account has spent; of a partition only its most expensive group counts.
     """
 
     budget: Guarantee
@@ -135,7 +135,7 @@ class State:
             raise UnattainableGuarantee(f"{error}; {hint}") from None
 
     def _sum(self, part: Cost, partition: str | None, group: str | None) -> tuple[Cost, Cost | None]:
-        """The total with this part, and its group's: of a partition only its dearest group counts, by component."""
+        """The total with this part, and its group's: of a partition only its most expensive group counts, by component."""
         if partition is None:
             return _add(self.total, part), None
         zero = tuple(Fraction(0) for _ in part)

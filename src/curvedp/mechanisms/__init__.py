@@ -1,8 +1,8 @@
 """How a statistic is released: the sampler and its privacy map in one frozen value."""
 
-from curvedp.mechanisms.base import Mechanism, Release
+from curvedp.mechanisms.base import Mechanism
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.certificate import Certificate, Release
 from curvedp.mechanisms.descent import DescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism

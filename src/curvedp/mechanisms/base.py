@@ -18,7 +18,7 @@ from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.certificate import Certificate, Check, Claims, digest_of_integers
+from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee, convert
@@ -72,14 +72,6 @@ class Draw(NamedTuple):
     integers: Sequence[np.ndarray]
     tau: float | None
     stages: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True)
-class Release:
-    """A value that may leave the machine, and the certificate that says why."""
-
-    value: Any
-    certificate: Certificate
 
 
 @dataclass(frozen=True, eq=False)  # a statistic may hold arrays

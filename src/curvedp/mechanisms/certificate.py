@@ -52,7 +52,7 @@ ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ b
 
 
 def at_least(claim: str, stated: Any, least: float) -> Check:
-    """Whether a stated noise or sensitivity is no less than the recomputed one; what is no number is not."""
+    """Whether a stated noise or sensitivity is no less than the recomputed one; what is not a number never is."""
     number = stated if isinstance(stated, int | float) and not isinstance(stated, bool) else float("nan")
     return Check(f"{claim} {number:.9g}", bool(least * (1 - ROUNDED) <= number < inf), f"recomputed {least:.9g}")
 
@@ -102,7 +102,7 @@ class Claims:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
-        """Built again; whatever is no number raises."""
+        """Built again; whatever is not a number raises."""
         named = {name: None if value is None else float(value) for name, value in record.items() if name != "curve"}
         return cls(**named, curve=tuple((float(eps), float(delta)) for eps, delta in record["curve"]))  # type: ignore[arg-type]  # a slack of None is refused by `verify`
 
@@ -321,7 +321,7 @@ def _check_form(record: dict[str, Any]) -> None:
 
 
 def _has_boolean(record: Any) -> bool:
-    """Python takes True for 1: in a certificate it is no number."""
+    """Python takes True for 1: in a certificate it is not a number."""
     if isinstance(record, dict):
         return any(map(_has_boolean, record.values()))
     return any(map(_has_boolean, record)) if isinstance(record, list) else isinstance(record, bool)
@@ -336,3 +336,19 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> Any:
     raise ParameterError("NaN and Infinity are not JSON numbers")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A value that may leave the machine, and the certificate that says why.
+
+    Attributes
+    ----------
+    value : Any
+        What was released.
+    certificate : Certificate
+        What it costs and how it was drawn.
+    """
+
+    value: Any
+    certificate: Certificate

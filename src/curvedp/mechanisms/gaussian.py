@@ -72,7 +72,7 @@ class GaussianMechanism(IsotropicMechanism):
 
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
-        """Flat coordinates of what is no vector are computed in floats: that error counts at both ends."""
+        """Flat coordinates of what is not a vector are computed in floats: that error counts at both ends."""
         charts = _charts(statistic.space)
         moved = statistic.sensitivity
         return nextafter(moved + 2 * CHART_ERROR * REACH * charts, inf) if charts else moved

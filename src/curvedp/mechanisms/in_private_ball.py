@@ -207,7 +207,7 @@ class OuterBallLine(InPrivateBall):
     def __post_init__(self) -> None:
         check_symmetric(self.manifold)
         super().__post_init__()
-        assign(self, x_range=self.within(self.outer).x_range)  # refuses what is no range, and too few records
+        assign(self, x_range=self.within(self.outer).x_range)  # refuses anything but a range, and too few records
 
     def within(self, ball: Ball) -> GeodesicLine:
         """Their geodesic, with 2·radius + speed/2 inside the cut locus and at most as far out as lengths are computed."""

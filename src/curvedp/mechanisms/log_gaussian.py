@@ -197,6 +197,11 @@ class LogGaussianMechanism(_LogMechanism):
 class LogLaplaceMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ of density ∝ exp(-‖ξ‖/scale): pure ε on every manifold.
 
+    Parameters
+    ----------
+    manifold, sensitivity, scale, base, radius, chart_sensitivity, statistic : as of `LogGaussianMechanism`
+        The noise is the other law's.
+
     Notes
     -----
     Guarantees

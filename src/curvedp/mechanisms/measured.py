@@ -156,7 +156,7 @@ def rescaled(manifold: Manifold, c: np.ndarray, place: int, t: float) -> np.ndar
 
 
 def usable(manifold: Manifold, found: Callable[[], Any], otherwise: np.ndarray) -> np.ndarray:
-    """Where released numbers lead; where that is no point that doubles can hold, the point before: post-processing."""
+    """Where released numbers lead; where doubles cannot hold that point, the point before: post-processing."""
     try:
         with np.errstate(all="ignore"):
             return check_point("center", manifold, found())

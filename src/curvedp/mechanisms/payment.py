@@ -11,7 +11,7 @@ from curvedp.privacy import Guarantee
 
 
 def check_payer(ledger: Any, label: Any) -> None:
-    """Refuse what is no ledger and what is no label, before there is anything to pay for; None is neither."""
+    """Refuse anything but a ledger and a label, before there is anything to pay for; None is neither."""
     if not (ledger is None or isinstance(ledger, Ledger)):
         raise ParameterError(
             f"ledger={_validate.shown(ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
@@ -21,7 +21,7 @@ def check_payer(ledger: Any, label: Any) -> None:
 
 
 def pay(ledger: Ledger | None, label: str, asked: Guarantee, *mechanisms: Mechanism) -> Mapping[str, Any] | None:
-    """Charge a ledger, if there is one, for the dearest of mechanisms on disjoint groups of records (parallel composition).
+    """Charge a ledger, if there is one, for the most expensive of mechanisms on disjoint groups (parallel composition).
 
     The entry's number and hash, which the certificate notes."""
     if ledger is None:

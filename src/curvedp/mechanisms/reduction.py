@@ -85,7 +85,9 @@ class ReducedClasses(Statistic):
 
     def __post_init__(self) -> None:
         if not check_manifold(self.manifold).reduces:
-            raise ParameterError(f"reduce= is for covariance matrices, SPD spaces; {self.manifold!r} is none")
+            raise ParameterError(
+                f"reduce= is for covariance matrices, that is SPD spaces, and not for {self.manifold!r}"
+            )
         _validate.choice("features", self.features, FEATURES)
         kept = _validate.integer("reduce", self.components, 1)
         if kept > self.manifold.point_shape[0]:
@@ -153,7 +155,7 @@ class LinearClassifier(NamedTuple):
 
 
 def normalized(records: np.ndarray) -> np.ndarray:
-    """Positive semi-definite matrices of trace 1, whatever the records are: what is none becomes I/m."""
+    """Positive semi-definite matrices of trace 1, whatever the records are: anything else becomes I/m."""
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         largest = np.abs(records).max(axis=(-2, -1), keepdims=True)
         unit = records / np.where(largest > 0, largest, 1.0)
@@ -287,6 +289,13 @@ class _ReducedMechanism(StagedMechanism):
 class ReducedMeans(_ReducedMechanism):
     """The nearest class mean of the features: |f − m|² is linear in f up to |f|², the same for all classes.
 
+    Parameters
+    ----------
+    statistic : ReducedClasses
+        What is released.
+    scale : float
+        1/μ.
+
     Notes
     -----
     Guarantees
@@ -316,6 +325,13 @@ class ReducedMeans(_ReducedMechanism):
 @dataclass(frozen=True, eq=False, init=False)
 class ReducedSoftmax(_ReducedMechanism):
     """Multinomial logistic regression on the features by a few full noisy gradient steps.
+
+    Parameters
+    ----------
+    statistic : ReducedClasses
+        What is released.
+    scale : float
+        1/μ.
 
     Notes
     -----

@@ -81,7 +81,7 @@ class ValueMechanism(Mechanism):
         """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
 
     def accepted(self, data: Any) -> np.ndarray:
-        """One point; what is none becomes the origin."""
+        """One point; what is not a point becomes the origin."""
         value = _validate.array("value", data)
         if value.shape != self.manifold.point_shape:
             raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")

@@ -283,7 +283,7 @@ def constant_curvature_profile(
     """
     fields = (kind, curvature, dim, scale, sensitivity)
     numbers = all(isinstance(x, int | float) for x in fields[1:])
-    if not (isinstance(kind, str) and numbers):  # what is no number is refused by its own words
+    if not (isinstance(kind, str) and numbers):  # what is not a number is refused by its own words
         return ConstantCurvatureProfile(*fields, adjacency=adjacency)
     return _kept(get_ident(), *fields, adjacency)
 

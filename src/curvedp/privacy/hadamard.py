@@ -30,6 +30,11 @@ class HadamardProfile(GaussianProfile):
     """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²), or that of a heat kernel.
 
     *Guarantees*: those of `PrivacyProfile`, as an upper bound on every number but `tradeoff`, a lower one.
+
+    Parameters
+    ----------
+    kind, curvature, dim, scale, sensitivity : as of `ConstantCurvatureProfile`
+        Of the flat Gaussian.
     """
 
     @classmethod

@@ -37,6 +37,11 @@ class PrivacyProfile(Guarantee):
 
     *Guarantees*: `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by more than a float's
     rounding, and above it by at most 3e-9 of it; `epsilon` is on the private side; `tradeoff` is never above the truth.
+
+    Parameters
+    ----------
+    adjacency : str
+        As of every `Guarantee`.
     """
 
     @property

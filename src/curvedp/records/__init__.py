@@ -1,6 +1,6 @@
 """Records wherever they lie: read from files, frames and lists, in memory, on a device, or in chunks on a cluster.
 
-A record that is none (text, a missing cell, a line too short) is NaN; what it holds changes neither n nor whether it is read.
+What is not a record (text, a missing cell, a line too short) is NaN; what it holds changes neither n nor whether it is read.
 
 Of chunked records workers see their own and send back exact sums over them (`geometry.fixed_point`), added up along a tree.
 The client moves the iterate, charges the ledger once and adds the noise once, at the end. No record leaves its worker but for

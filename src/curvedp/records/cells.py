@@ -1,4 +1,4 @@
-"""One cell, one record: what anything found in a table or a list is as numbers. Total: what is no number is NaN."""
+"""One cell, one record: what anything found in a table or a list is as numbers. Total: what is not a number is NaN."""
 
 import warnings
 from collections.abc import Iterable, Iterator

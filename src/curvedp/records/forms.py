@@ -1,7 +1,7 @@
 """Forms that points are written in: latitudes, quaternions, six entries of a tensor, landmarks, counts.
 
-A form is a map of one record alone. It is total: what is no record in this form is NaN, and so becomes the ball's center like
-any bad record. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
+A form is a map of one record alone. It is total: what is not a record in this form is NaN, and so becomes the ball's
+center. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ from curvedp.records.volumes import STREAMED
 def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
     """Parquet files as a dask array of records, one chunk a row group, sizes read off the files' footers.
 
-    Columns hold a point's entries in row-major order, or one column a list for each record. What is no number is NaN, and
+    Columns hold a point's entries in row-major order, or one column a list for each record. What is not a number is NaN, and
     so is mapped into the ball like any bad record.
 
     Parameters

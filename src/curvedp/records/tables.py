@@ -204,6 +204,6 @@ def _place(where: str, names: Sequence[str | int] | None, column: str | int) -> 
 
 
 def _listed(names: Sequence[str | int]) -> str:
-    """Names in a message. A number is no name: whoever takes a line of records for a header is not shown the record."""
+    """Names in a message. A number is not a name: whoever takes a line of records for a header is not shown the record."""
     texts = [name for name in names if isinstance(name, str) and isnan(number(name))]
     return ", ".join(map(shown, texts[:12])) + (", …" if len(texts) > 12 else "") if texts else "without names"

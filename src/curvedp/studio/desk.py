@@ -178,7 +178,7 @@ class Desk:
         Raises
         ------
         ParameterError
-            For a name that is none.
+            For an unknown name.
         """
         bare = Path(name).name
         if not bare or not bare.isprintable() or len(bare) > 150:

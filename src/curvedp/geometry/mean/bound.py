@@ -171,7 +171,7 @@ def solver_error(M: Manifold, radius: float) -> float:
     >>> solver_error(Sphere(2), 0.3) < 1e-8
     True
     """
-    error = mean_error_bound(M, radius)  # which refuses what is no radius
+    error = mean_error_bound(M, radius)  # which refuses anything but a radius
     rounding = math.sqrt(M.dim) * FixedPoint(2 * float(radius)).resolution / (4 * radius * _KERNEL_ERROR)
     return 2 * (error * (2 + rounding) + 1.01 * tolerance(M, radius) / _convexity(M, radius))
 
