@@ -126,11 +126,14 @@ def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
         assert 1 / count**2 == pytest.approx(mu**2 / 20, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize(  # every run, every guarantee; a program is compiled for each number of records
+    ("name", "target"),
+    [*((name, TARGETS[0]) for name in RUNS), *zip(["rsgd", "rsvrg"], TARGETS[1:], strict=True)],
+    ids=str,
+)
 def test_certificates_hold_and_do_not_tell_n(name, target):
     texts = []
-    for records in (X, X[:-1], X[:1], X[:0]) if target is TARGETS[0] else (X, X[:0]):
+    for records in (X, X[:-1], X[:0]) if target is TARGETS[0] else (X, X[:0]):
         result = RUNS[name](records, target)
         assert "added or removed" in result.certificate.unit
         assert M.residual(result.point) < 1e-9

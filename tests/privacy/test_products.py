@@ -293,3 +293,14 @@ def test_angles_of_products_count_each_sphere_up_to_its_diameter():
     for dim in (2, 3):
         assert gaussian_floor(-1.0, dim, 1.0) > 0
     assert gaussian_floor(-1.0, 1, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("factors", [((0.0, 1), (-0.5, 2)), ((0.0, 2), (0.0, 3))])
+def test_epsilon_is_the_smallest_that_delta_allows(factors):
+    profile = product_profile(factors, 0.9, 0.5)
+    most = float(profile.delta(0.0))
+    for delta in (most, most / 2):
+        eps = profile.epsilon(delta)
+        assert profile.delta(eps) <= delta  # as computed, to the last bit
+        assert eps == 0 if delta >= most else profile.delta(eps * (1 - 1e-12)) > delta
+    assert profile.epsilon(np.array([[0.9, most]])).tolist() == [[0.0, 0.0]]

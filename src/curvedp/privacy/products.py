@@ -25,6 +25,7 @@ from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
+from curvedp.privacy.rounding import private_side
 
 Array = NDArray[np.float64]
 
@@ -197,6 +198,20 @@ class ProductProfile(PrivacyProfile):
             square = self._worst(lambda split: np.maximum(split.mu_at(flat[inside]) ** 2, 1e-300))
             out[inside] = gdp_delta(np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)), flat[inside])
         return out.reshape(np.shape(eps))
+
+    def _epsilon(self, delta: Array) -> Array:
+        """By Brent's method from the worst corner's ε, since each δ is a search over the splits."""
+        return np.array([self._epsilon_at(d) for d in delta.ravel().tolist()]).reshape(delta.shape)
+
+    def _epsilon_at(self, delta: float) -> float:
+        def excess(eps: float) -> float:
+            found = float(self.delta(eps))
+            return (found - delta) / max(found, delta)
+
+        low, high, step = 0.0, max(1e-3, *(float(corner.epsilon(delta)) for corner in self.corners)), 1e-6
+        while excess(high) > 0:  # all but always by less than rounding
+            low, high, step = high, high * (1 + step), min(30 * step, 1.0)
+        return private_side(excess, low, high, relative=1e-15)
 
     def _tradeoff(self, alpha: Array) -> Array:
         """Likewise: β = Φ(−Φ⁻¹(α) − μ_α)."""

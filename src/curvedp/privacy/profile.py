@@ -6,6 +6,7 @@ is an integral of its tails (`_loss_table`). The theory is in docs/exact-profile
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -187,24 +188,23 @@ class PrivacyProfile(Guarantee):
         table = self._table
         with np.errstate(divide="ignore"):
             log_alpha, log_rest_of_alpha = np.log(flat), np.log1p(-flat)
-        low, high = np.zeros_like(flat), np.full_like(flat, table.w_end)
         middle = table.log_second(np.zeros(1))[0]  # P₂(L > 0) = P₁(L <= 0): the fixed point of the curve
         left = log_alpha <= middle
 
-        def reached(w: Array) -> NDArray[np.bool_]:
-            """P₁(L <= t) >= α, by the tail that has the digits."""
+        def short(w: Array) -> Array:
+            """How far P₁(L <= t) is below α, by the tail that has the digits: not above zero where it is reached."""
             t = table.t_of(w)
-            return np.where(flat < 0.5, table.log_lower(t) >= log_alpha, table.log_upper(t) <= log_rest_of_alpha)
+            return np.where(flat < 0.5, log_alpha - table.log_lower(t), table.log_upper(t) - log_rest_of_alpha)
 
-        for _ in range(60):
-            w = (low + high) / 2
-            # left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α
-            early = np.where(left, table.log_second(table.t_of(w)) >= log_alpha, ~reached(w))
-            low, high = np.where(early, w, low), np.where(early, high, w)
+        def early(w: Array) -> Array:
+            """left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α."""
+            return np.where(left, table.log_second(table.t_of(w)) - log_alpha, short(w))
+
+        low, high = _bracketed(early, np.zeros_like(flat), np.full_like(flat, table.w_end))
         t = table.t_of(np.where(left, low, high))
         log_beta = np.where(left, table.log_lower(t), table.log_second(t)) + math.log1p(-RELATIVE_ERROR)
         # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
-        log_beta = np.where(left | reached(high), log_beta, -math.inf)
+        log_beta = np.where(left | (short(high) <= 0), log_beta, -math.inf)
         log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
         if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
             # the logarithms below are rounded by up to 2e-16 of themselves
@@ -313,6 +313,28 @@ class PrivacyProfile(Guarantee):
         table = self._table
         log_gap = table.log_integral(lambda t: table.log_delta(t) - t / 2, growth=-0.5) - _LOG_2
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
+
+
+def _bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Where f, which falls, is last found above zero and first not (Chandrupatla 1997: by halves, or an inverse parabola)."""
+    with np.errstate(all="ignore"):  # what is not finite is taken by halves
+        least, part = 2.0**-60 * high, np.full_like(low, 0.5)
+        x1, x2, f1, f2 = low, high, np.fmax(f(low), 5e-324), f(high)
+        for _ in range(100):
+            x = x1 + part * (x2 - x1)
+            value = f(x)
+            same = (value > 0) == (f1 > 0)
+            x2, x3, f2, f3 = np.where(same, [x2, x1, f2, f1], [x1, x2, f1, f2])
+            x1, f1 = x, value
+            low, high = np.where(f1 > 0, [x1, x2], [x2, x1])
+            close = np.maximum(2.0**-48 * high, least) / (high - low)
+            if np.all(close >= 1):
+                break
+            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
+            part = np.clip(np.where(smooth, parabola, 0.5), np.minimum(close, 1) / 2, 1 - np.minimum(close, 1) / 2)
+    return low, high
 
 
 def _log_complement(x: Array) -> Array:
