@@ -5,7 +5,7 @@ the other is led along what was drawn. NOT for release.
 """
 
 from collections.abc import Mapping
-from math import ceil, log, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from curvedp.mechanisms import median, private_ball
 from curvedp.mechanisms.measured import half_bins, mean_moved, rescaled
 from curvedp.mechanisms.noise import float_noise, spread_of
-from curvedp.mechanisms.shells import WIDER, Shells
+from curvedp.mechanisms.shells import WIDER, Shells, least_loss
 from curvedp.mechanisms.stages import Search
 
 
@@ -103,22 +103,16 @@ class Walks:
         return top * search.ratio ** -low.astype(float)
 
     def shells(
-        self, rows: np.ndarray, s: np.ndarray, top: Any, outside: float, share: float, shells: Shells
+        self, rows: np.ndarray, s: np.ndarray, top: Any, share: float, shells: Shells
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `private_shells`: typical lengths, and radii."""
+        """As `private_shells`: typical lengths, and the noisy counts."""
         lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(shells.number, dtype=float)
         counts = np.diff(self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n))
         noisy, _ = self.ask("shells", rows, share, sqrt(2), counts, summed=2.0)
         best = np.argmax(noisy[:, :-1] + noisy[:, 1:], axis=1)
-        first = np.maximum(0, best - ceil(log(WIDER) / log(shells.ratio)))
-        index, before = np.arange(shells.number), np.cumsum(np.pad(noisy, ((0, 0), (1, 0))), axis=1)
-        farther = before[:, 1:] - np.take_along_axis(before, first[:, None], 1)
-        looked = (index >= first[:, None]) & (index <= best[:, None]) & (farther > outside)
-        stop = np.argmax(looked | (index > best[:, None]), axis=1)
         a, b = (np.take_along_axis(noisy, (best + k)[:, None], 1)[:, 0] for k in (0, 1))
         lean = np.where(a + b > 0, np.clip((a - b) / np.where(a + b > 0, a + b, 1.0), -1, 1) / 2, 0.0)
-        each = np.arange(len(rows))
-        return lengths[each, best + 1] * shells.ratio**lean, lengths[each, stop]
+        return lengths[np.arange(len(rows)), best + 1] * shells.ratio**lean, noisy
 
     def to(self, rows: np.ndarray, points: np.ndarray) -> None:
         """As `usable`: there, or where the walk is."""
@@ -151,7 +145,7 @@ class Medians(Walks):
         first = not before.any()
         rule = median._FIRST if first else median._LATER
         top = top if first else np.minimum(top, WIDER * before)
-        return self.shells(self.all, s, top, 0.0, max(share, self.mechanism._few(rule)), rule[0])[0]
+        return self.shells(self.all, s, top, max(share, self.mechanism._few(rule)), rule[0])[0]
 
     def step(self, size: np.ndarray, share: Any) -> None:
         """Along the mean direction."""
@@ -174,15 +168,17 @@ class Balls(Walks):
         hopeless = mechanism._roughness > (0.5 if mechanism._bent else 1.0)
         self.r = np.zeros(len(self.all))
         self.r[:] = self.middle(self.all, off / 4)
-        going = ~np.full(len(self.all), hopeless) & (self.r <= private_ball._OFF * off) & self.affords(self.all)
-        if not self.pure:
+        wide = private_ball._OFF[self.law]
+        nearer = min(0.5, wide * mechanism._roughness) if self.pure else 0.5
+        going = ~np.full(len(self.all), hopeless) & (self.r <= wide * off) & self.affords(self.all)
+        if not (self.pure and off < np.inf):
             rows = self.all[~going & self.affords(self.all)]
             self.r[rows] = self.widened(rows)
         rows = self.all[going]
         while len(rows):
             length, before = self.step(rows), self.r[rows]
             self.r[rows] = self.widened(rows)
-            more = self.r[rows] <= before / 2
+            more = self.r[rows] <= nearer * before
             if mechanism._bent:
                 more |= length > private_ball._LONG * before
             rows = rows[more & self.affords(rows)]
@@ -225,38 +221,51 @@ class Balls(Walks):
         self.to(self.all, np.asarray(self.M.from_embedded(noisy)))
         return float(noise[0] * sqrt(self.M.dim))
 
-    def middle(self, rows: np.ndarray, least: float = 0.0) -> np.ndarray:
+    def middle(self, rows: np.ndarray, least: float = np.inf) -> np.ndarray:
         """About a median distance; for pure ε a radius."""
         top = self.mechanism.target.outer_radius
         if self.pure:
-            return self.in_shells(rows, top, private_ball._WIDE.down_to(least / top), private_ball._FIRST)
+            fine = private_ball._NARROW._replace(number=private_ball._WIDE.number).down_to(least / top)
+            return self.in_shells(rows, top, fine if least < top else private_ball._WIDE)
         return self.search(rows, top, private_ball._COARSE, self.n / 2)
 
     def widened(self, rows: np.ndarray) -> np.ndarray:
         """A radius that only as many records are beyond as noise hides."""
-        wide = private_ball._WIDER * self.r[rows]
-        if self.pure:
-            narrow = private_ball._NARROW.down_to(self.mechanism._roughness / (2 * private_ball._WIDER))
-            found = self.in_shells(rows, wide, narrow, private_ball._FEW)
-        else:
-            found = self.search(rows, wide, private_ball._FINE, self.mechanism._outside)
-        again = ~(found < wide) & self.affords(rows)
+        wider = private_ball._WIDER[self.law]
+        found = self.tight(rows, wider * self.r[rows])
+        again = ~(found < wider * self.r[rows]) & self.affords(rows)
         if again.any():
             found[again] = self.middle(rows[again])
             if not self.pure:
-                wide = private_ball._WIDER * found[again]
-                found[again] = self.search(rows[again], wide, private_ball._FINE, self.mechanism._outside)
+                found[again] = self.tight(rows[again], wider * found[again])
         return found
+
+    def tight(self, rows: np.ndarray, top: Any) -> np.ndarray:
+        """By counts, or by a histogram."""
+        if self.pure:
+            return self.in_shells(rows, top, private_ball._NARROW)
+        return self.search(rows, top, private_ball._FINE, self.mechanism._outside)
 
     def search(self, rows: np.ndarray, top: Any, search: Search, outside: float) -> np.ndarray:
         """By counts."""
         share = self.mechanism._share(search)
         return np.asarray(self.quantile(rows, self.logs(rows)[1], top, outside, share, search))
 
-    def in_shells(self, rows: np.ndarray, top: Any, shells: Shells, few: float) -> np.ndarray:
+    def in_shells(self, rows: np.ndarray, top: Any, shells: Shells) -> np.ndarray:
         """By a histogram."""
-        share = self.mechanism._least(self.mechanism._shares.counts, few)
-        return self.shells(rows, self.logs(rows)[1], top, self.mechanism._outside, share, shells)[1]
+        mechanism, d, left = self.mechanism, self.M.dim, self.left[rows]
+        first = shells.ratio == private_ball._WIDE.ratio
+        share = (
+            mechanism._least(mechanism._shares.units, private_ball._FIRST)
+            if first
+            else mechanism._share(private_ball._FINE)
+        )
+        worth = 2 * sqrt(d) * spread_of(self.law, d) * mechanism.scale
+        worth = worth / np.maximum(left - share, mechanism._shares.kept)
+        noisy = self.shells(rows, self.logs(rows)[1], top, share, shells)[1]
+        noise = self.told[-1].noise
+        found = [least_loss(*each, shells) for each in zip(noisy, noise, [self.n] * len(rows), worth, strict=True)]
+        return np.asarray(top * np.array(found))
 
     def clipped(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean clipped logarithms, and what moves them."""

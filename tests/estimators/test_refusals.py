@@ -5,6 +5,7 @@ import pytest
 
 import curvedp
 from curvedp import GDP, Ledger, PureDP
+from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.privacy import ApproxDP
@@ -13,6 +14,10 @@ S2, RNG = Sphere(2), np.random.default_rng(0)
 X = Sphere(2).project(RNG.normal([3.0, 0, 0], 0.5, (60, 3)))
 SPD, T = SPDAffineInvariant(3), np.asarray([np.cov(RNG.normal(size=(3, 9))) for _ in range(60)])
 Y, x = np.arange(60) % 2, np.linspace(0, 1, 60)
+
+
+def source():
+    return GeneratorSource(np.random.default_rng(1))
 
 
 class Unnamed(Sphere):
@@ -103,18 +108,67 @@ def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_reco
             assert not ledger.entries, parameter
 
 
-@pytest.mark.parametrize(("name", "option"), [(name, "outer_radius") for name in ESTIMATORS] + [("line", "method")])
-def test_an_option_that_would_be_ignored_is_refused(name, option, tmp_path):
+# parameter -> another value that it takes
+OTHERS = {
+    "radius": 0.6, "guarantee": GDP(0.7), "mechanism": "log-gaussian", "outer_radius": 1.0, "reduce": 3, "features": "log",
+    "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0), "n_components": 2,
+}  # fmt: skip
+UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
+
+
+def told(model):
+    """All that was released, and why."""
+    certificates = getattr(model, "certificates_", None) or [model.certificate_]
+    released = [
+        (each.statistic, each.parameters, each.release["integers"], each.release["reason"]) for each in certificates
+    ]
+    return released, np.shape(getattr(model, "components_", ()))
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")  # of few records
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_an_option_changes_the_release_or_is_refused(name, tmp_path):
+    """None is ignored without a word: where it has no effect, it is refused before anything is paid."""
     make, data = ESTIMATORS[name]
-    if option not in make().get_params() or (option, make().get_params()["radius"]) == ("outer_radius", "private"):
-        return
+    before = told(make(source=source()).fit(*data))
+    shape = np.shape(make().manifold.origin) if "manifold" in make().get_params() else None
+    for parameter in sorted(set(make().get_params()) - UNHEARD):
+        value = (
+            (np.diag([2.0, 1, 1]) if shape == (3, 3) else [0.8, 0.6, 0.0])
+            if parameter == "center"
+            else OTHERS[parameter]
+        )
+        ledger, refusal, after = Ledger(tmp_path / f"{parameter}.ledger", GDP(5.0)), "", None
+        try:
+            after = told(make(**{"source": source(), "ledger": ledger, parameter: value}).fit(*data))
+        except CurvedpError as error:
+            refusal = str(error)
+        assert "\n" not in refusal, parameter
+        assert bool(ledger.entries) == (not refusal), parameter
+        assert str(after) != str(before), parameter
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"features": "log"}, "features"),
+        ({"ball": "each"}, "ball"),
+        ({"ball": "shared", "reduce": 2, "radius": None, "manifold": SPD}, "ball"),
+        ({"outer_radius": 1.0}, "outer_radius"),
+    ],
+)
+def test_a_refusal_names_what_would_be_ignored(options, named, tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
-    given = {
-        "method": {"radius": "private", "speed": None, "clip": None, "method": "kng"},
-        "outer_radius": {option: 1.0},
-    }
-    with pytest.raises(CurvedpError, match=option):
-        make(ledger=ledger, **given[option]).fit(*data)
+    with pytest.raises(CurvedpError, match=f"{named}= is for"):
+        curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, "ledger": ledger, **options}).fit(X, Y)
+    assert not ledger.entries
+
+
+def test_a_private_line_has_one_method(tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    options = {"radius": "private", "speed": None, "clip": None, "method": "kng", "ledger": ledger}
+    with pytest.raises(CurvedpError, match="method"):
+        ESTIMATORS["line"][0](**options).fit(x, X)
     assert not ledger.entries
 
 

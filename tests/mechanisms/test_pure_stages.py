@@ -127,7 +127,7 @@ def certificates(seed=0):
     pure = {"guarantee": PureDP(1.0)}
     ball = PrivateFrechetMean(SPDAffineInvariant(2), radius="private", **pure)
     return {
-        "mean": ball.fit(cloud(SPDAffineInvariant(2), 0.3, 300, rng)).certificate_,
+        "mean": ball.fit(cloud(SPDAffineInvariant(2), 0.3, 400, rng)).certificate_,
         "variance": PrivateDispersion(Sphere(2), radius="private", **pure).fit(X).certificate_,
         "median": PrivateFrechetMedian(Sphere(2), radius=1.5, **pure).fit(X).certificate_,
         "gradient": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="gradient", **pure).fit(X).certificate_,

@@ -128,6 +128,10 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         self._check_common()
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
         _validate.choice("features", self.features, FEATURES)
+        if self.reduce is None and self.features != FEATURES[0]:
+            raise ParameterError("features= is for reduce=")
+        if self.ball != "auto" and not (self._is_private and self.reduce is None):
+            raise ParameterError("ball= is for radius='private', without reduce=")
         if self.reduce is None:
             self._fit_means(X, y, groups)
         else:

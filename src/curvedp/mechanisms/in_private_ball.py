@@ -79,8 +79,8 @@ class OuterBallMean(InPrivateBall):
         return ["James-Stein shrinkage in every step"] * (self.manifold.dim >= 3) + ["projection onto the ball"]
 
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noisy Newton steps, which are Gaussian, where the Hessian is large, else one gradient step."""
-        bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1 and law == "gaussian"
+        """Noisy Newton steps where the Hessian is large, else one gradient step."""
+        bent = (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
         return [NewtonMechanism, GradientMechanism] if bent and in_memory else [GradientMechanism]
 
 

@@ -8,7 +8,7 @@ arrives divided by H. (KNG draws from the same field, but pays the factor 2 and 
 Each step releases the noisy gradient at the current, already public point w, and two numbers about H: with t = |1 − s·ct s|
 for a record at distance s in direction u, H = 1 ± (mean t(1 − uuᵀ)), so mean t and mean t·⟨u, a⟩² fix H along an axis a and,
 on average, across it. Everything else is post-processing of these Gaussian releases, whose μ add in squares (Dong, Roth &
-Su 2022, Corollary 2, which allows each to depend on those before).
+Su 2022, Corollary 2, which allows each to depend on those before), or of Laplace ones (`noise`), whose ε add up (`stages`).
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +25,18 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks, in_threads
-from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import ExactDraw, exact_gaussian
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Draw, Reading, assign, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
-from curvedp.mechanisms.noise import least_scale
+from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, spread_of
 from curvedp.mechanisms.of_mean import GaussianMeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile
+from curvedp.privacy.rounding import up
 
 _WORK = 1 << 21  # coordinates held at once
 _TRUSTED = 1.0  # steps are no longer than the radius of curvature, over which H changes
@@ -48,13 +49,13 @@ class _Schedule(NamedTuple):
     steps: int
     of_hessian: float  # share of μ² for the numbers about H
     ratio: float  # each step's gradient has so many times the budget of the one before
-    averaged: bool  # whether a step is weighted against those before, by budget
+    averaged: bool  # whether a step is weighted against those before, by precision
 
 
 # On a sphere H is nearly 1: steps converge at once, and what the first one paid for can be averaged in. In hyperbolic space
 # H is large and differs between directions: more has to be known about it, and early steps are still far from the mean.
-_POSITIVE = _Schedule(2, 0.01, 8.0, True)
-_NEGATIVE = _Schedule(4, 0.1, 3.0, False)
+_POSITIVE = {"gaussian": _Schedule(2, 0.01, 8.0, True), "laplace": _Schedule(2, 0.03, 8.0, True)}
+_NEGATIVE = {"gaussian": _Schedule(4, 0.1, 3.0, False), "laplace": _Schedule(2, 0.1, 5.0, False)}
 
 
 class Stage(NamedTuple):
@@ -83,17 +84,19 @@ class NewtonMechanism(GaussianMeanMechanism):
     n : int
         How many records there are.
     scale : float
-        The noise for each unit of sensitivity over the whole release, 1/μ.
+        The noise for each unit of sensitivity over the whole release, 1/μ or 1/ε.
     steps : int, optional
         How many; by default as many as suit the curvature.
     statistic : FrechetMean
         Instead of the first four.
+    law : {"gaussian", "laplace"}
+        Of the noise.
 
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale` for replace-one adjacency, for ANY records: the steps are Gaussian releases, and only the
-      accuracy depends on whether they converge;
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records: only the accuracy depends
+      on whether the steps converge;
     - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
 
     Examples
@@ -108,6 +111,7 @@ class NewtonMechanism(GaussianMeanMechanism):
 
     scale: float
     steps: int
+    law: Law
 
     name: ClassVar[str] = "noisy-newton"
     most_simulated: ClassVar[int] = 128  # each is a walk of several steps
@@ -124,7 +128,9 @@ class NewtonMechanism(GaussianMeanMechanism):
         steps: int | None = None,
         *,
         statistic: Statistic | None = None,
+        law: Any = "gaussian",
     ) -> None:
+        assign(self, law=_validate.choice("law", law, LAWS))
         self._take(statistic, manifold, center, radius, n)
         if (refusal := self.left_out(self.statistic)) is not None:
             raise ParameterError(f"NewtonMechanism: {refusal}")
@@ -138,12 +144,14 @@ class NewtonMechanism(GaussianMeanMechanism):
     ) -> Self:
         """The smallest noise that meets the guarantee."""
         statistic = FrechetMean(manifold, center, radius, n)
-        return cls(scale=least_scale(guarantee), steps=steps, statistic=statistic)
+        law, scale = least_noise(guarantee)
+        return cls(scale=scale, steps=steps, statistic=statistic, law=law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The smallest noise that meets the guarantee."""
-        return cls(scale=least_scale(guarantee), statistic=statistic)
+        law, scale = least_noise(guarantee)
+        return cls(scale=scale, statistic=statistic, law=law)
 
     @classmethod
     def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
@@ -153,12 +161,12 @@ class NewtonMechanism(GaussianMeanMechanism):
     @classmethod
     def _longer(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         short = cls.for_statistic(statistic, guarantee)
-        return cls(scale=short.scale, steps=2 * short.steps, statistic=statistic)
+        return cls(scale=short.scale, steps=2 * short.steps, statistic=statistic, law=short.law)
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale and the number of steps."""
-        return cls(scale=parameters["scale"], steps=parameters["steps"], statistic=statistic)
+        """From the scale, the number of steps and the law."""
+        return cls(statistic=statistic, **parameters)
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -169,9 +177,14 @@ class NewtonMechanism(GaussianMeanMechanism):
         return None
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
-        """That of one Gaussian release of sensitivity 1."""
-        return gaussian_profile(0.0, 1, self.scale, 1.0)
+    def profile(self) -> Any:
+        """That of one Gaussian release of sensitivity 1, or pure ε."""
+        return PureDP(up(1 / self.scale)) if self.law == "laplace" else gaussian_profile(0.0, 1, self.scale, 1.0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε."""
+        return self.profile if self.law == "laplace" else super().guarantee
 
     @property
     def sensitivity(self) -> float:
@@ -181,7 +194,7 @@ class NewtonMechanism(GaussianMeanMechanism):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The public numbers as JSON values."""
-        return {"scale": self.scale, "steps": self.steps}
+        return {"scale": self.scale, "steps": self.steps, **law_told(self.law)}
 
     @property
     def curvature(self) -> float:
@@ -214,7 +227,7 @@ class NewtonMechanism(GaussianMeanMechanism):
 
     @property
     def _schedule(self) -> _Schedule:
-        return _NEGATIVE if self.curvature < 0 else _POSITIVE
+        return (_NEGATIVE if self.curvature < 0 else _POSITIVE)[self.law]
 
     @cached_property
     def shares(self) -> tuple[list[float], list[float]]:
@@ -228,10 +241,12 @@ class NewtonMechanism(GaussianMeanMechanism):
         """The noise of a step taken at `distance` from the center."""
         gradient, hessian = (share[step] for share in self.shares)
         scale = nextafter(self.scale * (1 + 1e-12), inf)  # covers the rounding of the shares
+        if self.law == "gaussian":
+            gradient, hessian = sqrt(gradient), sqrt(hessian)
         return Stage(
             float(distance),
-            float(self.gradient_sensitivity(distance)) * scale / sqrt(gradient),
-            self.hessian_sensitivity * scale / sqrt(hessian) if hessian > 0 else None,
+            float(self.gradient_sensitivity(distance)) * scale / gradient,
+            self.hessian_sensitivity * scale / hessian if hessian > 0 else None,
         )
 
     # ---- the steps ----
@@ -241,7 +256,8 @@ class NewtonMechanism(GaussianMeanMechanism):
         draws: list[ExactDraw] = []
 
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            drawn = exact_gaussian(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
+            one = exact_laplace if self.law == "laplace" else exact_gaussian
+            drawn = one(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
             draws.append(drawn)
             return np.asarray(drawn.value)[None]
 
@@ -274,7 +290,7 @@ class NewtonMechanism(GaussianMeanMechanism):
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
         return self._walk(
-            records, size, lambda values, scales: values + scales[:, None] * rng.standard_normal(values.shape)
+            records, size, lambda values, scales: values + scales[:, None] * float_noise(rng, self.law, values.shape)
         )[0]
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
@@ -287,7 +303,7 @@ class NewtonMechanism(GaussianMeanMechanism):
         seen: list[tuple[np.ndarray, np.ndarray, float]] = []
         self._walk(None, 1, replay(integers), seen)
         w, gradient, scale = seen[-1]
-        law = RiemannianGaussian(Euclidean(self.manifold.dim), scale)
+        law = (RiemannianLaplace if self.law == "laplace" else RiemannianGaussian)(Euclidean(self.manifold.dim), scale)
         return Reading("gradient", law, gradient, w, self.radius + float(self.manifold.dist(self.center, w)))
 
     def _walk(
@@ -298,8 +314,8 @@ class NewtonMechanism(GaussianMeanMechanism):
         M, stages = self.manifold, []
         w = np.broadcast_to(self.center, (size, *M.point_shape))
         bend = np.zeros((size, 2))
-        shares = self.shares[0]
-        for step in range(len(shares)):
+        weights = [share if self.law == "gaussian" else share**2 for share in self.shares[0]]
+        for step in range(len(weights)):
             distance = np.minimum(np.asarray(M.dist(self.center, w)), self.radius)
             stages.append(self.stage(step, float(distance[0])))
             scales = (
@@ -316,18 +332,20 @@ class NewtonMechanism(GaussianMeanMechanism):
             axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
             if stages[-1].hessian_scale is not None:
                 values = np.zeros((1, 2)) if records is None else self._means(w, records, axis, logs)
-                bend = self._settled(noisy(values, np.full(size, stages[-1].hessian_scale)), stages[-1].hessian_scale)
+                scale = stages[-1].hessian_scale
+                bend = self._settled(noisy(values, np.full(size, scale)), scale * spread_of(self.law, 2))
             along, across = self._hessian(bend)
             part = np.sum(gradient * axis, axis=1, keepdims=True) * axis
             move = part / along + (gradient - part) / across
             if self._schedule.averaged:
-                move *= shares[step] / sum(shares[: step + 1])
+                move *= weights[step] / sum(weights[: step + 1])
             length = np.linalg.norm(move, axis=1, keepdims=True)
             move *= _TRUSTED / np.maximum(length * sqrt(abs(self.curvature)), _TRUSTED)
             w = project_to_ball(M, self.center, self.radius, M.exp(w, M.from_coordinates(w, move)))
+        scales = scales * spread_of(self.law, M.dim)
         noise = scales[:, None] * np.sqrt((along**-2 + (M.dim - 1) * across**-2) / M.dim)
         if self._schedule.averaged:
-            noise *= sqrt(shares[-1] / sum(shares))
+            noise *= sqrt(weights[-1] / sum(weights))
         return james_stein(M, self.center, np.asarray(w), noise), stages, noise
 
     def _means(

@@ -6,12 +6,12 @@ of the ball that was found:
 
 | statistic | last mechanism |
 |---|---|
-| Fréchet mean | one noisy clipped gradient step; in hyperbolic space noisy Newton steps, but not for pure ε |
+| Fréchet mean | one noisy clipped gradient step; in hyperbolic space noisy Newton steps, for pure ε in large balls |
 | Fréchet variance | noise about it |
 | geodesic regression | descent on the tangent bundle |
 
-Constants are those of a measured prototype, one set for every space; another for pure ε, where a share s of the budget costs
-1/s in noise and not 1/√s, so that fewer and coarser questions are asked: one histogram of shells in place of each search.
+Constants are one set for every space, measured; another for pure ε, where a share s of the budget costs 1/s in noise and not
+1/√s, so that fewer questions are asked: one histogram of shells in place of each search.
 """
 
 from collections.abc import Mapping
@@ -52,15 +52,20 @@ class _Shares(NamedTuple):
     kept: float
 
 
-_SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.04, 0.05, 0.03, 0.4)}
+_SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.12, 0.08, 0.03, 0.4)}
 _MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
-_OFF = 8.0  # times the noise of an extrinsic mean: a radius that it hardly widens
-_COARSE, _FINE, _WIDER = Search(6, 1.6), Search(5, 1.15, 0.25), 4.0
-_WIDE, _NARROW = Shells(63, 1.6), Shells(16, 1.4)  # for pure ε
+_OFF = {
+    "gaussian": 8.0,
+    "laplace": 2.0,
+}  # times the noise of a mean: a radius that it hardly widens, for what a step costs
+_COARSE, _FINE = Search(6, 1.6), Search(5, 1.15, 0.25)
+_WIDER = {"gaussian": 4.0, "laplace": 2.0}  # times a median distance, or a radius: where the next search begins
+_WIDE, _NARROW = Shells(63, 1.6), Shells(8, 1.4)  # for pure ε
 # Times 1/(nε): where records are few, the share of a stage of pure ε, and of a long histogram.
-_FEW, _FIRST = 20.0, 32.0
+_FEW, _FIRST = 20.0, 40.0
 _LONG = 0.6  # of the radius: a mean logarithm of records that all lie one way
+_STRAIGHT = 1.0  # r²·|κ|: in smaller balls one step of pure ε is as good as Newton's, and has all of ε
 _BIN = 2.0  # width of a bin of units
 _ENDS = 8  # balls that are simulated for each of the public populations
 
@@ -128,10 +133,10 @@ class PrivateBallMechanism(StagedMechanism):
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown; nε >= 100,
-        and 200."""
+        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown; nε >= 200,
+        and 400."""
         unknown = any(factor.is_cone for factor in self.manifold.factors)
-        least = {"gaussian": (40, 50), "laplace": (100, 200)}[self.law][unknown]
+        least = {"gaussian": (40, 50), "laplace": (200, 400)}[self.law][unknown]
         return self.target.n * (1 + 1e-9) / self.scale >= least  # 1 over the scale is rounded down
 
     def accepted(self, data: Any) -> Any:
@@ -161,9 +166,11 @@ class PrivateBallMechanism(StagedMechanism):
     def last_in(self, ball: Ball, stages: Stages) -> Any:
         """The last mechanism, for all that is left."""
         share, rest = stages.left, stages.rest()
-        found = Mechanism.registry[self.last].for_statistic(self.target.within(ball), rest)
+        straight = self._pure and ball.radius**2 * -self.manifold.curvature_bounds[0] <= _STRAIGHT
+        name = self.target.lasts(self.law)[-1].name if straight else self.last
+        found = Mechanism.registry[name].for_statistic(self.target.within(ball), rest)
         place = {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}
-        stages.told += [place, {"kind": self.last, "share": share, **found.parameters}]
+        stages.told += [place, {"kind": name, "share": share, **found.parameters}]
         return found
 
     def value_of(self, certificate: Certificate) -> Any:
@@ -209,14 +216,15 @@ class PrivateBallMechanism(StagedMechanism):
         c, off = self._extrinsic(measured, stages, c)
         rough = self._roughness
         hopeless = rough > (0.5 if self._bent else 1.0)  # noise across the step counts for more where directions part
+        nearer = min(0.5, _OFF[self.law] * rough) if self._pure else 0.5  # a radius at which another step pays
         r = self._median(measured, stages, c, off / 4)
-        going = not hopeless and r <= _OFF * off and self._affords(stages)
-        if not (going or self._pure) and self._affords(stages):
+        going = not hopeless and r <= _OFF[self.law] * off and self._affords(stages)
+        if not going and self._affords(stages) and not (self._pure and off < inf):
             r = self._widened(measured, stages, c, r)
         while going:
             c, length = self._step(measured, stages, c, r)
             before, r = r, self._widened(measured, stages, c, r)
-            going = (r <= before / 2 or (self._bent and length > _LONG * before)) and self._affords(stages)
+            going = (r <= nearer * before or (self._bent and length > _LONG * before)) and self._affords(stages)
         return Ball(c, r), stages
 
     def _affords(self, stages: Stages) -> bool:
@@ -248,45 +256,42 @@ class PrivateBallMechanism(StagedMechanism):
         worth = share if self._pure else sqrt(share)
         return 2 * sqrt(d) * spread_of(self.law, d) * self.scale / (self.target.n * worth)
 
-    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray, least: float = 0.0) -> float:
+    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray, least: float = inf) -> float:
         """About the distance within which half of the records are; for pure ε that which few are beyond."""
+        top = self.target.outer_radius
         if self._pure:
-            return self._in_shells(
-                measured, stages, c, self.target.outer_radius, _WIDE.down_to(least / self.target.outer_radius)
-            )
-        return self._radius(measured, stages, c, self.target.outer_radius, _COARSE, self.target.n / 2)
+            fine = _NARROW._replace(number=_WIDE.number).down_to(least / top)
+            return self._in_shells(measured, stages, c, top, fine if least < top else _WIDE)
+        return private_quantile(
+            stages, partial(measured.beyond, c), top, self.target.n / 2, self._share(_COARSE), c, _COARSE
+        )
 
     def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
         Where every answer is that it must be wider still, noise has misled the search for r, which is made again."""
-        if self._pure:
-            found = self._in_shells(measured, stages, c, _WIDER * r, _NARROW.down_to(self._roughness / (2 * _WIDER)))
-        else:
-            found = self._radius(measured, stages, c, _WIDER * r, _FINE, self._outside)
-        if found < _WIDER * r or not self._affords(stages):
+        top = _WIDER[self.law] * r
+        found = self._tight(measured, stages, c, top)
+        if found < top or not self._affords(stages):
             return found
+        r = self._median(measured, stages, c)
+        return r if self._pure else self._tight(measured, stages, c, _WIDER[self.law] * r)
+
+    def _tight(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float) -> float:
         if self._pure:
-            return self._median(measured, stages, c)
-        return self._radius(measured, stages, c, _WIDER * self._median(measured, stages, c), _FINE, self._outside)
+            return self._in_shells(measured, stages, c, top, _NARROW)
+        return private_quantile(stages, partial(measured.beyond, c), top, self._outside, self._share(_FINE), c, _FINE)
 
     @property
     def _outside(self) -> float:
         """How many records may stay outside: about as many as noise hides."""
-        d = self.manifold.dim
-        count = _FINE.noise(self.scale, self._share(_FINE)) if not self._pure else 2 * self.scale / self._share(_FINE)
-        return min(
-            self.target.n / 2, 2 * sqrt(d) * spread_of(self.law, d) * self.scale + (3 if self._pure else 2) * count
-        )
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
+        return min(self.target.n / 2, hidden)
 
     def _in_shells(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
-        beyond, n = partial(measured.beyond, c), self.target.n
-        share = self._least(self._shares.counts, _FIRST if shells.ratio == _WIDE.ratio else _FEW)
-        return private_shells(stages, beyond, n, top, self._outside, share, c, shells).radius
-
-    def _radius(
-        self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, search: Search, outside: float
-    ) -> float:
-        return private_quantile(stages, partial(measured.beyond, c), top, outside, self._share(search), c, search)
+        share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
+        d, beyond = self.manifold.dim, partial(measured.beyond, c)
+        worth = 2 * sqrt(d) * spread_of(self.law, d) * self.scale / max(stages.left - share, self._shares.kept)
+        return private_shells(stages, beyond, self.target.n, top, worth, share, c, shells).radius
 
     def _share(self, search: Search) -> float:
         """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""

@@ -5,14 +5,21 @@ enters another: all counts together move by 2, however many there are.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil, log
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammainc, gammaincc, gammaincinv, poch
 
 from curvedp.mechanisms.stages import Stages
 
-WIDER = 4.0  # times the typical length: beyond it nothing is looked for
+WIDER = 4.0  # times the typical length, or the likeliest median: beyond it nothing is looked for
+_FINE = 3  # medians and radii that are weighed for each shell
+_ONE_WAY = 0.7  # how much of what is cut off adds up: 1 if all records that lie outside lie one way
+# Laws of a distance x, where x^order is Gamma(power/order): with exponential tails, normal ones and sharp edges, each from
+# many records near 0 to all in one shell.
+_POWER, _ORDER = np.stack([(power, order) for order in (1.0, 2.0, 16.0) for power in 2.0 ** np.arange(-1, 7)], axis=1)
 
 
 class Shells(NamedTuple):
@@ -33,8 +40,8 @@ class Shells(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a noisy histogram of shells says: about the middle of the two neighboring ones that hold most, and the smallest
-    length that about as many records exceed as were allowed outside."""
+    """What a noisy histogram of shells says: about the middle of the two neighboring ones that hold most, and the radius of
+    the ball in which a mean is expected to err least."""
 
     typical: float
     radius: float
@@ -45,21 +52,49 @@ def private_shells(
     beyond: Callable[[np.ndarray], np.ndarray],
     n: int,
     top: float,
-    outside: float,
+    worth: float,
     share: float,
     about: np.ndarray,
     shells: Shells,
 ) -> Found:
     """Read off a noisy count of records in each shell, `beyond` counting how many exceed each length; the outermost holds all
-    that is farther out, the innermost all that is nearer. Counts farther out than `WIDER` typical lengths are noise."""
+    that is farther out, the innermost all that is nearer. The noise that follows is as long as what `worth` records are
+    outside the ball by, if they are its radius outside."""
     lengths = shells.lengths(top)
     counts = np.diff(beyond(lengths)[1:], prepend=0.0, append=float(n))
     noisy, _ = stages.ask("shells", share, np.sqrt(2), counts, summed=2.0)
-    stages.counts.append((about, lengths[1:], np.cumsum(noisy)[:-1], stages.told[-1]["noise"]))
+    noise = stages.told[-1]["noise"]
+    stages.counts.append((about, lengths[1:], np.cumsum(noisy)[:-1], noise))
     best = int(np.argmax(noisy[:-1] + noisy[1:]))
-    first = max(0, best - ceil(log(WIDER) / log(shells.ratio)))
-    far = np.append(np.cumsum(noisy[first : best + 1]) > outside, True)  # no shorter than the middle of the two
-    stop = int(np.argmax(far))
     more, both = noisy[best] - noisy[best + 1], noisy[best] + noisy[best + 1]
     typical = lengths[best + 1] * shells.ratio ** (float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0)
-    return Found(float(typical), float(lengths[first + stop]))
+    return Found(float(typical), top * least_loss(noisy, noise, n, worth, shells))
+
+
+def least_loss(noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells) -> float:
+    """The radius, over the first length, of least expected loss: noise in proportion to it, and what it cuts off, for laws
+    of the distance that are as likely as the noisy counts say, all the same before."""
+    inside, excess = _laws(shells)
+    fit = -np.sum(np.abs(noisy - n * inside), axis=-1) / noise
+    off = np.abs(np.arange(fit.shape[1]) - np.argmax(fit.max(axis=0))) / _FINE * log(shells.ratio)
+    likely = np.where(
+        off <= log(WIDER), np.exp(fit - fit.max()), 0.0
+    )  # what is farther would count for its length alone
+    cut = np.tensordot(likely / likely.sum(), excess, 2)
+    radii = shells.ratio ** -(np.arange(len(cut)) / _FINE)
+    return float(radii[np.argmin(worth * radii + _ONE_WAY * n * cut)])
+
+
+@lru_cache(maxsize=32)
+@np.errstate(over="ignore")
+def _laws(shells: Shells) -> tuple[np.ndarray, np.ndarray]:
+    """Of every law with its median at each radius: the share of records in each shell, and the mean of (x − r)₊ at each
+    radius r; both in units of the first length."""
+    shape, order, size = (_POWER / _ORDER)[:, None], _ORDER[:, None], _FINE * shells.number
+    x = shells.ratio ** (np.arange(-size, size) / _FINE)  # over the median
+    s, at = gammaincinv(shape, 0.5) * x**order, np.arange(size)
+    mean = poch(shape, 1 / order) * gammaincinv(shape, 0.5) ** (-1 / order) * gammaincc(shape + 1 / order, s)
+    edges = at[:, None] - _FINE * np.arange(1, shells.number) + size
+    inside = -np.diff(gammainc(shape, s)[:, edges], prepend=1.0, append=0.0, axis=-1)
+    excess = (mean - x * gammaincc(shape, s))[:, at[:, None] - at + size]
+    return inside, excess * shells.ratio ** -(at[:, None] / _FINE)
