@@ -27,7 +27,7 @@ from curvedp.laws import RiemannianLaplace
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.noise import float_noise, spread_of
-from curvedp.mechanisms.shells import Shells, private_shells
+from curvedp.mechanisms.shells import Shells, least_loss, private_shells
 from curvedp.mechanisms.stages import Stages
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
@@ -101,6 +101,32 @@ def test_components_and_steps_tell_no_more_than_is_paid_for():
         assert 0.99 < leaked(model.fit, *opposite(M, 20, 0.6))[0] <= 1.0
 
 
+@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), Lorentz(5)], ids=str)
+def test_newton_steps_tell_no_more_than_is_paid_for(M):
+    """Of a record that goes from one end to the other, and one that leaves the center; 0.8 of the noise is seen."""
+    one = np.zeros((2, 30, M.dim))
+    one[:, -1, 0] = 0.5, -0.5
+    ends = [np.asarray(M.unchart(M.origin, each)) for each in one]
+    found = []
+    for eps in (1.0, 1.25):
+        model = PrivateFrechetMean(M, radius=0.5, mechanism="newton", guarantee=PureDP(eps))
+        found.append(max(leaked(model.fit, *pair, k)[0] for k in range(8) for pair in (ends, opposite(M, 30, 0.5))))
+    assert 0.85 < found[0] <= 1.0 < found[1]
+
+
+def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
+    """Records that are spread out in hyperbolic space: the noise arrives divided by the Hessian, which noise about the mean
+    cannot use."""
+    M, rng, errors = Lorentz(10), np.random.default_rng(8), {}
+    z = rng.normal(size=(1000, M.dim))
+    X = np.asarray(M.unchart(M.origin, z * (6 / np.linalg.norm(z, axis=1, keepdims=True))))
+    truth = np.asarray(frechet_mean(M, X))
+    for name in ("newton", "log-laplace"):
+        model = PrivateFrechetMean(M, radius=8.0, mechanism=name, guarantee=PureDP(1.0))
+        errors[name] = np.mean([M.dist(truth, model.set_params(source=source(k)).fit(X).location_) for k in range(5)])
+    assert errors["newton"] < 0.6 * errors["log-laplace"]
+
+
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_the_noise_has_the_deviation_that_is_stated(size):
     drawn = float_noise(np.random.default_rng(0), "laplace", (200_000, size))
@@ -133,10 +159,11 @@ def certificates(seed=0):
         "gradient": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="gradient", **pure).fit(X).certificate_,
         "class": PrivateMDM(Sphere(2), radius="private", **pure).fit(X, np.arange(200) % 2).certificates_[0],
         "components": PrivatePCA(1, radius=2.0, **pure).fit(vectors).certificate_,
+        "newton": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="newton", **pure).fit(X).certificate_,
     }
 
 
-@pytest.mark.parametrize("name", ["mean", "variance", "median", "gradient", "class", "components"])
+@pytest.mark.parametrize("name", ["mean", "variance", "median", "gradient", "class", "components", "newton"])
 def test_they_verify_and_no_better_claim_does(name):
     certificate = certificates()[name]
     assert all(check.holds for check in verify_certificate(certificate))
@@ -154,7 +181,7 @@ def test_they_verify_and_no_better_claim_does(name):
             forged["parameters"]["law"] = law
         assert name == "components" or not accepted(resealed(forged))
     for place in range(len(record["release"]["stages"])):
-        for field in ("share", "noise", "sensitivity", "scale"):
+        for field in ("share", "noise", "sensitivity", "scale", "gradient_scale"):
             forged = copy.deepcopy(record)
             if field in forged["release"]["stages"][place]:
                 forged["release"]["stages"][place][field] *= 0.9
@@ -232,6 +259,28 @@ def test_shells_find_a_length_on_every_scale():
         assert 0.5 * size < found.typical < 5 * size
         assert np.mean(lengths > found.radius) < 0.3
         assert found.radius < 8 * size
+
+
+def test_the_radius_is_that_of_least_loss():
+    """Exact counts of a law that is weighed: the radius at which the loss, integrated by simulation, is least."""
+    rng, shells, worth, n = np.random.default_rng(7), Shells(12, 1.4), 20.0, 10**6
+    for power, order in ((2.0, 2.0), (4.0, 1.0), (4.0, 16.0)):
+        drawn = rng.gamma(power / order, size=n) ** (1 / order)
+        lengths = drawn / np.median(drawn)
+        counts = np.diff(_beyond(lengths, shells.lengths(6.0))[1:], prepend=0.0, append=n) / 1000
+        radii = 6.0 * 1.4 ** -np.arange(0, 12, 1 / 6)
+        loss = [worth * r + 0.7 * 1000 * np.mean(np.maximum(lengths - r, 0)) for r in radii]
+        found = 6.0 * least_loss(counts, 0.01, 1000, worth, shells)
+        assert found == pytest.approx(radii[np.argmin(loss)], rel=0.13)  # a third of a shell
+
+
+def test_a_far_count_is_taken_for_noise():
+    """One record out of 500 that is far away, or a count that noise makes up, does not widen the ball."""
+    shells, counts = Shells(63, 1.6), np.zeros(63)
+    counts[30:34] = 60, 180, 180, 80
+    near = least_loss(counts, 30.0, 500, 12.0, shells)
+    counts[5] += 100
+    assert least_loss(counts, 30.0, 500, 12.0, shells) < 2 * near
 
 
 def test_a_step_of_gaussian_noise_is_as_it_was():

@@ -112,11 +112,6 @@ class GradientMechanism(GaussianMeanMechanism):
         return gaussian_profile(0.0, 1, self.scale, self.sensitivity)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if self.law == "laplace" else super().guarantee
-
-    @property
     def deviation(self) -> float:
         """Of the noise in each coordinate."""
         return self.scale * spread_of(self.law, self.manifold.dim)

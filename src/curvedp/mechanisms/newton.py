@@ -143,9 +143,8 @@ class NewtonMechanism(GaussianMeanMechanism):
         cls, manifold: Manifold, center: Any, radius: float, n: int, guarantee: Guarantee, steps: int | None = None
     ) -> Self:
         """The smallest noise that meets the guarantee."""
-        statistic = FrechetMean(manifold, center, radius, n)
-        law, scale = least_noise(guarantee)
-        return cls(scale=scale, steps=steps, statistic=statistic, law=law)
+        made = cls.for_statistic(FrechetMean(manifold, center, radius, n), guarantee)
+        return made if steps is None else cls(scale=made.scale, steps=steps, statistic=made.statistic, law=made.law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -180,11 +179,6 @@ class NewtonMechanism(GaussianMeanMechanism):
     def profile(self) -> Any:
         """That of one Gaussian release of sensitivity 1, or pure ε."""
         return PureDP(up(1 / self.scale)) if self.law == "laplace" else gaussian_profile(0.0, 1, self.scale, 1.0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if self.law == "laplace" else super().guarantee
 
     @property
     def sensitivity(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.base import Mechanism, assign
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile
+from curvedp.privacy import GDP, Guarantee, PureDP
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -54,17 +54,17 @@ class MeanMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False, init=False)
 class GaussianMeanMechanism(MeanMechanism):
-    """One with Gaussian noise, whose value is shrunk towards the center."""
+    """One with Gaussian noise, or Laplace noise for pure ε, whose value is shrunk towards the center."""
 
     @property
     @abstractmethod
-    def profile(self) -> PrivacyProfile:
-        """Of one Gaussian release."""
+    def profile(self) -> Any:
+        """Of one Gaussian release, or pure ε."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP."""
-        return GDP(self.profile.mu)
+        """μ-GDP, or pure ε."""
+        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)
 
     @property
     def afterwards(self) -> list[str]:

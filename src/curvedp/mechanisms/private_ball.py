@@ -55,10 +55,7 @@ class _Shares(NamedTuple):
 _SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.12, 0.08, 0.03, 0.4)}
 _MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
-_OFF = {
-    "gaussian": 8.0,
-    "laplace": 2.0,
-}  # times the noise of a mean: a radius that it hardly widens, for what a step costs
+_OFF = {"gaussian": 8.0, "laplace": 2.0}  # times the noise of a mean: a radius that it hardly widens
 _COARSE, _FINE = Search(6, 1.6), Search(5, 1.15, 0.25)
 _WIDER = {"gaussian": 4.0, "laplace": 2.0}  # times a median distance, or a radius: where the next search begins
 _WIDE, _NARROW = Shells(63, 1.6), Shells(8, 1.4)  # for pure ε
@@ -262,9 +259,8 @@ class PrivateBallMechanism(StagedMechanism):
         if self._pure:
             fine = _NARROW._replace(number=_WIDE.number).down_to(least / top)
             return self._in_shells(measured, stages, c, top, fine if least < top else _WIDE)
-        return private_quantile(
-            stages, partial(measured.beyond, c), top, self.target.n / 2, self._share(_COARSE), c, _COARSE
-        )
+        half, beyond = self.target.n / 2, partial(measured.beyond, c)
+        return private_quantile(stages, beyond, top, half, self._share(_COARSE), c, _COARSE)
 
     def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.

@@ -58,8 +58,7 @@ def private_shells(
     shells: Shells,
 ) -> Found:
     """Read off a noisy count of records in each shell, `beyond` counting how many exceed each length; the outermost holds all
-    that is farther out, the innermost all that is nearer. The noise that follows is as long as what `worth` records are
-    outside the ball by, if they are its radius outside."""
+    that is farther out, the innermost all that is nearer. The noise to come is r·worth/n long in a ball of radius r."""
     lengths = shells.lengths(top)
     counts = np.diff(beyond(lengths)[1:], prepend=0.0, append=float(n))
     noisy, _ = stages.ask("shells", share, np.sqrt(2), counts, summed=2.0)
