@@ -102,7 +102,10 @@ MAKERS = {
         PrivateFrechetMean, cloud(SPD), manifold=SPD, radius=1.0, mechanism="gradient", guarantee=PureDP(1.0)
     ),
     "private ball by Laplace": lambda: fitted(
-        PrivateFrechetMean, cloud(SPD, 200), manifold=SPD, radius="private", guarantee=PureDP(1.0)
+        PrivateFrechetMean, cloud(SPD, 200), manifold=SPD, radius="private", guarantee=PureDP(2.0)
+    ),
+    "newton by Laplace": lambda: fitted(
+        PrivateFrechetMean, cloud(H), manifold=H, radius=1.0, mechanism="newton", guarantee=PureDP(1.0)
     ),
     "median by Laplace": lambda: fitted(
         PrivateFrechetMedian, cloud(S2), manifold=S2, radius=1.5, guarantee=PureDP(1.0)
