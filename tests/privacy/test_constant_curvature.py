@@ -2,7 +2,6 @@
 
 import math
 
-import mpmath
 import mpmath as mp
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy._space_form import FloorTails, SpaceFormLaw
+from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.certify_mu import MuCertifier
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_delta
@@ -128,39 +127,6 @@ def test_delta_grows_with_the_distance(kind, k, d):
     for eps in (0.0, 1.5):
         deltas = [brute_delta(kind, k, d, scale, D, eps) for D in distances]
         assert np.all(np.diff(deltas) >= -1e-10)
-
-
-def test_floor_value():
-    assert gaussian_floor(-1, 10, 1.0) == pytest.approx(2.86205, abs=5e-6)
-    assert gaussian_floor(1, 10, 1.0) == 0.0
-    assert gaussian_floor(0, 10, 1.0) == 0.0
-    # H²: TV of the harmonic measure against the uniform one, by quadrature over the circle
-    phi = (np.arange(200_000) + 0.5) * math.pi / 200_000
-    density = 1 / (math.cosh(1.0) - math.sinh(1.0) * np.cos(phi))
-    tv = np.mean(np.maximum(1 - density, 0.0))
-    assert FloorProfile(-1.0, 2, 1.0).delta(0.0) == pytest.approx(tv, rel=1e-6)
-
-
-@pytest.mark.parametrize("d", [2, 3, 10])
-def test_no_scale_goes_below_the_floor_and_large_ones_reach_it(d):
-    """By post-processing (docs/exact-profiles.md, Theorem 3), at every ε; the Laplace law too."""
-    floor = FloorProfile(-1.0, d, 1.0)
-    eps = np.array([0.0, 0.3, 0.9]) * floor.pure_epsilon
-    bottom = floor.delta(eps) * (1 - 3e-9)
-    for sigma in (0.1, 0.5, 1.0, 2.0, 5.0, 50.0):
-        assert np.all(gaussian_profile(-1, d, sigma, 1.0).delta(eps) >= bottom)
-    for part in (0.1, 0.5, 0.9, 0.999):
-        assert np.all(laplace_profile(-1, d, part / (d - 1), 1.0).delta(eps) >= bottom)
-    assert gaussian_profile(-1, d, 200.0, 1.0).mu == pytest.approx(floor.mu, rel=1e-4)
-
-
-def test_the_floor_where_the_far_tail_is_below_every_float():
-    """d = 3: the boundary's height is uniform, so P(L <= t) = (e^{t/2} − e^{−D})/(e^D − e^{−D}), at D = 1000 too."""
-    D, t = 1000.0, np.array([0.0, 500.0, 1500.0, 1999.0])
-    with mpmath.workdps(50):
-        exact = [float(mpmath.log((mpmath.exp(mpmath.mpf(x) / 2) - mpmath.exp(-D)) / (2 * mpmath.sinh(D)))) for x in t]
-    np.testing.assert_allclose(FloorTails(3, D).log_tails(t)[1], exact, rtol=1e-13)
-    assert gaussian_floor(-1.0, 2, D) == pytest.approx(gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3)
 
 
 @pytest.mark.parametrize("loss", [1e3, 1e9, 1e12, 1e15, 1e17, 1e140])

@@ -7,18 +7,15 @@ import mpmath as mp
 import numpy as np
 import pytest
 from flint import arb, ctx
-from scipy import linalg
 
 from curvedp.entropy import GeneratorSource
-from curvedp.entropy.balls import FILTER_SIZE, FloatBall, arb_array, float_ball
+from curvedp.entropy.balls import FloatBall, arb_array
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
-from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps, place_of
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
-from curvedp.laws.exact.spd import _congruence, _is_positive_definite, _sampler, acceptance, cholesky
-from curvedp.laws.exact.spd_chain import ChainEnvelope, _ChainDraw
-from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
+from curvedp.laws.exact.spd import _sampler, acceptance
 from curvedp.laws.exact.spd_turn import _FarDraw
 from curvedp.laws.logconcave import mode as mode_of
 from curvedp.laws.spaceform import rays_of
@@ -178,63 +175,6 @@ def test_normals_by_the_polar_method(n: int) -> None:
 # ---- SPD
 
 
-def near(m: int, sigma: float) -> TangentBound:
-    return near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent if m > 1 else 1.0)
-
-
-@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (2, 1.5), (3, 0.3), (10, 0.2)])
-def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
-    envelope = near(m, sigma)
-    dim, pairs = m * (m + 1) // 2, m * (m - 1) // 2
-    mass = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + (dim - 1) * math.log(envelope.spread)
-    mass += pairs * envelope.offset
-    x = np.geomspace(1e-4, 50, 4000)
-    gap = envelope.offset + float(envelope.tilt()) * x**2 - np.log(np.sinh(x) / x)
-    if m == 1:
-        assert (envelope.spread, envelope.offset) == (sigma, 0.0)
-        return
-    assert gap.min() > -1e-12
-    assert gap.min() < 1e-5
-    slope = (1 / np.tanh(x) - 1 / x) / (2 * x)
-    room = 1 / sigma**2 - m * slope / 2
-    offset = np.log(np.sinh(x) / x) - slope * x**2
-    with np.errstate(invalid="ignore"):
-        others = -0.5 * (dim - 1) * np.log(np.where(room > 0, room, np.nan)) + pairs * offset
-    best = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + np.nanmin(others)
-    assert mass == pytest.approx(best, abs=1e-4)
-
-
-@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (4, 0.3), (10, 0.2)])
-def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
-    envelope = near(m, sigma)
-    trial = NearDraw(envelope, LazyNormals(source(m), m * (m + 1) // 2))
-    z = trial._normals.floats().mid
-    g = np.diag(z[:m])
-    g[np.triu_indices(m, 1)] = z[m:] * math.sqrt(0.5)
-    g = np.triu(g) + np.triu(g, 1).T
-    trace = np.trace(g) / m
-    v = envelope.spread * (g - trace * np.eye(m)) + sigma * trace * np.eye(m)
-    rho = np.linalg.eigvalsh(v)
-    x = np.array([(a - b) / 2 for a, b in itertools.combinations(rho, 2)])
-    truth = float(np.sum(np.log(np.sinh(x) / x) - envelope.offset - float(envelope.tilt()) * x**2)) if m > 1 else 0.0
-    coarse, fine = trial.log_ratio(64), trial.log_ratio(256)
-    assert float(fine) == pytest.approx(truth, abs=1e-10)
-    assert coarse.contains(fine.mid())
-    assert float(coarse.rad()) < 1e-9
-    with ctx.workprec(128):
-        found = trial.exp(128)
-    exact = linalg.expm(v)
-    assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(exact, rel=1e-12)
-    ball, error = trial.float_exp()
-    assert error < 1e-12
-    off = np.abs([[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)])
-    assert np.all(off <= ball.rad + error)
-    values, vectors, gap, eta = trial._float_eigen()
-    assert max(gap, eta) < 1e-13
-    assert (vectors * values) @ vectors.T == pytest.approx(v, abs=1e-13)
-    assert (m * (m + 1) // 2 >= FILTER_SIZE) == (m == 10)
-
-
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_masses_of_eigenvalues(m: int) -> None:
     """(2π)^{dim/2} = C_m ∫ ∏(ρᵢ−ρⱼ) e^{−|ρ|²/2}: by hand for 1 and 2, in polar coordinates of the traceless plane for 3."""
@@ -281,73 +221,6 @@ def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
     assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(point, rel=1e-9)
 
 
-@pytest.fixture(scope="module", params=[(3, 1.6), (4, 1.4)], ids=str)
-def chain(request) -> ChainEnvelope:
-    m, sigma = request.param
-    return ChainEnvelope(m, sigma, FloatChain.tightest(m, sigma).positions)
-
-
-def test_the_chain_by_brute_force(chain: ChainEnvelope) -> None:
-    m, sigma = chain.m, chain.sigma
-    mode = FloatChain.tightest(m, sigma).positions
-    touch = {(i, j): (mode[i] - mode[j]) / 2 for i in range(m) for j in range(i + 2, m)}
-    assert chain._touch == pytest.approx(touch)
-    slopes = np.zeros(m)
-    for i, j in itertools.combinations(range(m), 2):
-        half = 0.5 if j == i + 1 else 0.5 / math.tanh(touch[i, j])
-        slopes[i] += half
-        slopes[j] -= half
-    means = np.array([float(x) for x in chain.means()])
-    assert means == pytest.approx(sigma**2 * slopes, rel=1e-12, abs=1e-12)
-    edges = np.array(chain._edges)
-    assert edges[0] == pytest.approx(means.min() - 7 * sigma)
-    assert edges[-1] == pytest.approx(means.max() + 7 * sigma)
-    cdf = np.array([[(1 + math.erf((e - mean) / (sigma * math.sqrt(2)))) / 2 for e in edges] for mean in means])
-    z = np.diff(np.hstack([np.zeros((m, 1)), cdf, np.ones((m, 1))]))
-    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
-    factor = np.tril(-np.expm1(np.minimum(bottom[None, :] - top[:, None], 0.0)))  # [cell above, cell below]
-    message = z[-1]
-    for i in reversed(range(m - 1)):
-        message = z[i] * (factor @ message)
-    _, _, plain, _ = chain.tables(64)
-    assert [float(x) for x in plain[0]] == pytest.approx(np.cumsum(message).tolist(), rel=1e-6, abs=1e-12)
-    for seed in range(20):  # the first coordinate by all its cells, the last below the cell above it
-        u = LazyUniforms(source(seed), 1)
-        share = float(u.balls(64)[0])
-        sums = np.cumsum(message)
-        assert chain.pick(0, 0, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
-        above = 300 + 30 * seed
-        sums = np.cumsum(z[-1] * factor[above])
-        assert chain.pick(m - 1, above, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
-
-
-def test_a_chain_trial_against_floats(chain: ChainEnvelope) -> None:
-    edges = np.array(chain._edges)
-    bottom, top = np.append(-np.inf, edges), np.append(edges, np.inf)
-    seen = 0
-    for seed in range(30):
-        trial = _ChainDraw(chain, source(seed))
-        rho = np.array([float(x) for x in trial.rho(128)])
-        cells = np.array(trial._cells)
-        assert np.all((bottom[cells] <= rho) & (rho <= top[cells]))
-        assert np.all(np.diff(cells) <= 0)
-        assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
-        if not trial.decreasing():
-            continue
-        seen += 1
-        bounds = sum(math.log(-math.expm1(bottom[b] - top[a])) for a, b in itertools.pairwise(cells))
-        assert float(chain.log_bounds(trial._cells, 128)) == pytest.approx(bounds, rel=1e-9)
-        rest = 0.0
-        for (i, j), x0 in chain._touch.items():
-            x = (rho[i] - rho[j]) / 2
-            rest += math.log(math.sinh(x) / math.sinh(x0)) - (x - x0) / math.tanh(x0)
-        assert float(chain.log_rest(trial.rho(128))) == pytest.approx(rest, rel=1e-8, abs=1e-12)
-        gaps = sum(math.log(-math.expm1(b - a)) for a, b in itertools.pairwise(rho))
-        assert float(trial.log_ratio(128)) == pytest.approx(gaps - bounds + rest, rel=1e-6, abs=1e-9)
-        assert trial.log_ratio(128) <= 0
-    assert seen > 20
-
-
 @pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 1.5), (3, 0.5), (3, 1.6), (4, 1.4), (5, 1.0), (7, 1e-9)])
 def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) -> None:
     class Counting(GeneratorSource):
@@ -378,36 +251,6 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
 @pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
     assert type(_sampler(m, 1, sigma)(source())).__name__ == kind
-
-
-def test_cholesky_and_congruence() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((4, 4))
-    center = a @ a.T + 0.1 * np.eye(4)
-    with ctx.workprec(128):
-        lower = cholesky(center)
-    assert np.array([[float(x) for x in row] for row in lower]) == pytest.approx(np.linalg.cholesky(center), abs=1e-13)
-    inner = a + a.T
-    for error in (0.0, 1e-3):
-        ball = _congruence(float_ball(lower), FloatBall(inner), error)
-        factor = np.linalg.cholesky(center)
-        assert ball.mid == pytest.approx(factor @ inner @ factor.T, abs=1e-12)
-        rows = np.linalg.norm(factor, axis=1)
-        assert ball.rad == pytest.approx(error * np.outer(rows, rows), rel=1e-6, abs=1e-12)
-    skew = center + np.array([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
-    with ctx.workprec(128):
-        assert float(cholesky(skew)[1, 0]) == pytest.approx(np.linalg.cholesky(center)[1, 0], rel=1e-12)
-    assert _is_positive_definite(center)
-    for bad in (np.diag([1.0, -1.0]), np.ones((2, 2)), np.array([[-1.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])):
-        assert not _is_positive_definite(bad)
-        with ctx.workprec(4096), pytest.raises(ParameterError):
-            cholesky(bad)
-    near = np.array([[1.0, 1.0], [1.0, math.nextafter(1.0, 2.0)]])
-    assert _is_positive_definite(near)
-    with ctx.workprec(32):
-        assert cholesky(np.array([[0.1, 0.3], [0.3, math.nextafter(0.9, 1.0)]])) is None
-    with ctx.workprec(2048):
-        assert cholesky(near) is not None
 
 
 # ---- constant curvature
