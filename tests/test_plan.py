@@ -24,8 +24,18 @@ from curvedp.alarms import alarms
 from curvedp.cli import app
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, SPDLogEuclidean, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogEuclidean,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.inference import two_sample_test
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from spaces import SPACES
 
 
 def test_the_predicted_error_is_that_of_releases():
@@ -178,6 +188,14 @@ def test_the_region_is_about_that_of_a_release():
         assert 0.5 * study.error < study.region() < 5 * study.error
     with pytest.raises(ParameterError, match="after the release"):
         plan(Sphere(2), n=10**6, radius=0.7, mechanism="gaussian").region()
+
+
+def test_a_ball_that_is_to_be_found_has_a_size_on_every_space():
+    """Or a plan would say that nothing is lost, as it did under Bures and Wasserstein's metric."""
+    sizes = {repr(M): OuterBallMean(M, None, None, 400).typical.radius for M in SPACES}
+    assert min(sizes.values()) > 0.05, sizes
+    study = plan(SPDBuresWasserstein(2), n=400, radius="private")
+    assert study.error > study.spread / 4 * 2 / 400  # the least noise of records that fill a quarter of it
 
 
 def test_one_mechanism_is_predicted_as_among_all():

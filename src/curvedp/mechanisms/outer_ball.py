@@ -64,8 +64,9 @@ class OuterBall(Statistic):
 
     @property
     def typical(self) -> Ball:
-        """Records within distance 1, or a quarter of what is injective: the stages are made for any spread."""
-        return Ball(self.center, min(1.0, self.manifold.injectivity_radius / 4, self.outer_radius / 2))
+        """Records within distance 1, or a quarter of what is injective (at I where that has no bound, as of Bures and
+        Wasserstein's metric): the stages are made for any spread."""
+        return Ball(self.center, min(1.0, (self.manifold.injectivity_radius or 1.0) / 4, self.outer_radius / 2))
 
     @property
     def sensitivity(self) -> float:
