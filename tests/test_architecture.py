@@ -1,6 +1,7 @@
 """The house's rules, read off the source: imports follow the arrows, public names are what `__all__` says."""
 
 import ast
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -92,20 +93,23 @@ def part(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path) -> set[str]:
     """Top-level parts of curvedp that a file imports, at the top or inside functions."""
     package = ["curvedp", *path.relative_to(ROOT).parts[:-1]]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             parent = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*parent, *([node.module] if node.module else [])])
             # `from curvedp import privacy` and `from .. import errors` name the part in the list
             modules = [f"{module}.{alias.name}" for alias in node.names] if module == "curvedp" else [module]
-        else:
-            continue
         found |= {name.split(".")[1] for name in modules if name.startswith("curvedp.")}
     return found
 
@@ -127,7 +131,7 @@ def test_the_arrows_are_what_is_used(here):
 def private_names(path: Path) -> list[str]:
     """Names with a leading underscore, or modules with one, that a file takes from another room."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_nodes(path):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("curvedp."):
             room, *rest = node.module.split(".")[1:]
             names = [alias.name for alias in node.names]
