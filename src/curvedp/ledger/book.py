@@ -12,8 +12,7 @@ from curvedp import _validate
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
 from curvedp.ledger.rule import State, replay
 from curvedp.ledger.store import append, create, hash_of, read, read_key, transaction
-from curvedp.privacy import Guarantee
-from curvedp.privacy.base import guarantee_from_dict
+from curvedp.privacy.base import Guarantee, guarantee_from_dict
 
 _FORMAT = 2  # of the file; files of version 0.1 have none written in them and are read too
 _LONGEST = 200  # characters of a label, a partition or a group

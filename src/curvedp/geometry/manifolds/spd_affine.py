@@ -130,9 +130,6 @@ class SPDAffineInvariant(Held, SPD):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
-        if u is v:
-            W = self._whitened(p, v)
-            return xp.sum(W * W, axis=(-2, -1))
         return xp.sum(self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1))
 
     @staticmethod
