@@ -96,7 +96,13 @@ def _placed(digits: str, point: int) -> str:
 
 
 def new_identity() -> Ed25519PrivateKey:
-    """A new key; its public half (`key_of`) is what others know its holder by."""
+    """A new key; its public half (`key_of`) is what others know its holder by.
+
+    Examples
+    --------
+    >>> len(key_of(new_identity()))
+    64
+    """
     return Ed25519PrivateKey.generate()
 
 
@@ -107,6 +113,11 @@ def key_of(identity: Ed25519PrivateKey) -> str:
     ----------
     identity : Ed25519PrivateKey
         Whose public half is wanted.
+
+    Examples
+    --------
+    >>> len(key_of(new_identity()))
+    64
     """
     return identity.public_key().public_bytes_raw().hex()
 

@@ -141,6 +141,14 @@ def paired_test(
         As many records of each.
     manifold, radius, center, guarantee, level, permutations, ledger, label, source
         As in `k_sample_test`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> bool(0 < paired_test(Euclidean(2), X, X, radius=2.0).pvalue <= 1)
+    True
     """
     statistic = PairedDistance(manifold, center, radius, _sizes(manifold, (X, Y)))  # type: ignore[arg-type]  # None is refused there
     return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label, source)

@@ -47,6 +47,14 @@ def region_of(
     ------
     ParameterError
         If the level is no probability, the draw was in floats, its integers are not kept, or no theorem applies.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.mechanisms import LogGaussianMechanism
+    >>> release = LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0])
+    >>> round(region_of(release.certificate).radius, 4)  # 0.1·√(χ² with two degrees of freedom)
+    0.2448
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
@@ -82,6 +90,15 @@ def simultaneous(certificates: Sequence[Certificate], level: float = 0.95, of: s
         Of separate releases, such as those of `PrivateMDM`; of="population" wants separate records too.
     level, of
         As in `region_of`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.mechanisms import LogGaussianMechanism
+    >>> release = LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0])
+    >>> first, second = simultaneous([release.certificate, release.certificate])
+    >>> first.radius > region_of(release.certificate).radius
+    True
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     return [region_of(each, level ** (1 / len(certificates)), of) for each in certificates]
@@ -97,6 +114,14 @@ def consistent(first: Certificate, second: Certificate, level: float = 0.95, of:
         same records in the same ball; of="population" those of two samples of one population.
     level, of
         As in `region_of`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.mechanisms import LogGaussianMechanism
+    >>> release = LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0])
+    >>> consistent(release.certificate, release.certificate)
+    True
     """
     one, other = simultaneous([first, second], level, of)
     if one.manifold != other.manifold:

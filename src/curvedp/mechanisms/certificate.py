@@ -348,6 +348,13 @@ class Release:
         What was released.
     certificate : Certificate
         What it costs and how it was drawn.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.mechanisms import LogGaussianMechanism
+    >>> LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0]).value.shape
+    (2,)
     """
 
     value: Any

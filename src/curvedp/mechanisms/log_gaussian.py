@@ -206,6 +206,13 @@ class LogLaplaceMechanism(_LogMechanism):
     -----
     Guarantees
     - ε-DP with ε = (chart sensitivity + 2·float error of the chart)/scale, and the exact profile of that law.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Lorentz
+    >>> from curvedp.privacy import PureDP
+    >>> round(LogLaplaceMechanism.calibrated(Lorentz(2), 1.0, PureDP(0.5)).scale, 6)
+    2.0
     """
 
     name: ClassVar[str] = "log-laplace"

@@ -75,6 +75,11 @@ class ConstantCurvatureProfile(RadialProfile):
         Of the law.
     sensitivity : float
         The largest distance of two centers.
+
+    Examples
+    --------
+    >>> ConstantCurvatureProfile("laplace", 1.0, 2, 1.0, 0.5).delta(0.5)
+    0.0
     """
 
     kind: Kind
@@ -247,6 +252,11 @@ class FloorProfile(PrivacyProfile):
         Of the space.
     sensitivity : float
         The largest distance of two centers.
+
+    Examples
+    --------
+    >>> round(FloorProfile(-1.0, 10, 1.0).mu, 5)
+    2.86205
     """
 
     curvature: float

@@ -119,6 +119,11 @@ class ProductProfile(PrivacyProfile):
         Of the Gaussian.
     sensitivity : float
         The largest distance of two centers.
+
+    Examples
+    --------
+    >>> ProductProfile(((0.0, 1), (-0.5, 2)), 1.0, 0.5).mu >= 0.5
+    True
     """
 
     factors: tuple[tuple[float, int], ...]
