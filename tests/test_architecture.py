@@ -5,6 +5,8 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,14 @@ import pytest
 import curvedp
 
 ROOT = Path(curvedp.__file__).parent
-BASE = {"errors", "_validate", "_files", "_progress"}
+BASE = {"errors", "_validate", "_files", "_lazy", "_progress"}
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "_validate": set(),
     "_files": set(),
+    "_lazy": set(),
     "_progress": set(),
     "entropy": set(),
     "privacy": {"entropy"},
@@ -181,3 +184,40 @@ def test_public_names_are_all(name):
             bound.add(node.name)
     extra = {public for public in bound if not public.startswith("_")} - set(stated)
     assert not extra, f"{name} binds {sorted(extra)} without naming them in __all__"
+
+
+LAZY = [name for name in PACKAGES if "_lazy.exports" in inspect.getsource(importlib.import_module(name))]
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_no_lazy_name_is_a_module(name):
+    """Importing the module would bind the name to it, sooner or later than the name was asked for."""
+    package = importlib.import_module(name)
+    names = importlib.import_module("curvedp._lazy")._homes(name)
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not modules & names.keys()
+    assert dir(package) == sorted(package.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_registers_do_not_depend_on_what_was_imported_first():
+    """Certificates say in words which mechanisms were not considered, in the order of the register."""
+    show = (
+        "from curvedp.mechanisms.base import Mechanism as M, Statistic as S; print(list(M.registry), list(S.registry))"
+    )
+    plain = run(show)
+    assert plain == run("import curvedp.mechanisms.sums, curvedp.mechanisms.kng; " + show)
+    assert "k-norm-gradient" in plain
+    assert "Fréchet mean in a private ball" in plain
+
+
+def test_a_site_s_process_imports_little():
+    """Each message to a site starts a process: what takes long to import is for others."""
+    loaded = run("import sys, curvedp.federated.site; print(*sys.modules)").split()
+    assert not {"scipy.special", "flint", "numpy.testing", "curvedp.laws.gaussian", "sklearn"} & set(loaded)
+    assert "curvedp.mechanisms.base" in loaded

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from curvedp import _lazy
+
 if TYPE_CHECKING:
     from curvedp.checking import check
     from curvedp.errors import ReleaseWarning
@@ -45,18 +47,9 @@ __all__ = [
     "plan",
 ]
 
-_HOME = {"Ledger": "ledger", "ReleaseWarning": "errors", "check": "checking", "plan": "planning"}
+_find, __dir__ = _lazy.exports(__name__)
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported on first use, so that `import curvedp` and the command line start at once."""
-    if name == "__version__":
-        return import_module("importlib.metadata").version("curvedp")
-    if name not in __all__:
-        raise AttributeError(f"module 'curvedp' has no attribute {name!r}")
-    home = _HOME.get(name, "estimators" if name.startswith("Private") else "privacy")
-    return getattr(import_module(f"curvedp.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return import_module("importlib.metadata").version("curvedp") if name == "__version__" else _find(name)

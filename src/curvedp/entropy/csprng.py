@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
 import numpy as np
+import scipy
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy.special import ndtri
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -101,7 +101,7 @@ class Source(ABC):
         """
         tail = self.uniform(size, full_precision=True)
         sign = self.words(tail.shape) >> np.uint64(63)
-        return np.asarray(np.where(sign == 1, 1.0, -1.0) * ndtri(0.5 * tail))
+        return np.asarray(np.where(sign == 1, 1.0, -1.0) * scipy.special.ndtri(0.5 * tail))
 
 
 class SecureSource(Source):

@@ -19,7 +19,6 @@ from curvedp.federated.release import FederatedMechanism, asked, stage_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate, digest_of_integers
 from curvedp.mechanisms.payment import pay
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.persons import person_codes
 
 
@@ -105,6 +104,8 @@ class Site(Party):
 
     def _sign(self, request: Request) -> dict[str, Any]:
         """Sign a certificate of this plan, and of the sums in which this site took part, whose claims hold."""
+        from curvedp.mechanisms.verify import verify_certificate  # half a second, of which other requests need nothing
+
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
         rounds = [Round(*pair) for pair in request["rounds"]]
         walked = zip(request["points"], self.plan.points(rounds), strict=False)

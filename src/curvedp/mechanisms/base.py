@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 
-from curvedp import _validate
+from curvedp import _lazy, _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.base import Manifold
@@ -103,7 +103,7 @@ class Mechanism(ABC):
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
     like: ClassVar[str | None] = None  # one that errs by about as much, and is calibrated in no time
     most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
-    registry: ClassVar[dict[str, type["Mechanism"]]] = {}
+    registry: ClassVar[_lazy.Registry[type["Mechanism"]]] = _lazy.Registry("curvedp.mechanisms")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from curvedp import _validate
+from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_to_ball
 from curvedp.geometry.ball import carry_records
@@ -50,7 +50,7 @@ class Statistic(ABC):
     unit: ClassVar[str] = "one record, replaced by any other"
     units: ClassVar[tuple[str, ...]] = (PERSON_UNIT,)  # others that an estimator may state
     valued: ClassVar[bool] = True  # whether noise can be added to its value
-    registry: ClassVar[dict[str, type["Statistic"]]] = {}
+    registry: ClassVar[_lazy.Registry[type["Statistic"]]] = _lazy.Registry("curvedp.mechanisms")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -16,6 +16,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.numerics.namespace import values_alone
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,13 @@ class Problem:
 
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
-        return self.manifold.rough_unchart(w, coordinates)
+        with values_alone():
+            return self.manifold.rough_unchart(w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
         """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
-        return self.manifold.carry(p, q, coordinates)
+        with values_alone():
+            return self.manifold.carry(p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
         """The mean loss."""
@@ -119,7 +122,8 @@ class FrechetMeanProblem(Problem):
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record."""
-        return -self.manifold.rough_chart(w, records)
+        with values_alone():
+            return -self.manifold.rough_chart(w, records)
 
 
 @dataclass(frozen=True)

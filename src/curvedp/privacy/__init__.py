@@ -1,26 +1,31 @@
 """What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
 
-from curvedp.privacy.base import Guarantee
-from curvedp.privacy.calibrate import smallest_scale
-from curvedp.privacy.certify import certified_delta
-from curvedp.privacy.certify_mu import certified_mu
+from typing import TYPE_CHECKING
+
+from curvedp import _lazy
 from curvedp.privacy.compose import Composition, compose, compose_profiles
-from curvedp.privacy.constant_curvature import (
-    ConstantCurvatureProfile,
-    FloorProfile,
-    gaussian_floor,
-    gaussian_profile,
-    laplace_profile,
-)
 from curvedp.privacy.convert import convert
-from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
-from curvedp.privacy.hadamard import HadamardProfile
-from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
-from curvedp.privacy.products import ProductProfile
-from curvedp.privacy.profile import PrivacyProfile
-from curvedp.privacy.selection import NegativeBinomialRuns
-from curvedp.privacy.spd_confidence import ConfidenceProfile
-from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
+
+if TYPE_CHECKING:
+    from curvedp.privacy.base import Guarantee
+    from curvedp.privacy.calibrate import smallest_scale
+    from curvedp.privacy.certify import certified_delta
+    from curvedp.privacy.certify_mu import certified_mu
+    from curvedp.privacy.constant_curvature import (
+        ConstantCurvatureProfile,
+        FloorProfile,
+        gaussian_floor,
+        gaussian_profile,
+        laplace_profile,
+    )
+    from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
+    from curvedp.privacy.hadamard import HadamardProfile
+    from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
+    from curvedp.privacy.products import ProductProfile
+    from curvedp.privacy.profile import PrivacyProfile
+    from curvedp.privacy.selection import NegativeBinomialRuns
+    from curvedp.privacy.spd_confidence import ConfidenceProfile
+    from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
     "GDP",
@@ -52,3 +57,5 @@ __all__ = [
     "subsampled_gaussian",
     "subsampled_noise_multiplier",
 ]
+
+__getattr__, __dir__ = _lazy.exports(__name__)

@@ -21,11 +21,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import scipy
-from flint import arb
 from numpy.typing import NDArray
-from scipy.special import betainc, betaln
 
-from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
@@ -292,7 +289,7 @@ def log_beta(a: float, x: Array, y: Array) -> Array:
             return np.asarray(np.log(np.where(x <= y, inner, 1 - inner)))
         if a == 1.0:
             return np.asarray(np.log(x))
-        value = np.asarray(np.log(betainc(a, a, x)))
+        value = np.asarray(np.log(scipy.special.betainc(a, a, x)))
     deep = (x < 0.5) & (value < -650)
     if np.any(deep):
         # I_x(a,a) = x^a(1−x)^a/(a·B(a,a))·₂F₁(2a, 1; a+1; x), a positive series (DLMF 8.17.8)
@@ -302,7 +299,7 @@ def log_beta(a: float, x: Array, y: Array) -> Array:
             term = term * z * (2 * a + j) / (a + 1 + j)
             total, j = total + term, j + 1
         with np.errstate(divide="ignore"):
-            value[deep] = a * (np.log(z) + np.log1p(-z)) - math.log(a) - betaln(a, a) + np.log(total)
+            value[deep] = a * (np.log(z) + np.log1p(-z)) - math.log(a) - scipy.special.betaln(a, a) + np.log(total)
     return value
 
 
@@ -317,6 +314,10 @@ def _hull(u: Array, h: Array) -> tuple[Array, Array]:
 @lru_cache(maxsize=16)
 def end_rule(n: int) -> tuple[Array, Array]:
     """Nodes on (0, 2) and weights; the nodes are dense at both ends, where an integrand may end like a root."""
+    from flint import arb  # with what it brings 0.2 s, of which flat Gaussians need nothing
+
+    from curvedp.entropy.precision import precision
+
     with precision(64):
         rule = [arb.legendre_p_root(n, k, weight=True) for k in reversed(range(n))]
     z, w = np.array([[float(node), float(weight)] for node, weight in rule]).T
@@ -350,5 +351,5 @@ class FloorTails(SmoothTails):
         a = (self.d - 1) / 2
         # Where y is below every float the regularised beta function is its first term, y^a/(a·B(a, a)).
         log_y = level - D + np.log(np.expm1(-level - D) / math.expm1(-2 * D))
-        first = a * log_y - math.log(a) - float(betaln(a, a))
+        first = a * log_y - math.log(a) - float(scipy.special.betaln(a, a))
         return log_beta(a, x, y), np.where(log_y < _TINY, first, log_beta(a, y, x))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp import _validate
+from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.rounding import float_of, root_of, smallest_float
 
@@ -45,7 +45,7 @@ class Guarantee:
     )
     # the bound that is its parameter; why it may be infinite
     follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
-    _registry: ClassVar[dict[str, type["Guarantee"]]] = {}
+    _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry("curvedp.privacy")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

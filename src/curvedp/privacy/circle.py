@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from curvedp.privacy._loss_table import SmoothTails, log_sum
 
@@ -118,6 +118,6 @@ def _log_normal_between(a: Array, b: Array) -> Array:
         near = width * np.maximum(np.abs(a), 1.0) < 4.0
         y = np.where(near, a, 0.0)[..., None] + np.where(near, width, 0.0)[..., None] * (_Z + 1) / 2
         by_quadrature = np.log(width) + log_sum(-y * y / 2 + np.log(_W / 2), axis=-1) - 0.5 * math.log(2 * math.pi)
-        high, low = log_ndtr(b), log_ndtr(a)
+        high, low = scipy.special.log_ndtr(b), scipy.special.log_ndtr(a)
         by_difference = high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
     return np.where(near, by_quadrature, by_difference)

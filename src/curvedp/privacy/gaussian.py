@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr, ndtri
 
 from curvedp.privacy.rounding import down, smallest_float, up
 
@@ -81,10 +81,10 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         tilt = np.where(smooth, a, 0.0)[..., None]
         integral = reach * np.sum(_WEIGHTS * -np.expm1(-quad * s) * np.exp(-s * (tilt + s / 2)), axis=-1)
 
-        mills_b = math.sqrt(math.pi / 2) * erfcx(b / math.sqrt(2))
-        difference = math.sqrt(math.pi / 2) * erfcx(np.maximum(a, 0.0) / math.sqrt(2)) - mills_b
+        mills_b = math.sqrt(math.pi / 2) * scipy.special.erfcx(b / math.sqrt(2))
+        difference = math.sqrt(math.pi / 2) * scipy.special.erfcx(np.maximum(a, 0.0) / math.sqrt(2)) - mills_b
         near_one = ~smooth & (a < 0)
-        direct = ndtr(-a) - np.exp(log_phi) * mills_b
+        direct = scipy.special.ndtr(-a) - np.exp(log_phi) * mills_b
     factor = np.where(smooth, integral, np.where(near_one, direct, difference))
     return np.where(near_one, 0.0, log_phi), np.where(near_one, 0.0, rest), factor
 
@@ -110,10 +110,10 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 
     Rounded down: Φ⁻¹ and Φ err by a few units in the last place, of which the argument's are multiplied by its size.
     """
-    z = ndtri(alpha)
+    z = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
         lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
-    beta = np.where(np.asarray(alpha) > 0, np.maximum(down(ndtr(lowered), 4e-15), 0.0), 1.0)
+    beta = np.where(np.asarray(alpha) > 0, np.maximum(down(scipy.special.ndtr(lowered), 4e-15), 0.0), 1.0)
     return beta if np.ndim(beta) else float(beta)
 
 
@@ -131,7 +131,7 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # gdp_log_delta is rounded up, so it has to pass the target by its own error: then the true δ_μ(ε) has reached it.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
     # δ_μ increases with μ and is at most Φ(−a), so the root is not below the μ at which Φ(−a) = δ.
-    z = ndtri(target)
+    z = scipy.special.ndtri(target)
     bend = np.sqrt(z * z + 2 * eps)
     low = np.where(z < 0, 2 * eps / np.where(z < 0, bend - z, 1.0), z + bend) * (1 - 1e-12)
     high = np.maximum(2 * low, 1e-300) + 4 * target

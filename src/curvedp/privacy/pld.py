@@ -31,8 +31,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
 
 from curvedp.privacy.rounding import up
 
@@ -239,14 +239,14 @@ def _convolved(factors: list[tuple[Loss, int]], rate: float, size: int) -> tuple
         own, tilted = _tilted(loss, rate)
         wrapped = np.bincount(loss.index % size, weights=tilted, minlength=size)
         norm = 1.01 * math.sqrt(float(wrapped @ wrapped))
-        factor = _power(rfft(wrapped), count)
+        factor = _power(scipy.fft.rfft(wrapped), count)
         product = factor if product is None else product * factor
         slip = 16 * (bits + 1) * U * norm  # of one transform, relative to √N, and one power's rounding
         log_norm += count * math.log(float(tilted.sum()) * (1 + len(tilted) * U) + math.sqrt(size) * slip)
         error, smallest, kappa = error + count * slip, min(smallest, norm), kappa + count * own
     assert product is not None
     whole = math.exp(min(log_norm, 700.0))  # no value of the transforms' product is larger
-    return irfft(product, size), kappa, 1.01 * whole * (error + 16 * bits * U * smallest)
+    return scipy.fft.irfft(product, size), kappa, 1.01 * whole * (error + 16 * bits * U * smallest)
 
 
 def _infinite(factors: list[tuple[Loss, int]]) -> float:

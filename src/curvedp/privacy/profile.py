@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr, ndtri, ndtri_exp
 
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
@@ -176,8 +175,8 @@ class PrivacyProfile(Guarantee):
     def mu_of_tradeoff(self, alpha: Array) -> Array:
         """The μ whose curve passes through (α, β(α)), 0 < α < 1, rounded up: −Φ⁻¹(α) − Φ⁻¹(β)."""
         log_beta, log_rest = self._log_tradeoff(alpha)
-        z = np.where(log_beta < -_LOG_2, ndtri_exp(log_beta), -ndtri_exp(log_rest))
-        return np.asarray(np.maximum(-ndtri(alpha) - z, 0.0))
+        z = np.where(log_beta < -_LOG_2, scipy.special.ndtri_exp(log_beta), -scipy.special.ndtri_exp(log_rest))
+        return np.asarray(np.maximum(-scipy.special.ndtri(alpha) - z, 0.0))
 
     def _log_tradeoff(self, flat: Array) -> tuple[Array, Array]:
         """(log β, log(1 − β)), each with its own digits, β rounded down.
@@ -350,7 +349,7 @@ def up(x: float, relative: float = 0.0) -> float:
 
 def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
-    z = ndtri_exp(log_delta)
+    z = scipy.special.ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)
     low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)  # Φ(−a) = δ: δ_μ <= δ here
     with np.errstate(under="ignore"):
@@ -368,12 +367,12 @@ def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Arr
 
 def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array:
     """Newton on log(1 − δ_μ(ε)) = log(Φ(a) + e^ε Φ(−b)), for δ near 1; 1 − δ = φ(a)·(R(−a) + R(b)), R Mills' ratio."""
-    z = ndtri_exp(np.minimum(log_rest, -1e-300))
+    z = scipy.special.ndtri_exp(np.minimum(log_rest, -1e-300))
     mu = np.where(z < 0, -z + np.sqrt(z * z + 2 * eps), 2 * eps / (np.abs(z) + np.sqrt(z * z + 2 * eps)))
     mu = np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start)
     for _ in range(60):
         a, b = eps / mu - mu / 2, eps / mu + mu / 2
-        value = np.logaddexp(log_ndtr(a), eps + log_ndtr(-b))
+        value = np.logaddexp(scipy.special.log_ndtr(a), eps + scipy.special.log_ndtr(-b))
         step = np.clip((value - log_rest) * (_mills(-a) + _mills(b)), -mu / 2, mu)
         mu = mu + step
         if np.all(np.abs(step) <= 1e-13 * mu):
@@ -383,7 +382,7 @@ def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array
 
 def _mills(x: Array) -> Array:
     """Mills' ratio Φ(−x)/φ(x); held at its value at −35 to the left, where only the sign of a Newton step matters."""
-    return np.asarray(math.sqrt(math.pi / 2) * erfcx(np.maximum(x, -35.0) / math.sqrt(2)))
+    return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(np.maximum(x, -35.0) / math.sqrt(2)))
 
 
 def _mills_difference(a: Array, b: Array) -> Array:

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erfinv, expit, ndtri_exp
 
 from curvedp.privacy.rounding import up
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 def two_point_delta(eps0: float, eps: Array) -> Any:
     """(e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up where positive."""
-    delta = -np.expm1(np.minimum(eps - eps0, 0.0)) * expit(eps0)
+    delta = -np.expm1(np.minimum(eps - eps0, 0.0)) * scipy.special.expit(eps0)
     return np.where(delta > 0, np.minimum(up(delta, 1e-15), 1.0), 0.0)
 
 
@@ -39,8 +39,8 @@ def pure_to_gdp_mu(eps: float) -> float:
     1.232035
     """
     if eps < 1:
-        return float(up(2 * math.sqrt(2) * erfinv(math.tanh(eps / 2)), 4e-15))
-    return float(up(-2 * ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
+        return float(up(2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2)), 4e-15))
+    return float(up(-2 * scipy.special.ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
 
 
 def log_cosh(x: float) -> float:
@@ -62,7 +62,7 @@ def pure_renyi(eps: Any, order: Any) -> Any:
     eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
     x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
     with np.errstate(over="ignore", invalid="ignore"):
-        far = x + np.log1p(np.expm1(-2 * x) * expit(-eps))
+        far = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
         near = np.log1p(2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2))
     value = up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
     return value if np.ndim(value) else float(value)

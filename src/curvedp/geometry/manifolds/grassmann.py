@@ -13,7 +13,6 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.matrix import (
     bmm,
-    differentiable,
     embedded_inner,
     embedded_norm,
     frobenius,
@@ -24,7 +23,7 @@ from curvedp.geometry.numerics.matrix import (
     svd,
     sym_function,
 )
-from curvedp.geometry.numerics.namespace import constant, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 
 
 def _stretch(xp: Any, c: Array) -> Array:

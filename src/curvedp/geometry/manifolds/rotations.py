@@ -14,7 +14,6 @@ from curvedp.geometry.numerics.matrix import (
     bmm,
     bracket_operator,
     det,
-    differentiable,
     embedded_inner,
     embedded_norm,
     frobenius,
@@ -26,7 +25,7 @@ from curvedp.geometry.numerics.matrix import (
     svd,
     well_scaled,
 )
-from curvedp.geometry.numerics.namespace import constant, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 

@@ -27,7 +27,7 @@ from curvedp.geometry.numerics.matrix import (
     skew_to_vector,
     svd,
 )
-from curvedp.geometry.numerics.namespace import constant, differentiable_by, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable_by, namespace, values_alone
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
 
@@ -124,7 +124,8 @@ class Stiefel(Manifold):
         """(v, A, B, [p Q]), constants."""
         change = q - p
         frame, bottom = self._frame(p, self._normal(p, change), complete=True)
-        A, B = reduced_log(constant(p.mT @ change), constant(bottom))
+        with values_alone():
+            A, B = reduced_log(constant(p.mT @ change), constant(bottom))
         base = constant(frame)
         return base[..., : self.r] @ A + base[..., self.r :] @ B, A, B, base
 

@@ -10,15 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import device, is_jax_array, is_torch_array
+from array_api_compat import device
 
 from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import constant, namespace
-
-
-def differentiable(x: Array) -> bool:
-    """Whether the library of x differentiates, so that terms of value zero are worth their cost."""
-    return bool(is_jax_array(x) or is_torch_array(x))
+from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 
 
 def bmm(*factors: Array) -> Array:

@@ -1,6 +1,8 @@
 """The array library of a call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
 from typing import Any
 
@@ -11,12 +13,16 @@ _KERNELS = {
     "exp", "log", "inner", "norm", "dist", "transport", "project", "nearest", "to_tangent", "residual",
     "from_coordinates", "to_coordinates",
 }  # fmt: skip
+_undifferentiated = ContextVar("undifferentiated", default=False)
 
 
 def namespace(*arrays: Any) -> Any:
-    """The common array namespace; NumPy constants (such as `M.origin`) may stand beside arrays of another library."""
+    """The common array namespace; NumPy constants (such as `M.origin`) may stand beside arrays of another library.
+
+    NumPy is its own: what we call of it is the standard's, and the wrapper takes 0.3 s to import.
+    """
     others = [a for a in arrays if not is_numpy_array(a)]
-    return array_namespace(*(others or arrays))
+    return array_namespace(*others) if others else np
 
 
 def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,12 +67,27 @@ def constant(x: Any) -> Any:
     return x.detach() if is_torch_array(x) else x
 
 
+@contextmanager
+def values_alone() -> Iterator[None]:
+    """Inside, nothing is differentiated: terms of value zero that carry derivatives are left out, and not compiled."""
+    token = _undifferentiated.set(True)
+    try:
+        yield
+    finally:
+        _undifferentiated.reset(token)
+
+
+def differentiable(x: Any) -> bool:
+    """Whether the library of x differentiates, so that terms of value zero are worth their cost."""
+    return not _undifferentiated.get() and bool(is_jax_array(x) or is_torch_array(x))
+
+
 def differentiable_by(smooth: Callable[..., Any], plain: Callable[..., Any], *arrays: Any) -> Any:
     """plain(*arrays); smooth(*arrays), of the same value but with terms that carry derivatives, where those may be asked."""
+    if not any(map(differentiable, arrays)):
+        return plain(*arrays)
     if any(is_torch_array(a) for a in arrays):
         return smooth(*arrays)
-    if not is_jax_namespace(namespace(*arrays)):
-        return plain(*arrays)
     import jax
 
     f: Any = jax.custom_jvp(plain)

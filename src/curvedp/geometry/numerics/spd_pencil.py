@@ -170,7 +170,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     G = _repeat(xp, sweep, G, m * u)
     square = xp.sum(G * G, axis=-2)
     if m % 2:  # the padding is the one column that is exactly 0 (or NaN with all the rest)
-        last = xp.argsort(-square, axis=-1)[..., :m]
+        last = xp.argsort(-square, axis=-1, stable=True)[..., :m]
         square = xp.take_along_axis(square, last, axis=-1)
         G = xp.take_along_axis(G, last[..., None, :], axis=-1)
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
