@@ -315,7 +315,7 @@ class NewtonMechanism(GaussianMeanMechanism):
             scales = (
                 stages[-1].gradient_scale * self.gradient_sensitivity(distance) / self.gradient_sensitivity(distance[0])
             )
-            logs: dict[int, np.ndarray] = {}
+            logs: dict[Any, np.ndarray] = {}
             # at first all walks are at the center
             measured = (
                 np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None, logs)
@@ -343,22 +343,22 @@ class NewtonMechanism(GaussianMeanMechanism):
         return james_stein(M, self.center, np.asarray(w), noise), stages, noise
 
     def _means(
-        self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None, logs: dict[int, np.ndarray]
+        self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None, logs: dict[Any, np.ndarray]
     ) -> np.ndarray:
-        """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given. The logarithms of a
-        walk that is alone are kept for the next question at the same point."""
+        """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given. The logarithms
+        are kept for the next question at the same points."""
         M = self.manifold
         columns = M.dim if axis is None else 2
         points = max(1, _WORK // (len(records) * M.dim))
         rows = max(1, _WORK // M.dim)
 
         def total(at: slice, part: slice) -> np.ndarray:
-            if len(w) > 1:
-                z = np.asarray(M.chart(w[at, None], records[None, part]))
-            else:
-                if part.start not in logs:
-                    logs[part.start] = np.asarray(M.chart(w[0], records[part]))
-                z = logs[part.start][None]
+            key = len(w), at.start, part.start
+            if key not in logs:
+                alone = len(w) == 1
+                found = M.chart(w[0], records[part]) if alone else M.chart(w[at, None], records[None, part])
+                logs[key] = np.asarray(found)[None] if alone else np.asarray(found)
+            z = logs[key]
             if axis is None:
                 return np.asarray(z.sum(axis=1))
             s = np.linalg.norm(z, axis=-1)

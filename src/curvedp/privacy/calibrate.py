@@ -8,14 +8,15 @@ less noise. The search itself looks at what is cheap (`_least_cost`), which neve
 
 import math
 from collections.abc import Callable
-
-import numpy as np
+from functools import cache
+from typing import Any
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
-from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.guarantees import ZCDP, ApproxDP, PureDP
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.gaussian import gdp_mu_below
+from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 
 _BITS = 40
@@ -63,8 +64,9 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     if not isinstance(target, Guarantee):
         raise ParameterError(f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)")
     plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
+    profile_at = cache(profile_at)
     start = _inside(profile_at, target, sensitivity if plain else _validate.length("sensitivity", sensitivity))
-    floor = _floor_cost(profile_at(start), target)
+    floor, end = _floor_cost(profile_at(start), target), _end(profile_at(start), target)
     bits = _BITS_OF_PRODUCTS if len(profile_at(start).corners) > 1 else _BITS_OF.get(type(target), _BITS)
 
     def memory(cost: Callable[[PrivacyProfile, Guarantee], tuple[float, float]]) -> Callable[[float], float]:
@@ -74,7 +76,7 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
             """<= 0 exactly where the target is met; +inf where the law does not exist any more."""
             if scale not in seen:
                 try:
-                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor)
+                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor, by_delta=end < math.inf)
                 except NotIntegrable:
                     return math.inf
             return seen[scale]
@@ -82,12 +84,14 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
         return excess
 
     excess, power = memory(_cost), target.scale_power
-    rough = memory(_least_cost) if bits < _BITS else excess
+    rough = memory(_least_cost) if bits < _BITS or isinstance(target, GDP) else excess
 
     def met(scale: float) -> bool:
         return rough(scale) <= 0 and excess(scale) <= 0
 
-    guess = _secant(rough, start, power, bits)
+    guess = (
+        _before(end, rough, profile_at(start), target, bits) if end < math.inf else _secant(rough, start, power, bits)
+    )
     if guess is None:
         guess = _bisect(rough, start, profile_at, target)
     step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
@@ -122,6 +126,8 @@ def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, floa
         return max(_least_cost(corner, target) for corner in profile.corners)
     if isinstance(target, ZCDP):
         return up(max(profile.renyi(order) / order for order in _ORDERS), RELATIVE_ERROR), target.rho  # as `rho` does
+    if isinstance(target, GDP) and profile.certain:
+        return profile.least_mu, target.mu
     return _cost(profile, target)
 
 
@@ -130,16 +136,19 @@ def _floor_cost(profile: PrivacyProfile, target: Guarantee) -> float:
     return _cost(profile.floor, target)[0] if profile.floor is not None else 0.0
 
 
-def _excess(target: Guarantee, spent: float, allowed: float, floor: float) -> float:
-    """log((spent − floor)/(allowed − floor)), nearly linear in log scale; (ε, δ) in terms of the μ of equal δ(ε).
+def _excess(target: Guarantee, spent: float, allowed: float, floor: float, by_delta: bool = False) -> float:
+    """log((spent − floor)/(allowed − floor)), nearly linear in log scale; (ε, δ) in terms of about the μ of equal δ(ε), or
+    `by_delta` itself.
 
     Of the sign of spent − allowed, whatever the rounding.
     """
     if not spent >= 0:
         raise ParameterError(f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}")
     met = spent <= allowed
-    if isinstance(target, ApproxDP):
-        spent, allowed, floor = gdp_mu(target.eps, np.minimum([spent, allowed, floor], 1 - 2.0**-53)).tolist()
+    if isinstance(target, ApproxDP) and not by_delta:
+        spent, allowed, floor = (
+            gdp_mu_below(target.eps, min(delta, 1 - 2.0**-53)) for delta in (spent, allowed, floor)
+        )
     if math.isinf(spent):
         return math.inf
     if spent <= floor < allowed:
@@ -158,14 +167,35 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
             start /= 2
 
 
+def _end(profile: PrivacyProfile, target: Guarantee) -> float:
+    """The scale from which on δ(ε) = 0 under Laplace noise, whose largest loss falls like 1/scale; else inf."""
+    if not (
+        isinstance(target, ApproxDP) and isinstance(profile, ConstantCurvatureProfile) and profile.kind == "laplace"
+    ):
+        return math.inf
+    return profile.sensitivity / target.eps
+
+
+def _before(end: float, excess: Callable[[float], float], profile: Any, target: Any, bits: int) -> float | None:
+    """The secant method on log δ against x = −log(end/scale − 1): towards the end δ falls like the power (d + 1)/2 of what is
+    left of the loss, ε·e^{−x}; None if it wanders off."""
+    power = (profile.dim + 1) / 2
+
+    def scale(x: float) -> float:
+        return float(end / (1 + math.exp(-x)))
+
+    x = _root(lambda x: excess(scale(x)), math.log(target.eps) - math.log(target.delta0) / power, -power, bits)
+    return None if x is None else scale(x)
+
+
 def _secant(excess: Callable[[float], float], start: float, power: float, bits: int) -> float | None:
     """The secant method on log cost against log scale, nearly a line of slope −power; None if it wanders off."""
+    x = _root(lambda x: excess(math.exp(x)), math.log(start), -power, bits)
+    return None if x is None else math.exp(x)
 
-    def at(x: float) -> float:
-        return excess(math.exp(x))
 
-    x = math.log(start)
-    y, slope, good, beyond = at(x), -power, math.nan, math.inf
+def _root(at: Callable[[float], float], x: float, slope: float, bits: int) -> float | None:
+    y, last, good, beyond = at(x), 1.0, math.nan, math.inf
     for _ in range(40):
         if math.isinf(y):
             return None
@@ -177,12 +207,12 @@ def _secant(excess: Callable[[float], float], start: float, power: float, bits: 
         step = min(max(-y / slope, -3.0), 3.0)
         if x + step >= beyond:
             step = (beyond - x) / 2
-        if abs(step) < 2.0 ** (8 - bits):
-            return math.exp(x + step)
+        if abs(step * last) < 2.0**-bits:  # about the error of the next point
+            return x + step
         value = at(x + step)
         if -600 < value < math.inf and (value - y) * step < 0:
             slope = (value - y) / step
-        good, x, y = x, x + step, value
+        good, last, x, y = x, step, x + step, value
     return None
 
 

@@ -91,21 +91,32 @@ class PrivacyProfile(Guarantee):
         (`closes`): beyond the grid, δ(ε) <= δ_μ(ε) is then a theorem, not an observation. It stops short of the end of
         the table, where δ is an integral over what the table is only continued by.
         """
-        table = self._table
-        grid = table.grid()
+        table, best = self._table, self._mu_in_table
+        for _ in range(200 if math.isinf(table.T) else 0):
+            stop = 0.75 * table.end
+            floor = max(best, self._tail_mu * (1 + 1e-10))
+            if self._closes(floor, stop):
+                return up(floor, 2 * RELATIVE_ERROR)
+            table.extend()
+            best = max(best, self._mu_on(self._known(stop / 2)))
         if math.isinf(table.T):
-            best, seen = 0.0, 0.0
-            for _ in range(200):
-                stop = 0.75 * table.end
-                best = max(best, self._mu_on(np.append(grid[(grid >= seen / 2) & (grid < stop)], stop)))
-                floor = max(best, self._tail_mu * (1 + 1e-10))
-                if self._closes(floor, stop):
-                    return up(floor, 2 * RELATIVE_ERROR)
-                table.extend()
-                grid, seen = table.grid(), stop
             raise NotResolved("the tail of the privacy loss could not be closed")
         # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
-        return up(self._mu_on(grid), 2 * RELATIVE_ERROR)
+        return up(best, 2 * RELATIVE_ERROR)
+
+    @property
+    def least_mu(self) -> float:
+        """At most `mu`, and soon: for searches."""
+        return self.mu
+
+    @cached_property
+    def _mu_in_table(self) -> float:
+        return self._mu_on(self._known(0.0))
+
+    def _known(self, start: float) -> Array:
+        """Losses of the table from here on, all of them if it ends at the largest."""
+        grid, stop = self._table.grid(), 0.75 * self._table.end
+        return grid if math.isfinite(self._table.T) else np.append(grid[(grid >= start) & (grid < stop)], stop)
 
     @property
     def _tail_mu(self) -> float:
