@@ -29,7 +29,7 @@ def draw_batches(
         padded[: len(flat)] = flat
         return {"rows": jnp.asarray(padded[first[:, None] + np.arange(width)]), "sizes": jnp.asarray(sizes)}
     most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
-    padded = np.zeros(most + max(portions(size)), dtype=np.int32)
+    padded = np.zeros(most + portion_of(size), dtype=np.int32)
     padded[: len(flat)] = flat
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
@@ -39,26 +39,24 @@ def batch_sum(batch: Batches, flat: Any, size: int, part: Callable[[Any, Any], A
     if flat is None:
         inside = jnp.arange(len(batch["rows"])) < batch["sizes"] if "sizes" in batch else True
         return part(batch["rows"], inside)
-    head, width = portions(size)
+    width = portion_of(size)
 
-    def portion(done: Any, count: int) -> Any:
-        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (count,))
-        return part(numbers, jnp.arange(count) < batch["sizes"] - done)
+    def portion(done: Any) -> Any:
+        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
+        return part(numbers, jnp.arange(width) < batch["sizes"] - done)
 
-    done, kind = jnp.full((), head, dtype=batch["sizes"].dtype), jax.eval_shape(lambda: portion(0, 1))
-    total = portion(0, head) if head else jnp.zeros(kind.shape, kind.dtype)
+    done, kind = jnp.zeros((), dtype=batch["sizes"].dtype), jax.eval_shape(lambda: portion(0))
     return jax.lax.while_loop(
         lambda state: state[0] < batch["sizes"],
-        lambda state: (state[0] + width, state[1] + portion(state[0], width)),
-        (done, total),
+        lambda state: (state[0] + width, state[1] + portion(state[0])),
+        (done, jnp.zeros(kind.shape, kind.dtype)),
     )[1]
 
 
-def portions(size: int) -> tuple[int, int]:
-    """How many records of a Poisson batch the processor takes at once, first and then: a batch is rarely below its first
-    portion, and the last portion is half empty."""
-    root = math.isqrt(size)
-    return max(0, size - 2 * root), max(1, 2 * root - 1)
+def portion_of(size: int) -> int:
+    """How many records of a Poisson batch the processor takes at once: one size, since each is compiled; few batches take
+    more than two."""
+    return (size + 2 * math.isqrt(size) + 1) // 2
 
 
 def poisson_batches(random: Randomness, n: int, rate: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
