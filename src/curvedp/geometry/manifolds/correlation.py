@@ -17,8 +17,7 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
-from curvedp.geometry.numerics.matrix import differentiable
-from curvedp.geometry.numerics.namespace import constant, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 from curvedp.geometry.numerics.spectral import log1p_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, whiten
