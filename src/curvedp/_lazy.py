@@ -65,7 +65,3 @@ class Registry(UserDict[str, Kind]):
     def __iter__(self) -> Iterator[str]:
         self._fill()
         return iter(sorted(self.data, key=lambda name: self.data[name].__module__))
-
-    def __len__(self) -> int:
-        self._fill()
-        return len(self.data)

@@ -193,12 +193,12 @@ def test_costs_by_definition():
     assert _excess(GDP(1.0), math.nextafter(1.0, 2.0), 1.0, 0.0) > 0
     assert _excess(GDP(1.0), 0.4, 0.3, 0.35) > 0
     low, high = gdp_delta(0.5, 0.2), gdp_delta(0.8, 0.2)
-    about = math.log(gdp_mu_below(0.2, high) / gdp_mu_below(0.2, low))
+    about = math.log(gdp_mu_below(0.2, math.log(high)) / gdp_mu_below(0.2, math.log(low)))
     assert 0 < _excess(ApproxDP(0.2, low), high, low, 0.0) == about
     assert _excess(ApproxDP(0.2, low), high, low, 0.0, by_delta=True) == pytest.approx(math.log(high / low))
     for eps, delta in itertools.product((0.0, 1e-6, 1.0, 30.0), (1e-300, 1e-9, 0.3, 0.5, 1 - 2.0**-53)):
-        assert 0 < gdp_mu_below(eps, delta) <= gdp_mu(eps, delta)
-        assert gdp_mu_below(eps, delta) < gdp_mu_below(eps, delta * (1 + 1e-9)) or delta > 0.9
+        assert 0 < gdp_mu_below(eps, math.log(delta)) <= gdp_mu(eps, delta) * (1 + 1e-12)
+        assert gdp_mu_below(eps, math.log(delta)) > gdp_mu_below(eps, math.log(delta) - 1e-3)
     with pytest.raises(ParameterError, match="doubles"):
         _excess(GDP(1.0), math.nan, 1.0, 0.0)
     profile = laplace_profile(1.0, 2, 1.0, 1.0)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
@@ -66,7 +68,7 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
     profile_at = cache(profile_at)
     start = _inside(profile_at, target, sensitivity if plain else _validate.length("sensitivity", sensitivity))
-    floor, end = _floor_cost(profile_at(start), target), _end(profile_at(start), target)
+    floor, capped = _floor_cost(profile_at(start), target), _capped(profile_at(start), target)
     bits = _BITS_OF_PRODUCTS if len(profile_at(start).corners) > 1 else _BITS_OF.get(type(target), _BITS)
 
     def memory(cost: Callable[[PrivacyProfile, Guarantee], tuple[float, float]]) -> Callable[[float], float]:
@@ -76,7 +78,7 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
             """<= 0 exactly where the target is met; +inf where the law does not exist any more."""
             if scale not in seen:
                 try:
-                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor, by_delta=end < math.inf)
+                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor, by_delta=capped)
                 except NotIntegrable:
                     return math.inf
             return seen[scale]
@@ -90,10 +92,8 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
         return rough(scale) <= 0 and excess(scale) <= 0
 
     guess = (
-        _before(end, rough, profile_at(start), target, bits) if end < math.inf else _secant(rough, start, power, bits)
-    )
-    if guess is None:
-        guess = _bisect(rough, start, profile_at, target)
+        _before_cap(rough, profile_at(start), target, bits) if capped else _secant(rough, start, power, bits)
+    ) or _bisect(rough, start, profile_at, target)
     step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
     high = math.ceil(guess / step)
     if rough(high * step) <= 0 < excess(high * step):  # the whole cost exceeds the cheap one: search on, with it
@@ -126,8 +126,8 @@ def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, floa
         return max(_least_cost(corner, target) for corner in profile.corners)
     if isinstance(target, ZCDP):
         return up(max(profile.renyi(order) / order for order in _ORDERS), RELATIVE_ERROR), target.rho  # as `rho` does
-    if isinstance(target, GDP) and profile.certain:
-        return profile.least_mu, target.mu
+    if isinstance(target, GDP) and isinstance(profile, ConstantCurvatureProfile) and not profile.closed:
+        return up(profile._mu_in_table, 2 * RELATIVE_ERROR), target.mu  # as `mu` does, without what is beyond the table
     return _cost(profile, target)
 
 
@@ -146,9 +146,8 @@ def _excess(target: Guarantee, spent: float, allowed: float, floor: float, by_de
         raise ParameterError(f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}")
     met = spent <= allowed
     if isinstance(target, ApproxDP) and not by_delta:
-        spent, allowed, floor = (
-            gdp_mu_below(target.eps, min(delta, 1 - 2.0**-53)) for delta in (spent, allowed, floor)
-        )
+        logs = [math.log(min(delta, 1 - 2.0**-53)) if delta > 0 else -1e300 for delta in (spent, allowed, floor)]
+        spent, allowed, floor = gdp_mu_below(target.eps, np.array(logs)).tolist()
     if math.isinf(spent):
         return math.inf
     if spent <= floor < allowed:
@@ -167,22 +166,18 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
             start /= 2
 
 
-def _end(profile: PrivacyProfile, target: Guarantee) -> float:
-    """The scale from which on δ(ε) = 0 under Laplace noise, whose largest loss falls like 1/scale; else inf."""
-    if not (
-        isinstance(target, ApproxDP) and isinstance(profile, ConstantCurvatureProfile) and profile.kind == "laplace"
-    ):
-        return math.inf
-    return profile.sensitivity / target.eps
+def _capped(profile: PrivacyProfile, target: Guarantee) -> bool:
+    """Whether δ(ε) falls to 0 before the scale is infinite, at Δ/ε: under Laplace noise."""
+    return isinstance(target, ApproxDP) and isinstance(profile, ConstantCurvatureProfile) and profile.kind == "laplace"
 
 
-def _before(end: float, excess: Callable[[float], float], profile: Any, target: Any, bits: int) -> float | None:
-    """The secant method on log δ against x = −log(end/scale − 1): towards the end δ falls like the power (d + 1)/2 of what is
-    left of the loss, ε·e^{−x}; None if it wanders off."""
+def _before_cap(excess: Callable[[float], float], profile: Any, target: Any, bits: int) -> float | None:
+    """The secant method on log δ against x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the power (d + 1)/2 of what
+    is left of the loss, ε·e^{−x}; None if it wanders off."""
     power = (profile.dim + 1) / 2
 
     def scale(x: float) -> float:
-        return float(end / (1 + math.exp(-x)))
+        return float(profile.sensitivity / target.eps / (1 + math.exp(-x)))
 
     x = _root(lambda x: excess(scale(x)), math.log(target.eps) - math.log(target.delta0) / power, -power, bits)
     return None if x is None else scale(x)

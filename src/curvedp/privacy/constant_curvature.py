@@ -39,13 +39,6 @@ def _check(name: str, value: float, low: float, high: float) -> None:
 class RadialProfile(PrivacyProfile):
     """The profile of an isotropic law, from a radial integral or a closed form."""
 
-    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
-
-    @property
-    def least_mu(self) -> float:
-        """Without a proof for the losses beyond the table."""
-        return self.mu if self.closed else up(self._mu_in_table, 2 * RELATIVE_ERROR)
-
     @cached_property
     def _table(self) -> LossTable:
         law = self.tails
@@ -94,6 +87,8 @@ class ConstantCurvatureProfile(RadialProfile):
     dim: int
     scale: float
     sensitivity: float
+
+    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
 
     @property
     def _is_plain(self) -> bool:

@@ -117,15 +117,13 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     return beta if np.ndim(beta) else float(beta)
 
 
-def gdp_mu_below(eps: float, delta: float) -> float:
-    """Not above the μ at which δ_μ(ε) = δ, near it, and growing with δ: δ_μ(ε) ≤ Φ(−a), and δ_μ(ε) ≤ δ_μ(0) ≤ μ·φ(0).
-
-    >>> gdp_mu_below(1.0, 1e-6) < gdp_mu(1.0, 1e-6) < 1.2 * gdp_mu_below(1.0, 1e-6)
-    True
-    """
-    z = float(scipy.special.ndtri(delta))
-    bend = math.sqrt(z * z + 2 * eps)
-    return max(z + bend if z > 0 else 2 * eps / (bend - z) if eps else 0.0, math.sqrt(2 * math.pi) * delta)
+def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
+    """Up to round-off not above the μ at which δ_μ(ε) = δ, near it, and growing with δ: δ_μ(ε) ≤ Φ(−a), and δ_μ(ε) ≤ δ_μ(0) ≤ μ·φ(0)."""
+    z = scipy.special.ndtri_exp(log_delta)
+    root = np.sqrt(z * z + 2 * eps)
+    low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)
+    with np.errstate(under="ignore"):
+        return np.maximum(low, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:

@@ -19,7 +19,7 @@ from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
-from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.privacy.gaussian import gdp_log_delta, gdp_mu_below
 from curvedp.privacy.rounding import up as _up
 
 Array = NDArray[np.float64]
@@ -104,13 +104,9 @@ class PrivacyProfile(Guarantee):
         # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
         return up(best, 2 * RELATIVE_ERROR)
 
-    @property
-    def least_mu(self) -> float:
-        """At most `mu`, and soon: for searches."""
-        return self.mu
-
     @cached_property
     def _mu_in_table(self) -> float:
+        """`mu`, of the losses in the table as it was built."""
         return self._mu_on(self._known(0.0))
 
     def _known(self, start: float) -> Array:
@@ -360,12 +356,7 @@ def up(x: float, relative: float = 0.0) -> float:
 
 def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
-    z = scipy.special.ndtri_exp(log_delta)
-    root = np.sqrt(z * z + 2 * eps)
-    low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)  # Φ(−a) = δ: δ_μ <= δ here
-    with np.errstate(under="ignore"):
-        mu = np.maximum(low, math.sqrt(2 * math.pi) * np.exp(log_delta))  # and here, because φ <= φ(0)
-    mu = np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start)
+    mu = np.maximum(gdp_mu_below(eps, log_delta), 1e-305) if start is None else np.full_like(eps, start)
     for _ in range(60):
         a, b = eps / mu - mu / 2, eps / mu + mu / 2
         step = (log_delta - gdp_log_delta(mu, eps)) * _mills_difference(a, b)
