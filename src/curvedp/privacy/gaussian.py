@@ -118,7 +118,7 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 
 
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
-    """Up to round-off not above the μ at which δ_μ(ε) = δ, near it, and growing with δ: δ_μ(ε) ≤ Φ(−a), and δ_μ(ε) ≤ δ_μ(0) ≤ μ·φ(0)."""
+    """Near the μ at which δ_μ(ε) = δ, but for round-off not above it, and growing with δ: δ_μ(ε) ≤ Φ(−a), δ_μ(ε) ≤ μ·φ(0)."""
     z = scipy.special.ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)
     low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)
