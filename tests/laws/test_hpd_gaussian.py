@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues
+from curvedp.laws.spd_gaussian import _haar, acceptance, sample_log_eigenvalues
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.verify import verify_certificate
 
@@ -101,6 +101,17 @@ def test_the_gaps_follow_the_squared_weyl_density() -> None:
     assert stats.kstest(np.interp(gap, x, one / one[-1]), "uniform").pvalue < 1e-6
     entries = y[:, 0, 1]  # Q is unitary: the phase of an entry is uniform
     assert stats.kstest(np.angle(entries) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_unitary_matrices_are_uniform(m) -> None:
+    """The squared modulus of an entry is Beta(1, m − 1)."""
+    q = _haar(np.random.default_rng(m), 4000, m, beta=2)
+    gram = np.conj(np.swapaxes(q, 1, 2)) @ q
+    assert np.max(np.abs(gram - np.eye(m))) < 1e-12
+    for i, j in np.ndindex(m, m):
+        assert stats.kstest(np.abs(q[:, i, j]) ** 2, stats.beta(1, m - 1).cdf).pvalue > 1e-4
+        assert stats.kstest(np.abs(q[:, i, j]) ** 2, stats.beta(0.5, (m - 1) / 2).cdf).pvalue < 1e-6
 
 
 def test_acceptance_is_what_happens() -> None:

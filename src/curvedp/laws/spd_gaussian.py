@@ -321,6 +321,12 @@ def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
         out[:, 1, 0], out[:, 1, 1], out[:, 1, 2] = x * y + w * z, 1 - x * x - z * z, y * z - w * x
         out[:, 2, 0], out[:, 2, 1], out[:, 2, 2] = x * z - w * y, y * z + w * x, 1 - x * x - y * y
         return out
+    if m == 3:  # Gram and Schmidt's method, and the cross product
+        first, second = np.moveaxis(_normals(rng, n, 3, 2)[:, :2], 1, 0)
+        first = first / np.linalg.norm(first, axis=1, keepdims=True)
+        second = second - first * np.sum(np.conj(first) * second, axis=1, keepdims=True)
+        second = second / np.linalg.norm(second, axis=1, keepdims=True)
+        return np.stack([first, second, np.conj(np.cross(first, second))], axis=-1)
     return np.asarray(np.linalg.qr(_normals(rng, n, m, beta))[0])
 
 
