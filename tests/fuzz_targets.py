@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 
 import curvedp
-from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy, records
+from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
 from curvedp.geometry import Euclidean, Lorentz, Sphere
-from curvedp.mechanisms import Mechanism
+from curvedp.mechanisms import Mechanism, in_private_ball, median, reduction, regression, selection, statistic, sums
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, MeanConcentratedDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy.base import guarantee_from_dict
+from curvedp.privacy.calibrate import meets
+from curvedp.privacy.products import product_profile
+from curvedp.privacy.spd_confidence import weyl_net
+from curvedp.records.files import load_records
 from spaces import SPACES
 
 S2 = Sphere(2)
@@ -64,7 +69,7 @@ def _load(text: Any, suffix: str = ".csv") -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         path.write_bytes(text if isinstance(text, bytes) else str(text).encode(errors="surrogateescape"))
-        return records.load_records(path, S2, header=False)
+        return load_records(path, S2, header=False)
 
 
 CERTIFICATE = mechanisms.GaussianMechanism(S2, 0.1, 0.2).release(S2.origin, source=NOISE).certificate.to_dict()
@@ -98,11 +103,11 @@ def _methods(values: list[Any]) -> dict[str, Call]:
 
 # A statistic of each kind, and every mechanism that is registered there and calibrated by itself.
 STATISTICS: list[Statistic] = [
-    mechanisms.statistic.FrechetMean(S2, None, 0.5, 12),
-    mechanisms.median.GeometricMedian(S2, None, 0.5, 12), mechanisms.in_private_ball.OuterBallMean(S2, None, 1.0, 40),
-    mechanisms.sums.ClippedSum(S2, None, 0.5), mechanisms.selection.BestRelease(3, "replace-one"),
-    mechanisms.regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
-    mechanisms.reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
+    statistic.FrechetMean(S2, None, 0.5, 12),
+    median.GeometricMedian(S2, None, 0.5, 12), in_private_ball.OuterBallMean(S2, None, 1.0, 40),
+    sums.ClippedSum(S2, None, 0.5), selection.BestRelease(3, "replace-one"),
+    regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
+    reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
 ]  # fmt: skip
 KINDS = [
     k
@@ -131,9 +136,9 @@ TARGETS: dict[str, dict[str, Call]] = {
         "KLDP": (KLDP, {"alpha": 0.2}),
         "MeanConcentratedDP": (MeanConcentratedDP, {"mean": 0.1, "deviation": 0.5}),
         "RaoDP": (RaoDP, {"theta": 0.5, "angle": "parametric"}),
-        "guarantee_from_dict": (privacy.guarantee_from_dict, {"d": GDP(1.0).to_dict()}),
+        "guarantee_from_dict": (guarantee_from_dict, {"d": GDP(1.0).to_dict()}),
         "guarantee_from_dict.type": (
-            lambda **d: privacy.guarantee_from_dict(d),
+            lambda **d: guarantee_from_dict(d),
             {"type": "GDP", "mu": 1.0, "adjacency": "replace-one"},
         ),
         **_methods(GUARANTEES),
@@ -163,7 +168,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             ),
             {"target": GDP(1.0), "sensitivity": 0.1},
         ),
-        "product_profile": (privacy.product_profile, {"factors": [(0.0, 1), (-0.5, 2)], "sigma": 0.5, "sensitivity": 0.3}),
+        "product_profile": (product_profile, {"factors": [(0.0, 1), (-0.5, 2)], "sigma": 0.5, "sensitivity": 0.3}),
         "subsampled_gaussian": (
             privacy.subsampled_gaussian,
             {"noise_multiplier": 2.0, "sampling_rate": 0.1, "steps": 10, "sampling": "poisson"},
@@ -172,8 +177,8 @@ TARGETS: dict[str, dict[str, Call]] = {
             privacy.subsampled_noise_multiplier,
             {"target": ApproxDP(2.0, 1e-5), "sampling_rate": 0.1, "steps": 3, "sampling": "poisson"},
         ),
-        "weyl_net": (privacy.weyl_net, {"m": 3, "spacing": 0.5}),
-        "meets": (privacy.meets, {"profile": PROFILES[0], "target": GDP(1.0)}),
+        "weyl_net": (weyl_net, {"m": 3, "spacing": 0.5}),
+        "meets": (meets, {"profile": PROFILES[0], "target": GDP(1.0)}),
         **_methods(PROFILES),
     },
     "laws": {
