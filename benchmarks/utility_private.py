@@ -73,8 +73,8 @@ def widest(M: Manifold, radius: float) -> float:
 
 
 def cases(folder: Path, runs: int, only: str, kind: Any = GDP) -> Iterator[str]:
-    """A row a case; the last rows have the geometric means and the worst where nμ >= 40, or nε >= 100."""
-    letter, least = ("ε", 100) if kind is PureDP else ("μ", 40)
+    """A row a case; the last rows have the geometric means and the worst where nμ >= 40, or nε >= 200."""
+    letter, least = ("ε", 200) if kind is PureDP else ("μ", 40)
     ratios: list[tuple[float, float, float]] = []
     yield f"| case | n{letter} | hand | cautious | **private** | private/hand | private/cautious | 95% | "
     yield "|---|---|---|---|---|---|---|---|"

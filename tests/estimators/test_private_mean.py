@@ -31,7 +31,9 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
 )
+from curvedp.mechanisms.alarms import _beyond
 from curvedp.mechanisms.second_moment import SecondMoment, unpack
+from curvedp.mechanisms.statistic import Ball
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.records.base import open_records
@@ -350,3 +352,39 @@ def test_what_is_paid_for_is_not_ended_by_a_floating_point_error(M, mechanism, t
         model.fit(np.stack([M.origin] * 3))
     assert len(book.entries) == 1
     assert np.all(np.isfinite(model.location_))
+
+
+@pytest.mark.parametrize(
+    ("options", "doubt"),
+    [
+        ({"radius": 1.0}, "edge of the ball"),
+        ({"radius": "private", "outer_radius": 2.0}, "edge of the outer ball"),
+        ({"radius": "private", "guarantee": GDP(0.1)}, "few records"),
+    ],
+)
+def test_the_error_predicted_in_a_doubtful_ball_is_warned_of(options, doubt):
+    """Records 8 away: in a ball without them the predicted error is tiny; released values say that the ball is doubtful."""
+    X = 5 + 0.1 * np.random.default_rng(0).normal(size=(300, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReleaseWarning)  # of few records, before paying
+        mean = PrivateFrechetMean(Euclidean(3), **options).fit(X)
+    with pytest.warns(ReleaseWarning, match=doubt):
+        assert np.isfinite(mean.predicted_error_)
+
+
+@pytest.mark.parametrize(
+    "options", [{"radius": 12.0}, {"radius": "private"}, {"radius": "private", "outer_radius": 20.0}]
+)
+def test_the_error_predicted_in_a_good_ball_is_not_warned_of(options):
+    X = 5 + 0.1 * np.random.default_rng(0).normal(size=(300, 3))
+    assert PrivateFrechetMean(Euclidean(3), **options).fit(X).predicted_error_ < 1.0
+
+
+def test_counts_of_records_outside_a_private_ball_are_an_alarm():
+    """A walk whose last histogram has nearly all records in the outermost shell, and which ends all the same."""
+    ball, n = Ball(np.zeros(3), 1.0), 1000
+    assert _beyond(ball, n, ball.center, 2.0, 700.0, 10.0)
+    assert not _beyond(ball, n, ball.center, 2.0, 700.0, 100.0)  # noise
+    assert not _beyond(ball, n, ball.center, 0.5, 700.0, 10.0)  # inside
+    assert not _beyond(ball, n, ball.center.copy(), 2.0, 700.0, 10.0)  # about another point
+    assert _beyond(ball, n, ball.center, np.array([3.0, 2.0, 0.5]), np.array([10.0, 600.0, 990.0]), 10.0)

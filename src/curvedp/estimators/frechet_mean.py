@@ -1,9 +1,11 @@
 """The main job: a private Fréchet mean, with a certificate."""
 
+import warnings
 from typing import Any, Self
 
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import BallEstimator
+from curvedp.mechanisms.alarms import misplaced
 from curvedp.mechanisms.choose import predicted_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.statistic import FrechetMean
@@ -47,7 +49,8 @@ class PrivateFrechetMean(BallEstimator):
         Why it may be published.
     predicted_error_ : float
         The mean distance that is expected, from public numbers alone, between `location_` and the mean of the records
-        after they were moved into the ball. What moving them does is not in it.
+        after they were moved into the ball. What moving them does is not in it; where released values make the ball doubtful,
+        a `ReleaseWarning` says so.
     ball_ : Ball
         The public ball, or the one that was found.
 
@@ -107,4 +110,6 @@ class PrivateFrechetMean(BallEstimator):
         """See the class."""
         if self._adding:
             raise ParameterError("what is expected depends on the number of records, which is private")
+        for doubt in misplaced(self.location_, self.certificate_):
+            warnings.warn(f"predicted_error_ is for records in the ball: {doubt}", ReleaseWarning, stacklevel=2)
         return predicted_error(self.certificate_.made_by.ending(self.certificate_))

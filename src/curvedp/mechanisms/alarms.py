@@ -13,6 +13,10 @@ from curvedp.mechanisms.choose import predicted_error, useless_error
 
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
 _FEW = "there are few records for a private ball: it may be far from them, which no error bar here covers"
+_CUT = "released counts say that more than a quarter of the records are outside the private ball"
+_ON_EDGE = "the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"
+_OUTER = "the release lies on the edge of the outer ball: records may be outside it"
+_SURE = 6.0  # deviations, or scales, of a count
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 
 
@@ -20,7 +24,29 @@ def alarms_of(value: Any, certificate: Any) -> list[str]:
     """What is odd about a released value and the mechanism that released it."""
     made = certificate.made_by
     few = [] if getattr(made, "enough", True) else [_FEW]
-    return [*few, *_odd(value, made.ending(certificate))]
+    return [*few, *_searched(value, made, certificate), *_odd(value, made.ending(certificate))]
+
+
+def misplaced(value: Any, certificate: Any) -> list[str]:
+    """Those alarms that doubt the ball itself: an error that is predicted for records in it may be far too small."""
+    return [alarm for alarm in alarms_of(value, certificate) if alarm in (_FEW, _CUT, _OUTER, _ON_EDGE)]
+
+
+def _searched(value: Any, made: Any, certificate: Any) -> list[str]:
+    """Whether stages have ended on the edge of the public outer ball, or with many records outside the ball they found."""
+    if not hasattr(made, "searched"):
+        return []
+    found, stages = made.replayed(certificate.release["integers"])
+    center, outer = getattr(found, "center", value), made.searched
+    edge = float(outer.manifold.dist(outer.center, center)) >= outer.outer_radius * (1 - _EDGE)
+    cut = hasattr(found, "radius") and any(_beyond(found, outer.n, *each) for each in stages.counts)
+    return [_OUTER] * edge + [_CUT] * cut
+
+
+def _beyond(ball: Any, n: int, c: Any, lengths: Any, counts: Any, noise: float) -> bool:
+    """Whether counts about the center of a ball say, beyond their noise, that a quarter of the records are outside."""
+    sure = np.atleast_1d(counts) - _SURE * noise * np.sqrt(np.arange(1, np.size(counts) + 1))
+    return c is ball.center and bool((sure[np.atleast_1d(lengths) >= ball.radius] > n / 4).any())
 
 
 def _odd(value: Any, mechanism: Any) -> list[str]:
@@ -36,7 +62,7 @@ def _odd(value: Any, mechanism: Any) -> list[str]:
 
 def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> list[str]:
     if away >= radius * (1 - edge):
-        return ["the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"]
+        return [_ON_EDGE]
     if away <= radius * _HOME and any("shrinkage" in step for step in afterwards):
         return ["the release was shrunk to the center of the ball: noise hides the statistic"]
     return []

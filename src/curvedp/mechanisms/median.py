@@ -120,7 +120,7 @@ class MedianMechanism(StagedMechanism):
         if self.law == "gaussian":
             return private_quantile(stages, beyond, top, n / 2, share, w)
         rule, top = (_LATER, min(top, WIDER * before)) if before > 0 else (_FIRST, top)
-        return private_shells(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w, rule[0]).typical
+        return private_shells(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w, rule[0])[0]
 
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)

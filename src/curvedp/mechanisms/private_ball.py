@@ -287,7 +287,7 @@ class PrivateBallMechanism(StagedMechanism):
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
         d, beyond = self.manifold.dim, partial(measured.beyond, c)
         worth = 2 * sqrt(d) * spread_of(self.law, d) * self.scale / max(stages.left - share, self._shares.kept)
-        return private_shells(stages, beyond, self.target.n, top, worth, share, c, shells).radius
+        return private_shells(stages, beyond, self.target.n, top, worth, share, c, shells)[1]
 
     def _share(self, search: Search) -> float:
         """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""

@@ -39,14 +39,6 @@ class Shells(NamedTuple):
         return top * self.ratio ** -np.arange(self.number, dtype=np.float64)
 
 
-class Found(NamedTuple):
-    """What a noisy histogram of shells says: about the middle of the two neighboring ones that hold most, and the radius of
-    the ball in which a mean is expected to err least."""
-
-    typical: float
-    radius: float
-
-
 def private_shells(
     stages: Stages,
     beyond: Callable[[np.ndarray], np.ndarray],
@@ -56,9 +48,10 @@ def private_shells(
     share: float,
     about: np.ndarray,
     shells: Shells,
-) -> Found:
+) -> tuple[float, float]:
     """Read off a noisy count of records in each shell, `beyond` counting how many exceed each length; the outermost holds all
-    that is farther out, the innermost all that is nearer. The noise to come is r·worth/n long in a ball of radius r."""
+    that is farther out, the innermost all that is nearer: about the middle of the two neighboring ones that hold most, and
+    the radius in which a mean is expected to err least, if the noise to come is r·worth/n long in a ball of radius r."""
     lengths = shells.lengths(top)
     counts = np.diff(beyond(lengths)[1:], prepend=0.0, append=float(n))
     noisy, _ = stages.ask("shells", share, np.sqrt(2), counts, summed=2.0)
@@ -67,7 +60,7 @@ def private_shells(
     best = int(np.argmax(noisy[:-1] + noisy[1:]))
     more, both = noisy[best] - noisy[best + 1], noisy[best] + noisy[best + 1]
     typical = lengths[best + 1] * shells.ratio ** (float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0)
-    return Found(float(typical), top * least_loss(noisy, noise, n, worth, shells))
+    return float(typical), top * least_loss(noisy, noise, n, worth, shells)
 
 
 def least_loss(noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells) -> float:
