@@ -52,7 +52,7 @@ class _Shares(NamedTuple):
     kept: float
 
 
-_SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.12, 0.08, 0.03, 0.4)}
+_SHARES = {"gaussian": _Shares(0.04, 0.08, 0.06, 0.01, 0.35), "laplace": _Shares(0.04, 0.12, 0.1, 0.03, 0.4)}
 _MOST = 0.25  # the largest share of a search where records are few, of all units and of all extrinsic means
 _EXTRINSIC = 12.0  # times 1/(nμ): the square root of an extrinsic mean's share where records are few
 _OFF = {"gaussian": 8.0, "laplace": 2.0}  # times the noise of a mean: a radius that it hardly widens
