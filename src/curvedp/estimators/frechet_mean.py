@@ -110,6 +110,6 @@ class PrivateFrechetMean(BallEstimator):
         """See the class."""
         if self._adding:
             raise ParameterError("what is expected depends on the number of records, which is private")
-        for doubt in misplaced(self.location_, self.certificate_):
-            warnings.warn(f"predicted_error_ is for records in the ball: {doubt}", ReleaseWarning, stacklevel=2)
+        if doubts := "; ".join(misplaced(self.location_, self.certificate_)):
+            warnings.warn(f"predicted_error_ is for records in the ball: {doubts}", ReleaseWarning, stacklevel=2)
         return predicted_error(self.certificate_.made_by.ending(self.certificate_))
