@@ -47,21 +47,22 @@ class Registry(UserDict[str, Kind]):
         super().__init__()
         self._package: str | None = package
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Import the package's modules, once."""
         if self._package is not None:
             for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
                 import_module(module.name)
             self._package = None
 
     def __missing__(self, name: str) -> Kind:
-        self._fill()
+        self.fill()
         return self.data[name]
 
     def __contains__(self, name: object) -> bool:
         if name not in self.data:
-            self._fill()
+            self.fill()
         return name in self.data
 
     def __iter__(self) -> Iterator[str]:
-        self._fill()
+        self.fill()
         return iter(sorted(self.data, key=lambda name: self.data[name].__module__))

@@ -32,6 +32,7 @@ from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
 PERSON = PERSON_UNIT
+Mechanism.registry.fill()  # a fit asks for all of them
 
 
 class Job(NamedTuple):

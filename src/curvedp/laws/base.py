@@ -157,7 +157,8 @@ def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> t
     batch = points.shape[: points.ndim - len(point_shape)]
     if size is None:
         return points, batch
-    shape = tuple(_validate.integer("size", n, 0) for n in (size if isinstance(size, tuple | list) else (size,)))
+    sizes = size if isinstance(size, tuple | list) else (size,)
+    shape = tuple(n if type(n) is int and n >= 0 else _validate.integer("size", n, 0) for n in sizes)
     try:
         fits = np.broadcast_shapes(batch, shape) == shape
     except ValueError:

@@ -60,9 +60,8 @@ def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, i
         If it, or none with "auto", can meet the guarantee.
     """
     check_guarantee(guarantee)
-    variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
     if not isinstance(name, str) or name != "auto":
-        _validate.choice("mechanism", name, ("auto", *variants))
+        _validate.choice("mechanism", name, ("auto", *mechanism_names(statistic, in_memory=in_memory)))
         return Choice(_named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {})
     found, refused = rank(statistic, guarantee, in_memory=in_memory)
     if not found:

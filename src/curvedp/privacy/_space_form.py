@@ -321,7 +321,7 @@ def end_rule(n: int) -> tuple[Array, Array]:
     with precision(64):
         rule = [
             arb.legendre_p_root(n, k, weight=True) for k in range(n // 2)
-        ]  # n is even: the others are −1 times these
+        ]  # n is even: the others are these, below 0
     z, w = np.array([[float(node), float(weight)] for node, weight in rule]).T
     z, w = np.concatenate([-z, z[::-1]]), np.concatenate([w, w[::-1]])
     theta = math.pi / 2 * (z + 1)
