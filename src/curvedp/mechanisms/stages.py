@@ -126,10 +126,10 @@ class StagedMechanism(Mechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
-        return cls(statistic=statistic, **cls.least(guarantee))
+        return cls(statistic=statistic, **cls.least(guarantee, statistic))
 
     @classmethod
-    def least(cls, guarantee: Guarantee) -> dict[str, Any]:
+    def least(cls, guarantee: Guarantee, statistic: Statistic) -> dict[str, Any]:
         """The least noise that meets the guarantee, and its law."""
         law, scale = least_noise(guarantee) if cls.laws == LAWS else (LAWS[0], least_scale(guarantee))
         return {"scale": scale, "law": law}
