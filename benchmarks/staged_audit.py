@@ -189,8 +189,9 @@ def mechanisms() -> Iterator[tuple[str, Any]]:
     """Means in private balls and medians, each by both kinds of noise."""
     for M in SPACES:
         for guarantee, n in ((GDP(1.0), 100), (PureDP(1.0), 200)):
-            noise = PrivateBallMechanism.least(guarantee)
-            mean = PrivateBallMechanism(statistic=OuterBallMean(M, None, None, n), **noise, last="gradient-step")
+            of = OuterBallMean(M, None, None, n)
+            noise = PrivateBallMechanism.least(guarantee, of)
+            mean = PrivateBallMechanism(statistic=of, **noise, last="gradient-step")
             yield f"mean, {guarantee}, {M}", mean
             yield f"median, {guarantee}, {M}", MedianMechanism(statistic=GeometricMedian(M, None, None, n), **noise)
 

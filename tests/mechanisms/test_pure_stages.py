@@ -10,6 +10,7 @@ import pytest
 
 from curvedp import (
     GDP,
+    ApproxDP,
     Ledger,
     PrivateDispersion,
     PrivateFrechetMean,
@@ -24,9 +25,11 @@ from curvedp.errors import BudgetExceeded, CurvedpError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.inference.shapes import _exceeded
 from curvedp.laws import RiemannianLaplace
-from curvedp.mechanisms import Certificate
+from curvedp.mechanisms import Certificate, PrivateBallMechanism
+from curvedp.mechanisms.choose import predicted_error
 from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.noise import float_noise, spread_of
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
 from curvedp.mechanisms.shells import Shells, least_loss, private_shells
 from curvedp.mechanisms.stages import Stages
 from curvedp.mechanisms.statistic import FrechetMean
@@ -55,6 +58,26 @@ def test_no_transcript_tells_more_than_is_paid_for(M, kind):
     most, here = attacked(released(kind, M, guarantee=PureDP), M, {"mean": 12, "variance": 6, "line": 1}[kind])
     assert here <= most + 1e-9
     assert 0.3 < most <= 1.0
+
+
+@pytest.mark.parametrize(("M", "guarantee", "law"), [
+    (Sphere(2), ApproxDP(1.0, 1e-6), "laplace"), (Euclidean(3), ApproxDP(0.4, 1e-8), "laplace"),
+    (SPDAffineInvariant(3), ApproxDP(1.0, 1e-6), "gaussian"), (Sphere(2), ApproxDP(1.0, 0.01), "gaussian"),
+    (Sphere(2), GDP(0.2), "gaussian"),
+], ids=str)  # fmt: skip
+def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
+    """Both walks meet it; the one that is taken errs less, in simulated releases of public records."""
+    statistic = OuterBallMean(M, None, None, 1000)
+    taken = PrivateBallMechanism.for_statistic(statistic, guarantee)
+    assert taken.law == law
+    assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(getattr(guarantee, "eps", 1.0))
+    if law == "laplace":
+        other = PrivateBallMechanism(statistic=statistic, scale=least_scale(guarantee))
+        assert predicted_error(taken) < 0.8 * predicted_error(other)
+    released = PrivateFrechetMean(M, radius="private", guarantee=guarantee).fit(
+        cloud(M, 0.3, 900, np.random.default_rng(0))
+    )
+    assert all(check.holds for check in verify_certificate(released.certificate_))
 
 
 @pytest.mark.parametrize("M", FEW, ids=str)

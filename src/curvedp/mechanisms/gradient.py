@@ -83,7 +83,7 @@ class GradientMechanism(GaussianMeanMechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
-        law, scale = least_noise(guarantee, _moved(statistic), statistic.space.dim)
+        law, scale = least_noise(guarantee, _moved(statistic))
         return cls(statistic=statistic, scale=scale, law=law)
 
     @classmethod

@@ -149,7 +149,7 @@ class NewtonMechanism(GaussianMeanMechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The smallest noise that meets the guarantee."""
-        law, scale = least_noise(guarantee, size=statistic.space.dim, dearer=1.25)
+        law, scale = least_noise(guarantee)
         return cls(scale=scale, statistic=statistic, law=law)
 
     @classmethod

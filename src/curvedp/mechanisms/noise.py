@@ -6,14 +6,14 @@ b²·E|y/b|²/d = (d + 1)b².
 """
 
 from collections.abc import Mapping
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
 
 from curvedp.errors import UnattainableGuarantee
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.privacy import ApproxDP, Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy import Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.pure import PureProfile
 from curvedp.privacy.rounding import down, up
 
@@ -31,14 +31,11 @@ def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
     return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved))
 
 
-def least_noise(guarantee: Guarantee, moved: float = 1.0, size: int = 0, dearer: float = 1.0) -> tuple[Law, float]:
-    """(law, scale): the least noise about what moves so far that meets the guarantee. Laplace where that is `bounded`, and
-    for (ε, δ) where pure ε about `size` entries deviates less, `dearer` times less where Laplace stages cost so much more."""
+def least_noise(guarantee: Guarantee, moved: float = 1.0) -> tuple[Law, float]:
+    """(law, scale): the least noise about what moves so far that meets the guarantee, Laplace where it is `bounded`."""
     if bounded(check_guarantee(guarantee)):
         return "laplace", up(moved / bounded_epsilon(guarantee), 1e-15)
-    sigma = least_scale(guarantee, moved)
-    pure = up(moved / guarantee.eps, 1e-15) if isinstance(guarantee, ApproxDP) and size else inf
-    return ("laplace", pure) if dearer * pure * spread_of("laplace", size) < sigma else ("gaussian", sigma)
+    return "gaussian", least_scale(guarantee, moved)
 
 
 def bounded(guarantee: Guarantee) -> bool:

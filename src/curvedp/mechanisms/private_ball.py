@@ -33,7 +33,7 @@ from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
-from curvedp.mechanisms.noise import LAWS, Law, least_noise, spread_of
+from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.stages import Noise, Search, StagedMechanism, Stages, private_quantile, same_stages
@@ -110,12 +110,6 @@ class PrivateBallMechanism(StagedMechanism):
         super().__init__(statistic=statistic, scale=scale, law=law)
         names = [kind.name for kind in self.target.lasts(self.law)]
         assign(self, last=names[0] if last is None else _validate.choice("last", last, tuple(names)))
-
-    @classmethod
-    def least(cls, guarantee: Guarantee, statistic: Statistic) -> dict[str, Any]:
-        """Means of few dimensions meet (ε, δ) by Laplace noise too, in stages that cost about twice as much (measured)."""
-        size = statistic.space.dim if isinstance(statistic, OuterBallMean) else 0
-        return dict(zip(("law", "scale"), least_noise(guarantee, size=size, dearer=2.0), strict=True))
 
     @classmethod
     def streamed(cls, statistic: InPrivateBall, guarantee: Guarantee) -> Self:

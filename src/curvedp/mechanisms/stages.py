@@ -37,7 +37,7 @@ from curvedp.mechanisms.measured import Measured, Unmeasured
 from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, least_scale, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_profile
 from curvedp.privacy.rounding import up
 from curvedp.records.base import Records, open_records
 
@@ -132,6 +132,9 @@ class StagedMechanism(Mechanism):
     def least(cls, guarantee: Guarantee, statistic: Statistic) -> dict[str, Any]:
         """The least noise that meets the guarantee, and its law."""
         law, scale = least_noise(guarantee) if cls.laws == LAWS else (LAWS[0], least_scale(guarantee))
+        dear = statistic.dearer * spread_of("laplace", statistic.space.dim)
+        if isinstance(guarantee, ApproxDP) and dear < scale * guarantee.eps:
+            law, scale = least_noise(PureDP(guarantee.eps))
         return {"scale": scale, "law": law}
 
     @classmethod

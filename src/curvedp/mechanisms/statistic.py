@@ -50,6 +50,9 @@ class Statistic(ABC):
     unit: ClassVar[str] = "one record, replaced by any other"
     units: ClassVar[tuple[str, ...]] = (PERSON_UNIT,)  # others that an estimator may state
     valued: ClassVar[bool] = True  # whether noise can be added to its value
+    dearer: ClassVar[float] = (
+        inf  # so many times as dear are stages by Laplace noise, which (ε, δ) may take; inf: untried
+    )
     registry: ClassVar[_lazy.Registry[type["Statistic"]]] = _lazy.Registry("curvedp.mechanisms")
 
     def __init_subclass__(cls, **options: Any) -> None:
