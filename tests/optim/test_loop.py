@@ -1,5 +1,8 @@
 """Compiled programs are kept for the next process, where that tells nobody anything."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,3 +54,14 @@ def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     run(FrechetMeanProblem(Sphere(3)), records=9)
+
+
+def test_many_records_on_stiefel_manifolds_do_not_wait_for_ever():
+    """XLA's program for all of them at once never ended inside a loop, on two cores: in a process that can be ended."""
+    code = (
+        "import numpy as np; from curvedp.geometry import Stiefel; from curvedp.optim import dp_rgd, FrechetMeanProblem;"
+        "M = Stiefel(5, 3); X = M.unchart(M.origin, 0.1 * np.random.default_rng(0).normal(size=(900, M.dim)));"
+        "print(dp_rgd(FrechetMeanProblem(M), X, M.origin, steps=3, clip=1.0, learning_rate=0.5, noise=1e-9).point.shape)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert said.stdout.strip() == "(5, 3)"

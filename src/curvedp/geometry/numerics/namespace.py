@@ -104,3 +104,18 @@ def to_host(X: Any) -> np.ndarray:
     # CuPy's arrays refuse the implicit way. JAX's have the interface on a GPU too, but no `get`; frames have only a `get`.
     refuses = hasattr(X, "__cuda_array_interface__") and hasattr(X, "get")
     return np.asarray(X.get() if refuses else X)
+
+
+def mapped(function: Any, rows: Any, size: int) -> Any:
+    """A function of a JAX array's rows, by blocks of so many on processors, the last row filling the last block.
+
+    In a loop, XLA's program for more than about 2^16 entries waits for its own threads for ever (jaxlib 0.10, two cores).
+    """
+    import jax
+
+    count = rows.shape[0]
+    if count <= size or jax.default_backend() != "cpu":
+        return function(rows)
+    places = jax.numpy.minimum(jax.numpy.arange(-(-count // size) * size), count - 1)
+    found = jax.lax.map(function, rows[places].reshape(-1, size, *rows.shape[1:]))
+    return found.reshape(-1, *found.shape[2:])[:count]

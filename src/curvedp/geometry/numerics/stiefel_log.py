@@ -8,6 +8,7 @@ the derivative is the identity plus curvature, so that few Krylov steps are enou
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from array_api_compat import device, is_jax_array
@@ -27,13 +28,14 @@ from curvedp.geometry.numerics.matrix import (
     skew_to_vector,
     svd,
 )
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import mapped, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.threads import blocks
 
 _NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
 _DIRECT = 200  # unknowns: linear systems up to here are solved exactly, larger ones by GMRES with so many
 _KRYLOV_STEPS = 40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.
+_JAX_BLOCK = 1 << 15  # entries of Jacobians at once in a JAX program, see `mapped`
 _BLOCK = 1 << 21  # numbers in the derivatives of a block of points
 
 
@@ -62,11 +64,12 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
     count = math.prod(target.shape[:-2])
-    if is_jax_array(target) or count <= 1:
+    flat, size = xp.reshape(target, (count, rows, r)), max(1, _BLOCK // (rows * rows * _dim(rows, r)))
+    if count <= 1:
         X = _log(xp, target)
+    elif is_jax_array(target):
+        X = xp.reshape(mapped(partial(_log, xp), flat, max(1, _JAX_BLOCK // _dim(rows, r) ** 2)), target.shape)
     else:  # in blocks, so that memory stays flat
-        flat = xp.reshape(target, (count, rows, r))
-        size = max(1, _BLOCK // (rows * rows * _dim(rows, r)))
         X = xp.reshape(xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]), target.shape)
     return X[..., :r, :], X[..., r:, :]
 
