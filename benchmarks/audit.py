@@ -1,9 +1,9 @@
-"""Claimed against audited: every mechanism and estimator, every kind of space, 10⁶ outputs a side; optimisers from one run.
+"""Claimed against audited: every mechanism and estimator, every kind of space, 10⁶ outputs a side; optimizers from one run.
 
 `python -m benchmarks.audit [samples] [jobs]`; exit code 1 if a claim was refuted. The whole table fails to hold for true
 claims with probability at most 1e-6. Below it the same audit of a quarter of the outputs with the noise understated by 10%,
 where at least 88% of a claim was proved to be used up: above 95% the cheat must be caught (exit code 1 if not). Where less is
-used the claim has slack that hides a tenth: K-norm laws pay for a normaliser that moves with the data (E23), Newton steps and
+used the claim has slack that hides a tenth: K-norm laws pay for a normalizer that moves with the data (E23), Newton steps and
 the mean on positively curved spaces for what their worst records may do, the profile of SPD(3) for its confidence.
 """
 

@@ -1,4 +1,4 @@
-"""What exactness costs: one exact-then-round draw beside one draw of the vectorised float path, in one run.
+"""What exactness costs: one exact-then-round draw beside one draw of the vectorized float path, in one run.
 
 Processor time of the calling thread, so that other work on the machine does not count.
 

@@ -1,7 +1,7 @@
 """The law of the K-norm gradient mechanism for any gradient: density ∝ exp(−‖∇E(x; D)‖/s) on a public domain.
 
 Reimherr and Awan 2019; Soto, Bharath, Reimherr, Slavković 2022 on manifolds. With s = 2Δ/ε, Δ the sensitivity of the
-gradient, one draw is ε-DP (the normaliser depends on the data, hence the 2). That is a statement about the exact law:
+gradient, one draw is ε-DP (the normalizer depends on the data, hence the 2). That is a statement about the exact law:
 a Markov chain stopped after any number of steps does not have it, so there is none here.
 """
 

@@ -1,4 +1,4 @@
-"""What privatisation costs a step of DP-RSGD, against the same step without clipping and noise, and against floors.
+"""What privatization costs a step of DP-RSGD, against the same step without clipping and noise, and against floors.
 
     python -m benchmarks.optim            # short
     python -m benchmarks.optim --full     # 300 000 steps of batch size 1, as in Table 2 of Utpala et al. (2023)

@@ -1,4 +1,4 @@
-"""The optimisers on an accelerator: DP-RGD over 10⁶ SPD matrices, DP-RGD on Sphere(785), what privatisation adds to a step.
+"""The optimizers on an accelerator: DP-RGD over 10⁶ SPD matrices, DP-RGD on Sphere(785), what privatization adds to a step.
 
     python -m benchmarks.optim_gpu [--n 1000000] [--json FILE]
 
@@ -57,7 +57,7 @@ def vectors(n: int, dtype: str) -> Any:
 
 @jax.jit
 def every_eigh(blocks: Any) -> Any:
-    """The eigenvalue problems alone; their sum is returned so that none is optimised away."""
+    """The eigenvalue problems alone; their sum is returned so that none is optimized away."""
 
     def step(total: Any, block: Any) -> tuple[Any, None]:
         values, vectors = jnp.linalg.eigh(block)
@@ -118,7 +118,7 @@ def rgd_sphere(n: int, dtype: str) -> Figures:
             "GB read once": data.nbytes / 1e9}  # fmt: skip
 
 
-def privatisation(space: str, size: int, dtype: str) -> Figures:
+def privatization(space: str, size: int, dtype: str) -> Figures:
     """A step of DP-RSGD with and without clipping and noise; noise from the host's cryptographic stream and from a key."""
     if space == "SPDAffineInvariant(11)":
         problem, data, init = FrechetMeanProblem(SPDAffineInvariant(ORDER)), matrices(20_000, dtype), np.eye(ORDER)
@@ -143,7 +143,7 @@ def privatisation(space: str, size: int, dtype: str) -> Figures:
 
 
 def agreement(dtype: str) -> Figures:
-    """The same noise on the accelerator and on the host: how far the results of the three optimisers are apart."""
+    """The same noise on the accelerator and on the host: how far the results of the three optimizers are apart."""
     M = SPDAffineInvariant(ORDER)
     problem, data, init = FrechetMeanProblem(M), np.asarray(matrices(5000, dtype)), np.eye(ORDER, dtype=dtype)
     common: Figures = {"learning_rate": 0.3, "rng": None}
@@ -173,7 +173,7 @@ def main(n: int, path: str | None) -> None:
     parts |= {f"DP-RGD, Sphere(785), {d}": lambda d=d: rgd_sphere(min(n, 60_000), d) for d in both}
     parts |= {f"host and device, largest relative difference, {d}": lambda d=d: agreement(d) for d in both}
     parts |= {
-        f"DP-RSGD, {space}, batch {size}, {d}": lambda space=space, size=size, d=d: privatisation(space, size, d)
+        f"DP-RSGD, {space}, batch {size}, {d}": lambda space=space, size=size, d=d: privatization(space, size, d)
         for d in both for space in ("SPDAffineInvariant(11)", "Sphere(785)") for size in (1, 256)
     }  # fmt: skip
     parts |= {f"eigh of the matrices alone, {d}": lambda d=d: eigenvalue_problems(n, d) for d in both}

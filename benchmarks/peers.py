@@ -236,8 +236,8 @@ def plot(rows: list[Row], path: Path) -> None:
     shown = [row for row in rows[::-1] if np.isfinite(row.ratio)]
     values = np.array([row.ratio for row in shown])
     figure, axes = plt.subplots(figsize=(9, 0.24 * len(shown) + 1), layout="constrained")
-    colours = ["#2471a3" if value >= 1 else "#c0392b" for value in values]
-    axes.barh([f"{row.job}: {row.peer}" for row in shown], values - 1, left=1, color=colours)
+    colors = ["#2471a3" if value >= 1 else "#c0392b" for value in values]
+    axes.barh([f"{row.job}: {row.peer}" for row in shown], values - 1, left=1, color=colors)
     axes.axvline(1, color="#1d2b3a", linewidth=1)
     axes.set(xscale="log", xlabel="peer's time / ours (blue, right of 1: ours is faster)")
     axes.tick_params(axis="y", labelsize=7)

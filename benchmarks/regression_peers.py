@@ -80,7 +80,7 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
 
 
 def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[float]], dict, dict]:
-    """diffprivlib with three public bounds; Opacus with a tutorial's settings and over a grid, for both kinds of neighbours.
+    """diffprivlib with three public bounds; Opacus with a tutorial's settings and over a grid, for both kinds of neighbors.
 
     The best setting of a peer is picked by its error on the data at hand, as ours was on the first 100 rows.
     """
@@ -134,12 +134,12 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
         (20, 100, 1.0, 1.0),
         (20, 100, 2.0, 0.5),
     ]
-    for factor, neighbours in ((1.0, "one added or removed"), (2.0, "one record replaced")):
-        found[f"Opacus, tutorial settings, {neighbours}"] = [
+    for factor, neighbors in ((1.0, "one added or removed"), (2.0, "one record replaced")):
+        found[f"Opacus, tutorial settings, {neighbors}"] = [
             error(opacus(*tutorial, factor, i), Y) for i in range(repeats)
         ]
         tried = [[error(opacus(*setting, factor, i), Y) for i in range(repeats)] for setting in grid]
-        found[f"Opacus, best of {len(grid)} settings, {neighbours}"] = min(tried, key=np.mean)
+        found[f"Opacus, best of {len(grid)} settings, {neighbors}"] = min(tried, key=np.mean)
     # one run of each as a line, for the paper's Figure 4: the responses at the ends of the data's range
     ends = [int(np.argmin(x)), int(np.argmax(x))]
     lines = {"IBM diffprivlib": ibm(4.0, 0)[ends].tolist(), "Opacus": opacus(*tutorial, 1.0, 0)[ends].tolist()}

@@ -117,7 +117,7 @@ def welch_t(first: Any, second: Any, trim: float = 0.05) -> float:
 
 
 def distinguish(first: Any, second: Any, *, delta: float = 0.0, confidence: float = 0.999) -> float:
-    """A lower bound on the ε of any (ε, δ)-DP mechanism whose releases at two neighbours gave these two samples.
+    """A lower bound on the ε of any (ε, δ)-DP mechanism whose releases at two neighbors gave these two samples.
 
     Half of each sample chooses the event, the likelier side first, by its likelihood ratio; the other half bounds its
     probabilities (Clopper & Pearson 1934): ε ≥ log((p₁ − δ)/p₂). Both directions are tried, each at half the failure

@@ -57,7 +57,7 @@ def radial_fit(X, m, sigma):
 
 
 def metropolis_ess_per_second(rng, m, sigma, steps=20_000):
-    """Random walk on ρ with step 2.4σ/√m, the target's density up to its normaliser; 500 steps of burn-in."""
+    """Random walk on ρ with step 2.4σ/√m, the target's density up to its normalizer; 500 steps of burn-in."""
     i, j = np.triu_indices(m, 1)
 
     def log_density(rho):

@@ -20,11 +20,11 @@ def rao() -> None:
     """δ(ε) of an angle beside that of the Gaussian mechanism with the same angle."""
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     eps = np.linspace(0, 6, 200)
-    for theta, colour in ((0.1, BLUE), (0.5, RED)):
+    for theta, color in ((0.1, BLUE), (0.5, RED)):
         mu = math.sqrt(-8 * math.log(math.cos(theta / 2)))  # cos(θ/2) = exp(−μ²/8)
-        axes.semilogy(eps, RaoDP(theta).delta(eps), color=colour, label=f"any law of angle {theta}")
-        axes.semilogy(eps, GDP(mu).delta(eps), "--", color=colour, label=f"Gaussian of angle {theta}")
-        axes.axhline(math.sin(theta / 2) ** 2, color=colour, linestyle=":", linewidth=1)
+        axes.semilogy(eps, RaoDP(theta).delta(eps), color=color, label=f"any law of angle {theta}")
+        axes.semilogy(eps, GDP(mu).delta(eps), "--", color=color, label=f"Gaussian of angle {theta}")
+        axes.axhline(math.sin(theta / 2) ** 2, color=color, linestyle=":", linewidth=1)
     axes.set(xlabel="ε", ylabel="δ(ε)", ylim=(1e-12, 1), title="An angle alone leaves δ ≥ sin²(θ/2) (dotted)")
     axes.legend(frameon=False, fontsize=9)
     figure.savefig(IMAGES / "rao.png", dpi=110)

@@ -74,9 +74,9 @@ left.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal", title=f"{len(po
 left.set_axis_off()
 left.legend(loc="lower left", fontsize=9)
 sigma = np.geomspace(0.05, 10, 25)
-for dimension, name, colour in ((2, "H²", "#2471a3"), (5, "H⁵", "#b9770e"), (10, "H¹⁰", "#c0392b")):
-    right.plot(sigma, [gaussian_profile(-1.0, dimension, s, 0.2).mu for s in sigma], color=colour, label=name)
-    right.axhline(gaussian_floor(-1.0, dimension, 0.2), color=colour, linestyle=":", linewidth=1)
+for dimension, name, color in ((2, "H²", "#2471a3"), (5, "H⁵", "#b9770e"), (10, "H¹⁰", "#c0392b")):
+    right.plot(sigma, [gaussian_profile(-1.0, dimension, s, 0.2).mu for s in sigma], color=color, label=name)
+    right.axhline(gaussian_floor(-1.0, dimension, 0.2), color=color, linestyle=":", linewidth=1)
 right.plot(sigma, 0.2 / sigma, color="#1d2b3a", linestyle="--", label="flat space, or noise in a chart")
 right.set(xscale="log", yscale="log", xlabel="σ of the noise", ylabel="μ (smaller is more private)", ylim=(0.02, 6))
 right.set(title="More noise stops helping: the floor")

@@ -22,7 +22,7 @@ print(records.shape)
 # %% [markdown]
 # ## Three ways to the same direction
 #
-# The guarantee is for all steps together, and the optimiser works out the noise from it. `dp_rgd` reads all records
+# The guarantee is for all steps together, and the optimizer works out the noise from it. `dp_rgd` reads all records
 # at each step; `dp_rsgd` reads a random batch, and the randomness of the batch is part of the privacy. Nothing here
 # looks at the data to set the step, the clipping norm or the number of steps.
 
@@ -87,9 +87,9 @@ print(f"angle between robust private mean and plain mean: {float(sphere.dist(pla
 
 # %%
 figure, (left, *faces) = plt.subplots(1, 4, figsize=(11, 3.4), layout="constrained", width_ratios=[2.2, 1, 1, 1])
-for (name, run), colour in zip(runs.items(), ("#2471a3", "#c0392b"), strict=True):
+for (name, run), color in zip(runs.items(), ("#2471a3", "#c0392b"), strict=True):
     history = np.asarray(run.history)
-    left.plot(np.linspace(0, 1, len(history)), best + history, color=colour, label=name)
+    left.plot(np.linspace(0, 1, len(history)), best + history, color=color, label=name)
 left.set(yscale="log", xlabel="share of the steps", ylabel="excess loss", title="(1, 10⁻⁶)-DP in total")
 left.legend(frameon=False, fontsize=9)
 exact = np.linalg.eigh(moment)[1][:, -1]

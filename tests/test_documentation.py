@@ -26,7 +26,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
 def test_tutorials_run_without_data(script, tmp_path, monkeypatch, capsys):
-    """Top to bottom, on the labelled stand-in, as a reader without the data would run it."""
+    """Top to bottom, on the labeled stand-in, as a reader without the data would run it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(script.parent)  # as `python examples/<name>.py` does
     monkeypatch.delenv("CURVEDP_DATA", raising=False)

@@ -84,7 +84,7 @@ def samplers(manifold: Manifold) -> dict[str, Sampler]:
         return np.tensordot(z, basis, axes=1)
 
     def gram_schmidt(p: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return np.tensordot(z, orthonormalised(manifold, p), axes=1)
+        return np.tensordot(z, orthonormalized(manifold, p), axes=1)
 
     def sparse_basis(p: np.ndarray, z: np.ndarray) -> np.ndarray:
         return (SPARSE[type(manifold)](p) @ z).reshape(manifold.point_shape, order="F")
@@ -97,7 +97,7 @@ def samplers(manifold: Manifold) -> dict[str, Sampler]:
     return methods
 
 
-def orthonormalised(manifold: Manifold, p: np.ndarray) -> np.ndarray:
+def orthonormalized(manifold: Manifold, p: np.ndarray) -> np.ndarray:
     """A basis orthonormal in the ambient inner product, made orthonormal in the metric at p, vector by vector."""
     if isinstance(manifold, Lorentz):  # tangent vectors of e_i, i ≥ 1: the first coordinate is bound by ⟨p, v⟩ = 0
         basis = np.hstack([(p[1:] / p[0])[:, None], np.eye(manifold.dim)])
@@ -213,9 +213,9 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
             )
             figures[label][f"σ = {sigma}"] = {
                 "half": half,
-                "optimised": best,
+                "optimized": best,
                 "proved": int(claim_4_applies(clip, sigma)),
-                "true δ of optimised, at least": [
+                "true δ of optimized, at least": [
                     true_delta_at_least(N, s, INNER, clip, sigma, eps) for s, eps in zip(epochs, best, strict=True)
                 ],
                 "ours": None if label == "larger" else [ours(s, clip, sigma, 1) for s in epochs],
@@ -235,7 +235,7 @@ def draw_epsilon(figures: dict[str, Any]) -> Figure:
     for axes, (label, (_, title)) in zip(grid, READINGS.items(), strict=True):
         for sigma, rows in figures[label].items():
             color = {"σ = 0.1": BLUE, "σ = 0.05": RED}[sigma]
-            for name, style in (("half", "^:"), ("optimised", "v--"), ("ours", "o-")):
+            for name, style in (("half", "^:"), ("optimized", "v--"), ("ours", "o-")):
                 if rows[name] is not None:
                     who = "ours" if name == "ours" else f"paper's bound, {name}"
                     axes.plot(figures["epochs"], rows[name], style, color=color, ms=4, lw=1.2, label=f"{who}, {sigma}")
@@ -249,7 +249,7 @@ def draw_epsilon(figures: dict[str, Any]) -> Figure:
 
 
 def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """What privatisation adds to 3·10⁵ steps of DP-RSGD: SPD 11 × 11 Fréchet mean, leading eigenvector in R^786.
+    """What privatization adds to 3·10⁵ steps of DP-RSGD: SPD 11 × 11 Fréchet mean, leading eigenvector in R^786.
 
     Measured over fewer steps in the reduced form and scaled. The two others are what a Gram–Schmidt basis (SPD) or an
     explicit one (sphere) would add, from a few draws: the kind of sampler the paper compares with.

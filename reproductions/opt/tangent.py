@@ -14,7 +14,7 @@ from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape, 
 class TangentGaussian(Law):
     """Isotropic normal tangent vectors, standard deviation `scale` along every unit direction, on every manifold.
 
-    `sample` returns tangent vectors at `center`; `log_prob(v, center)` is normalised with respect to the volume of the
+    `sample` returns tangent vectors at `center`; `log_prob(v, center)` is normalized with respect to the volume of the
     tangent space, with the constant (2πσ²)^{−d/2} (printed as (2πσ²)^{1/2} in Han et al. 2023, Lemma 1).
 
     >>> import numpy as np

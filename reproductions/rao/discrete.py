@@ -1,6 +1,6 @@
 """Hellinger angles of discrete mechanisms, exactly: what the Rao paper leaves to future work.
 
-A discrete mechanism has no smooth path between neighbouring datasets, so its Rao distance is the one on the whole
+A discrete mechanism has no smooth path between neighboring datasets, so its Rao distance is the one on the whole
 simplex, the Hellinger angle 2·arccos Σ√(pq). All three have a closed form; each is computed through 1 − Σ√(pq) or
 −log Σ√(pq), so that tiny angles keep their digits, and rounded up. Results are `RaoDP` guarantees that compose by
 cosines.
@@ -15,18 +15,18 @@ from curvedp.privacy.guarantees import RaoDP
 from curvedp.privacy.rao import hellinger_from_affinity
 from curvedp.privacy.rounding import up
 
-__all__ = ["discrete_gaussian_rao", "geometric_rao", "randomised_response_rao"]
+__all__ = ["discrete_gaussian_rao", "geometric_rao", "randomized_response_rao"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
 
 
-def randomised_response_rao(eps: float, categories: int = 2) -> RaoDP:
-    """k-ary randomised response: the truth with odds e^ε against each other answer.
+def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
+    """k-ary randomized response: the truth with odds e^ε against each other answer.
 
     Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), so sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
 
-    >>> round(randomised_response_rao(1.0).theta - 2 * math.atan(math.sinh(0.5)), 12)
+    >>> round(randomized_response_rao(1.0).theta - 2 * math.atan(math.sinh(0.5)), 12)
     0.0
     """
     eps, k = _validate.positive("eps", eps), _validate.integer("categories", categories, 2)
@@ -38,9 +38,9 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     """The two-sided geometric mechanism, P(k) ∝ e^{−ε|k|/Δ}, which is ε-DP at integer sensitivity Δ (Ghosh et al. 2012).
 
     With x = ε/2Δ, Σ√(pq) = e^{−Δx}(1 + Δ·tanh x) at a shift of Δ, the worst. At Δ = 1 it is 1/cosh(ε/2), that of
-    randomised response.
+    randomized response.
 
-    >>> round(geometric_rao(1.0).theta - randomised_response_rao(1.0).theta, 12)
+    >>> round(geometric_rao(1.0).theta - randomized_response_rao(1.0).theta, 12)
     0.0
     """
     eps, s = _validate.positive("eps", eps), _validate.integer("sensitivity", sensitivity, 1)

@@ -1,7 +1,7 @@
-"""Noise on R^d from the Rao paper: multivariate Gaussian, multivariate Laplace, generalised Gaussian.
+"""Noise on R^d from the Rao paper: multivariate Gaussian, multivariate Laplace, generalized Gaussian.
 
 Density ∝ exp(−(|x|/σ)^N), with the absolute value of one coordinate or the norm of the vector. The paper prints
-exp{|x−μ|^N/σ} beside the normaliser 2σΓ(1/N)/N, which belongs to the density here (SPEC E17): N=2 means σ = √2·sd.
+exp{|x−μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which belongs to the density here (SPEC E17): N=2 means σ = √2·sd.
 Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
 """
 

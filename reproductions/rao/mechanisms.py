@@ -27,9 +27,9 @@ __all__ = [
     "gaussian_distance",
     "gaussian_hellinger",
     "gaussian_theta",
-    "generalised_gaussian_hellinger",
-    "generalised_gaussian_information",
-    "generalised_gaussian_theta",
+    "generalized_gaussian_hellinger",
+    "generalized_gaussian_information",
+    "generalized_gaussian_theta",
     "laplace_hellinger",
     "laplace_theta",
     "mean_square_radius",
@@ -129,10 +129,10 @@ def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
     return distance if distance.ndim else float(distance)
 
 
-def generalised_gaussian_information(scale: float, power: float) -> float:
+def generalized_gaussian_information(scale: float, power: float) -> float:
     """The Fisher information NΓ(2−1/N)/(σ²Γ(1+1/N)) of the location of exp(−(|x−μ|/σ)^N) (App. E; E17); N > ½.
 
-    >>> round(generalised_gaussian_information(math.sqrt(2), 2.0), 12)  # N = 2 is the normal law of sd σ/√2
+    >>> round(generalized_gaussian_information(math.sqrt(2), 2.0), 12)  # N = 2 is the normal law of sd σ/√2
     1.0
     """
     scale = _validate.length("scale", scale)
@@ -140,22 +140,22 @@ def generalised_gaussian_information(scale: float, power: float) -> float:
     return n * math.exp(gammaln(2 - 1 / n) - gammaln(1 + 1 / n)) / (scale * scale)
 
 
-def generalised_gaussian_theta(sensitivity: float, scale: float, power: float) -> float:
-    """θ = Δ·√(Fisher information) of the generalised Gaussian mechanism, L2 sensitivity (Thm E.3; E17).
+def generalized_gaussian_theta(sensitivity: float, scale: float, power: float) -> float:
+    """θ = Δ·√(Fisher information) of the generalized Gaussian mechanism, L2 sensitivity (Thm E.3; E17).
 
-    >>> generalised_gaussian_theta(1.0, 2.0, 1.0) == laplace_theta(1.0, 2.0)
+    >>> generalized_gaussian_theta(1.0, 2.0, 1.0) == laplace_theta(1.0, 2.0)
     True
     """
     sensitivity = _validate.length("sensitivity", sensitivity)
-    return sensitivity * math.sqrt(generalised_gaussian_information(scale, power))
+    return sensitivity * math.sqrt(generalized_gaussian_information(scale, power))
 
 
-def generalised_gaussian_hellinger(sensitivity: float, scale: float, power: float) -> float:
-    """The Hellinger angle of the one-dimensional generalised Gaussian mechanism, N >= 1, by quadrature.
+def generalized_gaussian_hellinger(sensitivity: float, scale: float, power: float) -> float:
+    """The Hellinger angle of the one-dimensional generalized Gaussian mechanism, N >= 1, by quadrature.
 
     θ = 4·arcsin(‖√p − √q‖/2), the chord integrated without cancellation; relative error about 1e-10, rounded up by it.
 
-    >>> abs(generalised_gaussian_hellinger(1.0, 2.0, 2.0) - gaussian_hellinger(1.0, math.sqrt(2))) < 1e-9
+    >>> abs(generalized_gaussian_hellinger(1.0, 2.0, 2.0) - gaussian_hellinger(1.0, math.sqrt(2))) < 1e-9
     True
     """
     n = _validate.within("power", power, 1, math.inf, open_high=True)

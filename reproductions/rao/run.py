@@ -25,7 +25,7 @@ from curvedp.privacy.rao import hellinger_compose
 from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,
-    generalised_gaussian_information,
+    generalized_gaussian_information,
     laplace_hellinger,
     laplace_theta,
     parametric_theta,
@@ -164,7 +164,7 @@ def errata() -> dict[str, dict[str, float]]:
     e17 = {
         "printed": 2 * quad(lambda x: math.exp(-(x**power) / scale) / norm, 0, 60)[0],  # mass, with the sign mended
         "true": 2 * quad(lambda x: math.exp(-((x / scale) ** power)) / norm, 0, 60)[0],
-        "information": generalised_gaussian_information(scale, power),
+        "information": generalized_gaussian_information(scale, power),
         "integral": 2 * score / norm,
     }
     shift, sigma = math.hypot(0.3, 0.4), 2.0

@@ -134,7 +134,7 @@ def heat() -> dict[str, Any]:
     return rows
 
 
-# --- private federated Riemannian optimisation (2024): each round (0.15, 1e-4), composed by advanced composition
+# --- private federated Riemannian optimization (2024): each round (0.15, 1e-4), composed by advanced composition
 
 
 def federated(eps: float = 0.15, delta: float = 1e-4, slack: float = 1e-3) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def poincare(eps: float = 1.0, delta: float = 1e-4, weight: float = 2.0, factor:
 
 
 def rotations(samples: int) -> dict[str, float]:
-    """Largest log-ratio found over ε·φ, by random rotations and the maximiser; and the mass of the Laplace law."""
+    """Largest log-ratio found over ε·φ, by random rotations and the maximizer; and the mass of the Laplace law."""
     rng = np.random.default_rng(0)
     q = rng.standard_normal((samples, 4))
     q /= np.linalg.norm(q, axis=1, keepdims=True)

@@ -40,8 +40,8 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     rng = np.random.default_rng(1)
     draws = 40 if setting.full else 6
     line = _least_squares(x, Y)
-    # The paper's: predictors scaled to [0, 1] and responses standardised by the data themselves.
-    t, Z = _standardised(x, Y)
+    # The paper's: predictors scaled to [0, 1] and responses standardized by the data themselves.
+    t, Z = _standardized(x, Y)
     samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
     readings = {
         "displayed": _errors(displayed_line(t, Z, rng, 20_000), t, Z),
@@ -59,7 +59,7 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Four features of Wine Quality against alcohol: least squares, the paper's sampler, the peers as stored, and ours."""
     x, Y = first_wines(setting.load("wine"))
-    rng, (t, Z) = np.random.default_rng(4), _standardised(x, Y)
+    rng, (t, Z) = np.random.default_rng(4), _standardized(x, Y)
     ends = np.array([x.min(), x.max()])
     p, v = displayed_line(t, Z, rng, 1)[0]
     source = GeneratorSource(rng)
@@ -138,7 +138,7 @@ def _least_squares(x: np.ndarray, Y: np.ndarray, at: np.ndarray | None = None) -
     return p + (x if at is None else at)[:, None] * v
 
 
-def _standardised(x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _standardized(x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (x - x.min()) / (x.max() - x.min()), (Y - Y.mean(axis=0)) / Y.std(axis=0)
 
 

@@ -132,7 +132,7 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Sensitivity bound over what adjacent data sets show: at random, as printed, and searched for."""
     rng = np.random.default_rng(5)
     pairs, n = (100 if setting.full else 40), 20
-    ratios = np.array([_neighbours(n, rng) for _ in range(pairs)])  # (pairs, printed or ours, foot or velocity)
+    ratios = np.array([_neighbors(n, rng) for _ in range(pairs)])  # (pairs, printed or ours, foot or velocity)
     clip = PUBLIC["clip"]
     worst, tried = attack(M, 1.0, clip, (0.0, 1.0), 5, 600 if setting.full else 150, ascent=30 if setting.full else 8)
     found = [worst[name] for name in ("foot", "velocity")]
@@ -155,11 +155,11 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     for k, (axes, name) in enumerate(zip(grid, ("footpoint", "velocity"), strict=True)):
         axes.hist(
             np.minimum(ratios[:, 0, k], 14.75), bins=np.arange(0, 15.5, 0.5), color=RED, alpha=0.6,
-            label="printed bound, random neighbours",
+            label="printed bound, random neighbors",
         )  # fmt: skip
         axes.axvline(1, color=INK, ls=":", label="below 1 a bound is refuted")
-        axes.axvline(theirs[k], color=RED, lw=2, label="printed bound, searched neighbours: cos 1, sin 1")
-        axes.axvline(mine[k], color=BLUE, lw=2, label="our bound, searched neighbours")
+        axes.axvline(theirs[k], color=RED, lw=2, label="printed bound, searched neighbors: cos 1, sin 1")
+        axes.axvline(mine[k], color=BLUE, lw=2, label="our bound, searched neighbors")
         axes.set(
             title=name, xlabel="bound over difference of gradients (last bar: 14.5 or more)", ylabel=f"of {pairs} pairs"
         )
@@ -237,7 +237,7 @@ def _deviations(samples: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _neighbours(n: int, rng: np.random.Generator) -> list[list[float]]:
+def _neighbors(n: int, rng: np.random.Generator) -> list[list[float]]:
     """App. B: n + 1 points, the first or the last left out; the printed bounds and ours over the gradients' differences."""
     x, Y = sphere_data(n + 1, SPEED, rng)
     fit = fit_geodesic(M, x[1:], Y[1:])

@@ -175,8 +175,8 @@ def calibrate(
 
 @app.command()
 def audit(
-    samples: Annotated[int, typer.Option(help="outputs at each of two neighbours")] = 100_000,
-    canaries: Annotated[int, typer.Option(help="records whose coins are guessed from one run of an optimiser")] = 400,
+    samples: Annotated[int, typer.Option(help="outputs at each of two neighbors")] = 100_000,
+    canaries: Annotated[int, typer.Option(help="records whose coins are guessed from one run of an optimizer")] = 400,
     only: Annotated[str, typer.Option(help="mechanisms whose name holds this text, e.g. laplace, dp-rgd")] = "",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="processes")] = 1,
     json: JsonOption = False,

@@ -11,8 +11,8 @@ from curvedp import estimators, geometry
 from curvedp.audit import audit_mechanism, audit_scores, one_run_bound
 from curvedp.audit.case import Case
 from curvedp.audit.cases import cases
-from curvedp.audit.optimiser_cases import OptimiserCase
-from curvedp.audit.pairs import neighbours
+from curvedp.audit.optimizer_cases import OptimizerCase
+from curvedp.audit.pairs import neighbors
 from curvedp.audit.table import case_names
 from curvedp.cli import app
 from curvedp.geometry import (
@@ -101,7 +101,7 @@ def test_the_worst_pair_in_a_chart_is_at_the_edge():
     """On the sphere the chart stretches by ρ/sin ρ across the radius; the pair must use most of it."""
     M = Sphere(2)
     mechanism = LogGaussianMechanism(M, 0.1, 0.2, M.origin, 1.4)
-    p, q = neighbours(mechanism)
+    p, q = neighbors(mechanism)
     assert float(M.dist(p, q)) <= 0.1 * (1 + 1e-9)
     apart = np.linalg.norm(M.log(M.origin, p) - M.log(M.origin, q))
     assert apart == pytest.approx(0.1 * 1.4 / np.sin(1.4), rel=2e-3)
@@ -125,8 +125,8 @@ def test_one_run_bound_against_a_direct_sum():
     assert one_run_bound(1000, 300, 150, 0.0, 0.999) == 0
 
 
-def test_one_run_of_an_optimiser():
-    result = OptimiserCase("dp-rgd", Sphere(2)).audit(200, 1 - 1e-6, np.random.default_rng(0))
+def test_one_run_of_an_optimizer():
+    result = OptimizerCase("dp-rgd", Sphere(2)).audit(200, 1 - 1e-6, np.random.default_rng(0))
     assert result.holds
     assert result.audited > 0.25
 

@@ -1,6 +1,6 @@
 """Errors that the papers print (SPEC §1, docs/errata.md) or peers make, as mechanisms: our own audit must catch each.
 
-Here those of the papers on Gaussian and Rao privacy and the audit's own soundness; those on optimisation and regression are
+Here those of the papers on Gaussian and Rao privacy and the audit's own soundness; those on optimization and regression are
 in `test_peer_bugs_opt.py` and `test_peer_bugs_reg.py`. Each test builds the release as printed, gives it the claim that the
 print makes, and asks the audit; the right claim or release must pass, so that a catch is not the audit's own error.
 
@@ -16,13 +16,13 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from curvedp.audit import audit_scores
-from curvedp.audit.pairs import neighbours, rounded, scores
+from curvedp.audit.pairs import neighbors, rounded, scores
 from curvedp.geometry import Lorentz, Sphere
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP, ApproxDP, RaoDP
 from reproductions.rao.laws import GeneralizedGaussian, MultivariateGaussian
-from reproductions.rao.mechanisms import gaussian_theta, generalised_gaussian_theta
+from reproductions.rao.mechanisms import gaussian_theta, generalized_gaussian_theta
 
 N = 60_000
 
@@ -45,7 +45,7 @@ def test_e1_circle_profile():
 def hyperbolic():
     """(mechanism, scores at both ends) on H³ with σ = Δ = 1, where μ = 1.3666."""
     mechanism, rng = GaussianMechanism(Lorentz(3), 1.0, 1.0), np.random.default_rng(0)
-    pair = neighbours(mechanism)
+    pair = neighbors(mechanism)
     return mechanism, [scores(mechanism, pair, mechanism.simulate(rng, p, N)) for p in pair]
 
 
@@ -80,10 +80,10 @@ def variation(theta):
     return {"delta": float(RaoDP(theta).delta(0.0)) + 1e-6}
 
 
-def test_e17_generalised_gaussian_parametrisation():
+def test_e17_generalized_gaussian_parametrization():
     """exp(−(|x|/σ)²) has σ = √2·sd. With σ read as the standard deviation, as N = 2 suggests, θ = Δ/σ: √2 too small."""
     outputs, printed = shifted(GeneralizedGaussian(2, 1.0, 2.0), 1.0), gaussian_theta(1.0, 1.0)
-    right = generalised_gaussian_theta(1.0, 1.0, 2.0)
+    right = generalized_gaussian_theta(1.0, 1.0, 2.0)
     assert not holds(RaoDP(printed), *outputs, **variation(printed))
     assert holds(RaoDP(right), *outputs, **variation(right))
 

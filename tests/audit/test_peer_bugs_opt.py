@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.audit import audit_optimiser, audit_scores
+from curvedp.audit import audit_optimizer, audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDBuresWasserstein, SPDLogEuclidean, Sphere
 from curvedp.optim import FrechetMeanProblem, dp_rgd
@@ -31,7 +31,7 @@ def printed_clip(rows, clip):
     return rows * np.minimum(np.linalg.norm(rows, axis=1, keepdims=True) / clip, 1)
 
 
-def neighbours(M, w, direction, reach):
+def neighbors(M, w, direction, reach):
     """All records at w but one, at `reach` along ± a unit tangent vector."""
     ends = [M.exp(w, sign * reach * direction) for sign in (1, -1)]
     return [np.stack([w] * (RECORDS - 1) + [end]) for end in ends]
@@ -44,10 +44,10 @@ def step(M, w, records, noise, clip=right_clip):
 
 
 def audited(M, w, direction, sampler, reach=1.0, clip=right_clip):
-    """Both neighbours' next points, seen along the direction in which they differ."""
+    """Both neighbors' next points, seen along the direction in which they differ."""
     rng, u = np.random.default_rng(0), np.asarray(M.to_coordinates(w, direction))
     sides = []
-    for records in neighbours(M, w, direction, reach):
+    for records in neighbors(M, w, direction, reach):
         out = step(M, w, records, sampler(rng, w, N), clip)
         sides.append([rounded(np.asarray(M.to_coordinates(w, M.log(w, out))) @ u)])
     return audit_scores(GDP(MU), *sides)
@@ -59,7 +59,7 @@ def ours(M):
 
 def assert_ours_is_dp_rgd(M, w, direction):
     """`step` with `TangentGaussian` is what `dp_rgd` does: the same generator, the same point."""
-    records = neighbours(M, w, direction, 1.0)[0]
+    records = neighbors(M, w, direction, 1.0)[0]
     expected = step(M, w, records, ours(M)(np.random.default_rng(3), w, 1))[0]
     run = dp_rgd(
         FrechetMeanProblem(M), records, w, steps=1, clip=CLIP, learning_rate=RATE, noise=SIGMA,
@@ -202,5 +202,5 @@ def test_a_sum_noised_at_the_scale_of_the_mean(summed):
         )  # fmt: skip
         return run.point, GDP(mu) if summed else run.guarantee
 
-    found = audit_optimiser(train, n, guess_share=1.0, rng=np.random.default_rng(0))
+    found = audit_optimizer(train, n, guess_share=1.0, rng=np.random.default_rng(0))
     assert found.holds is not summed

@@ -118,7 +118,7 @@ def drawn(law, norms, lipschitz, count, seed=0):
 
 def test_e21_the_largest_residual_as_tau():
     """On S², v = 0: one far record multiplies τ and with it the scale of the footpoint's law; near the optimum is then the
-    place where the neighbour's draws are not. The same records with a public ball are ε-DP."""
+    place where the neighbor's draws are not. The same records with a public ball are ε-DP."""
     M, n, eps = Sphere(2), 20, 1.0
     near = np.asarray(M.exp(M.origin, np.array([0.0, 0.01, 0.0])))
     far = np.asarray(M.exp(M.origin, np.array([0.0, 0.6, 0.0])))
@@ -189,8 +189,8 @@ def test_e22_drawn_jointly_it_is_private():
 
 
 @pytest.mark.parametrize(("factor", "caught"), [(0.5, True), (1.0, False)])
-def test_e23_the_normaliser_depends_on_the_data(factor, caught):
-    """s = Δ/ε, half of ours: records {1, 1} against {1, −1} on [−1, 1], where the normalisers differ most."""
+def test_e23_the_normalizer_depends_on_the_data(factor, caught):
+    """s = Δ/ε, half of ours: records {1, 1} against {1, −1} on [−1, 1], where the normalizers differ most."""
     mechanism = KNGMechanism(Euclidean(1), [0.0], 1.0, 2, PureDP(2.0))
     sets = np.array([[[1.0], [1.0]], [[1.0], [-1.0]]])
     law = KNormLaw(mechanism.domain, factor * mechanism.scale)

@@ -110,7 +110,7 @@ def test_lowest_bit_against_integer_arithmetic() -> None:
     assert lowest_bit(0.0) == 9999
 
 
-def test_distinguish_is_valid_and_finds_randomised_response() -> None:
+def test_distinguish_is_valid_and_finds_randomized_response() -> None:
     rng = np.random.default_rng(4)
     truth = np.log(0.8 / 0.2)
     bounds = []

@@ -64,7 +64,7 @@ SEEN = ("chart", "unchart", "dist", "norm", "exp", "from_coordinates")
 
 
 def _jit(jax, f):
-    """Compiled without the optimiser: it takes most of the time and rewrites arithmetic little."""
+    """Compiled without the optimizer: it takes most of the time and rewrites arithmetic little."""
     return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
 
 

@@ -120,7 +120,7 @@ class _ArccosDistance(Sphere):
 
 
 class _Retraction(Sphere):
-    """Moves by normalising p + v, not along geodesics."""
+    """Moves by normalizing p + v, not along geodesics."""
 
     def exp(self, p, v):
         return self.project(p + v)

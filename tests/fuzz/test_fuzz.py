@@ -1,6 +1,6 @@
 """Bad public arguments over the whole public surface: each is refused by name, or gives a sound answer; never a raw error.
 
-Hypothesis draws, derandomised, a call, one of its arguments and a bad value for it. Allowed: an exception of `curvedp.errors`
+Hypothesis draws, derandomized, a call, one of its arguments and a bad value for it. Allowed: an exception of `curvedp.errors`
 with a message, or a result whose guarantee is a guarantee (no NaN, δ in [0, 1], ε ≥ 0). Warnings are errors here.
 """
 

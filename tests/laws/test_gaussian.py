@@ -321,7 +321,7 @@ class TestPrivacy:
             assert goodness.accepts(goodness.moment(np.maximum(-np.expm1(eps - loss), 0.0), (lower + upper) / 2))
 
 
-def test_larger_spd_matrices_have_a_labelled_confidence_bound():
+def test_larger_spd_matrices_have_a_labeled_confidence_bound():
     """Above the truth of the flat direction, reproducible, and refused by calibration."""
     law, eps = RiemannianGaussian(SPDAffineInvariant(3), 1.0), np.array([0.0, 0.5, 1.0, 3.0])
     profile = law.profile(0.4)

@@ -1,4 +1,4 @@
-"""The Gaussian on complex covariances: normaliser and CDF against plain quadrature, draws against the CDF, with power."""
+"""The Gaussian on complex covariances: normalizer and CDF against plain quadrature, draws against the CDF, with power."""
 
 import math
 
@@ -123,7 +123,7 @@ def test_acceptance_is_what_happens() -> None:
 
 
 def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
-    """HPD(2) = ℝ × H³(−½): profile from the factors, normaliser of H³ at scale σ/√2 in units of its curvature."""
+    """HPD(2) = ℝ × H³(−½): profile from the factors, normalizer of H³ at scale σ/√2 in units of its curvature."""
     law = RiemannianGaussian(HPDAffineInvariant(2), 0.6)
     hyperbolic = RiemannianGaussian(Lorentz(3), 0.6 / math.sqrt(2))
     line = 0.5 * math.log(2 * math.pi * 0.36)

@@ -1,4 +1,4 @@
-"""The affine-invariant Gaussian on SPD matrices: normaliser and CDFs against quadrature, draws against the CDFs."""
+"""The affine-invariant Gaussian on SPD matrices: normalizer and CDFs against quadrature, draws against the CDFs."""
 
 import math
 
@@ -25,7 +25,7 @@ from curvedp.laws.spd_normalizer import log_normalizer, mean_square_radius, radi
 
 
 def spd2_radial(sigma, r, power=0):
-    """∫ over the H² radius h ≤ r of h's density times what the flat factor adds; unnormalised, with volume constants."""
+    """∫ over the H² radius h ≤ r of h's density times what the flat factor adds; unnormalized, with volume constants."""
     flat = math.sqrt(2 * math.pi) * sigma
 
     def inside(h):

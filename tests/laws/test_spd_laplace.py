@@ -1,4 +1,4 @@
-"""The Laplace law on matrices: normaliser and CDF by quadrature over eigenvalues, draws in floats and exact ones, pure DP."""
+"""The Laplace law on matrices: normalizer and CDF by quadrature over eigenvalues, draws in floats and exact ones, pure DP."""
 
 import math
 
@@ -115,7 +115,7 @@ def test_the_loss_reaches_its_bound_and_never_exceeds_it() -> None:
     ratio = np.exp(law.log_prob(x, far) - law.log_prob(x, np.eye(3)))
     for e in (0.0, 0.5, 1.0):  # δ(ε) = E₁(1 − e^ε p₂/p₁)₊
         assert np.mean(np.maximum(1 - np.exp(e) * ratio, 0.0)) < profile.delta(e)
-    assert profile.mu >= eps / 2  # randomised response costs that much
+    assert profile.mu >= eps / 2  # randomized response costs that much
     assert profile.rao == profile.pure_epsilon
     assert profile.renyi(2.0) <= eps
     assert 0 < profile.tradeoff(0.1) < 0.9

@@ -12,7 +12,7 @@ from curvedp.laws.spd_normalizer import _half, log_normalizer, log_pfaffian, mea
 
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 2.5])
 @pytest.mark.parametrize("m", [2, 3])
-def test_normaliser_moments_and_radii_by_quadrature(m, sigma):
+def test_normalizer_moments_and_radii_by_quadrature(m, sigma):
     """ρ = trace part + r·(direction in the traceless plane): volume C·∏2sinh, C from the flat limit."""
     r = np.linspace(0, 14 * sigma + 5 * m * sigma**2, 40_001)
     if m == 2:

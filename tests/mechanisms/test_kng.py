@@ -58,7 +58,7 @@ def test_the_law_of_releases_by_quadrature(M, sn, radius):
 
 
 def worst_loss(M, sn, radius, D, E, scale):
-    """max |log f(x;D)/f(x;E)| over a fine grid of the ball, normalisers by the same quadrature."""
+    """max |log f(x;D)/f(x;E)| over a fine grid of the ball, normalizers by the same quadrature."""
     r = (np.arange(120) + 0.5) * radius / 120
     phi = (np.arange(96) + 0.5) * 2 * math.pi / 96
     rr, pp = np.meshgrid(r, phi, indexing="ij")

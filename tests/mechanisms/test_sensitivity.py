@@ -196,7 +196,7 @@ def test_unknown_bound_is_refused():
 
 @pytest.mark.parametrize("s", [0.3, 0.99, 1.0, 1.2, 1.4, 1.55, 1.57])
 def test_the_grids_are_fine_enough(s):
-    """R(a) on a grid of angles against an independent maximisation: the error is within the margin that is charged."""
+    """R(a) on a grid of angles against an independent maximization: the error is within the margin that is charged."""
     M = Sphere(2)
     for a in np.linspace(0.05, 1, 7) * s:
         x = np.array([math.cos(a), math.sin(a), 0.0])
@@ -242,7 +242,7 @@ DISPERSED = [Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2), Rotatio
 @pytest.mark.parametrize("manifold", DISPERSED, ids=repr)
 @pytest.mark.parametrize("n", [2, 5])
 def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
-    """Ascent on |V − V'| over the records of two neighbours; in the plane it reaches the bound."""
+    """Ascent on |V − V'| over the records of two neighbors; in the plane it reaches the bound."""
     rng, r = np.random.default_rng(n), 0.6 if manifold.curvature_bounds[1] > 0.3 else 1.0
     bound = dispersion_sensitivity(manifold, r, n)
     o = manifold.origin

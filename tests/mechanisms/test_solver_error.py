@@ -197,7 +197,7 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
 
 @pytest.mark.parametrize("n", [20, 50])
 def test_a_search_that_round_off_rules_ends(n):
-    """One data set at cond 1e12 took half a second, its neighbour minutes: every loop has a cap."""
+    """One data set at cond 1e12 took half a second, its neighbor minutes: every loop has a cap."""
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.normal(size=(2, 2)))[0]
     center = (Q * [1e6, 1e-6]) @ Q.T

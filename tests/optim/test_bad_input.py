@@ -124,11 +124,11 @@ def test_dp_rsvrg_refuses(change):
 
 
 def test_both_or_neither_of_guarantee_and_noise():
-    for optimiser, arguments in ((dp_rsgd, RSGD), (dp_rsvrg, RSVRG)):
+    for optimizer, arguments in ((dp_rsgd, RSGD), (dp_rsvrg, RSVRG)):
         with pytest.raises(ParameterError, match="not both"):
-            optimiser(**{**arguments, "guarantee": ApproxDP(1.0, 1e-6)})
+            optimizer(**{**arguments, "guarantee": ApproxDP(1.0, 1e-6)})
         with pytest.raises(ParameterError, match="guarantee"):
-            optimiser(**{**arguments, "noise": None})
+            optimizer(**{**arguments, "noise": None})
     with pytest.raises(UnattainableGuarantee, match="pure"):
         dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
 

@@ -32,7 +32,7 @@ def test_poisson_batches_are_independent_coins(n, rate):
     for k in hits:
         assert stats.binomtest(int(k), steps, rate).pvalue > 1e-4
     assert stats.binomtest(int(hits.sum()), steps * n, rate * 0.9).pvalue < 1e-6  # a rate wrong by 10% is seen
-    # Pairs of records in a step, and a record in neighbouring steps, are uncorrelated.
+    # Pairs of records in a step, and a record in neighboring steps, are uncorrelated.
     centered = (table - rate) / np.sqrt(rate * (1 - rate))
     for i, j in itertools.combinations(range(n), 2):
         assert abs(np.mean(centered[:, i] * centered[:, j])) < 4.5 / np.sqrt(steps)

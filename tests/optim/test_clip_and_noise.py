@@ -114,7 +114,7 @@ def test_a_steps_noise_is_gaussian_in_coordinates(manifold):
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(6), jax.random.key(7), jax.random.PRNGKey(8)], ids=str)
 def test_sources_of_noise(rng):
     random = Randomness(rng)
-    with full_precision():  # as in the optimisers
+    with full_precision():  # as in the optimizers
         z = np.asarray(random.normal(200, 300)).ravel()
     assert z.dtype == np.float64
     assert stats.kstest(z, "norm").pvalue > 1e-4

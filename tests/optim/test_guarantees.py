@@ -1,4 +1,4 @@
-"""What the optimisers promise: derived a second time here, and attacked on a worst-case pair of datasets."""
+"""What the optimizers promise: derived a second time here, and attacked on a worst-case pair of datasets."""
 
 import math
 
@@ -27,13 +27,13 @@ from curvedp.privacy.subsampled import subsampled_gaussian
 LINEAR = Problem(Euclidean(1), lambda w, z: jax.numpy.sum(w * z))
 
 
-def runs(optimiser, record, count, n=4, seed=0, **options):
+def runs(optimizer, record, count, n=4, seed=0, **options):
     """Final points of `count` runs on n records, all 0 but one; learning rate 1, so that the point is minus the sum."""
     rng = np.random.default_rng(seed)
     data = np.zeros((n, 1))
     data[0] = record
     arguments = {"clip": 1.0, "learning_rate": 1.0, "rng": rng, **options}
-    return np.array([optimiser(LINEAR, data, np.zeros(1), **arguments).point[0] for _ in range(count)])
+    return np.array([optimizer(LINEAR, data, np.zeros(1), **arguments).point[0] for _ in range(count)])
 
 
 def violations(claimed, first, second, confidence=1e-4):

@@ -1,4 +1,4 @@
-"""The optimisers' fast normals against the normal law: body, wedges, tail, independence."""
+"""The optimizers' fast normals against the normal law: body, wedges, tail, independence."""
 
 import numpy as np
 from scipy import stats

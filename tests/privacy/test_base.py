@@ -33,13 +33,13 @@ from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_e
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta_printed
-from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomized_response_rao
 from reproductions.rao.mechanisms import (
     bernoulli_distance,
     exponential_distance,
     gaussian_distance,
-    generalised_gaussian_hellinger,
-    generalised_gaussian_information,
+    generalized_gaussian_hellinger,
+    generalized_gaussian_information,
     laplace_hellinger,
     mean_square_radius,
     poisson_distance,
@@ -186,29 +186,29 @@ def test_least_counts_are_let_in_and_one_less_is_not():
     eps = math.pi / 8
     assert algorithm1_estimate(2.0, 1.0, 1) == pytest.approx(gdp_mu(eps, circle_gaussian_delta_printed(2.0, 1.0, eps)))
     assert len(algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=2, m=1, n_eps=1).eps) == 1
-    assert randomised_response_rao(1.0, 2).theta == randomised_response_rao(1.0).theta
+    assert randomized_response_rao(1.0, 2).theta == randomized_response_rao(1.0).theta
     assert geometric_rao(1.0, 1).theta == geometric_rao(1.0).theta
     assert discrete_gaussian_rao(1.0, 1).theta == discrete_gaussian_rao(1.0).theta
     assert laplace_hellinger(1.0, 1.0, 1) == laplace_hellinger(1.0, 1.0)
     assert riemannian_laplace_theta(1.0, 2.0, 1) == 0.5
     assert riemannian_gaussian_theta(1.0, 2.0, 1) == pytest.approx(0.5)
     assert mean_square_radius(-1.0, 1, 2.0) == pytest.approx(4.0, rel=1e-9)
-    assert generalised_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
+    assert generalized_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
     assert len(weyl_net(2, 1.0)[0]) > 1
     assert spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples == 3
     assert subsampled_gaussian(1.0, 0.5, 1).counts == (1,)
     for call in (
         lambda: algorithm1_estimate(2.0, 1.0, 0),
         lambda: algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=1),
-        lambda: randomised_response_rao(1.0, 1),
+        lambda: randomized_response_rao(1.0, 1),
         lambda: geometric_rao(1.0, 0),
         lambda: discrete_gaussian_rao(1.0, 0),
         lambda: laplace_hellinger(1.0, 1.0, 0),
         lambda: riemannian_laplace_theta(1.0, 2.0, 0),
         lambda: riemannian_gaussian_theta(1.0, 2.0, 0),
         lambda: mean_square_radius(1.0, 0, 1.0),
-        lambda: generalised_gaussian_hellinger(1.0, 1.0, math.nextafter(1.0, 0.0)),
-        lambda: generalised_gaussian_information(1.0, 0.5),
+        lambda: generalized_gaussian_hellinger(1.0, 1.0, math.nextafter(1.0, 0.0)),
+        lambda: generalized_gaussian_information(1.0, 0.5),
         lambda: loss_sampler(1.0, 1, 1.0, 1.0),
         lambda: subsampled_gaussian(1.0, 0.5, 0),
         lambda: product_profile([(1.0, 0)], 1.0, 1.0),

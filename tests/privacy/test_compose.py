@@ -100,7 +100,7 @@ def check(found, truth, slack):
     assert np.max(ratio) < 1 + slack
 
 
-def test_gaussian_with_randomised_response():
+def test_gaussian_with_randomized_response():
     mu, e0 = 0.7, 0.5
     p, q = expit(e0), expit(-e0)
     truth = p * gaussian(mu, EPS - e0) + q * gaussian(mu, EPS + e0)
@@ -119,7 +119,7 @@ def test_gaussian_with_the_four_point_pair():
     assert both.epsilon(1e-10) == math.inf
 
 
-def test_many_randomised_responses_against_the_binomial():
+def test_many_randomized_responses_against_the_binomial():
     e0, k = 0.1, 100
     j = np.arange(k + 1)
     log_p = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * np.log(expit(e0)) + (k - j) * np.log(expit(-e0))
@@ -194,7 +194,7 @@ def test_compositions_are_values():
 def test_composition_is_not_a_filter():
     """Two steps that a rule "go on while δ(ε) of what was spent stays within the budget" lets through, and their true δ.
 
-    First randomised response with losses ±a. After +a, a pure release whose loss ends below ε + a, so all its δ counts in
+    First randomized response with losses ±a. After +a, a pure release whose loss ends below ε + a, so all its δ counts in
     this branch; after −a, one that fails altogether with probability δ. Each pair is within (ε, δ); the interaction is not.
     """
     eps, delta, a = 1.0, 1e-3, 0.2
@@ -217,7 +217,7 @@ def test_composition_is_not_a_filter():
 
 
 def _game(budget, eps, price, steps=6):
-    """The largest E_P(1 − e^{ε−L})₊ of an adversary who sees each loss and then decides: stop, a Gaussian or randomised
+    """The largest E_P(1 − e^{ε−L})₊ of an adversary who sees each loss and then decides: stop, a Gaussian or randomized
     response of one, two or more of `steps` equal parts of μ². Backward induction over the loss; `price` is what μ² costs."""
     h = 0.005
     loss = np.arange(-14.0, 16.0, h)
@@ -232,7 +232,7 @@ def _game(budget, eps, price, steps=6):
             reach = math.ceil((9 * mu + square) / h)
             step = np.exp(-((np.arange(-reach, reach + 1) * h - square / 2) ** 2) / (2 * square))
             gauss = np.convolve(np.pad(after, reach, mode="edge"), step[::-1] / step.sum(), mode="valid")
-            e = 2 * math.atanh(math.erf(mu / math.sqrt(8)))  # randomised response that is exactly μ-GDP
+            e = 2 * math.atanh(math.erf(mu / math.sqrt(8)))  # randomized response that is exactly μ-GDP
             both = expit(e) * np.interp(loss + e, loss, after) + expit(-e) * np.interp(loss - e, loss, after)
             best = np.maximum(best, np.maximum(gauss, both))
         value.append(best)

@@ -51,7 +51,7 @@ def test_pure_to_gdp(eps):
 
 
 @pytest.mark.parametrize("eps", [1e-6, 0.1, 1.0, 5.0, 50.0])
-def test_pure_to_zcdp_and_renyi_against_randomised_response(eps):
+def test_pure_to_zcdp_and_renyi_against_randomized_response(eps):
     rho = convert(PureDP(eps), to=ZCDP).rho
     assert rho <= eps * eps / 2 * (1 + 1e-14)
     ratios = []

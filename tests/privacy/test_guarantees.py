@@ -123,7 +123,7 @@ def test_extreme_parameters(make, size):
     assert np.all(g.tradeoff(np.array([0.0, 1e-300, 0.5, 1.0])) >= 0)
 
 
-def test_pure_profile_is_randomised_response():
+def test_pure_profile_is_randomized_response():
     e0 = 1.3
     p, q = math.exp(e0) / (1 + math.exp(e0)), 1 / (1 + math.exp(e0))
     for eps in (0.0, 0.4, 1.0, 1.29):
@@ -203,7 +203,7 @@ def test_more_bad_parameters():
 # ---- every "rounded up" near every edge, against 60 digits
 
 
-def test_epsilon_of_randomised_response_is_never_below():
+def test_epsilon_of_randomized_response_is_never_below():
     """The true δ at the ε returned is at most the δ asked for, next to 0, to tanh(ε₀/2) and at large ε₀ too."""
     rng = np.random.default_rng(4)
     for _ in range(800):
@@ -291,7 +291,7 @@ def test_zero_is_no_parameter():
 
 
 @pytest.mark.parametrize("eps0", [1e-6, 0.8, 5.0, 60.0])
-def test_randomised_response_there_and_back(eps0):
+def test_randomized_response_there_and_back(eps0):
     pure, approx = PureDP(eps0), ApproxDP(eps0, 0.125)
     with mp.workdps(60):
         for share in (0.0, 0.3, 0.9):

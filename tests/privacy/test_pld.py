@@ -99,7 +99,7 @@ def exact_wrapped(index, weights, count, size):
     return np.array([m / scale for m in out])
 
 
-def test_randomised_response_on_the_grid_is_itself():
+def test_randomized_response_on_the_grid_is_itself():
     pair = discretize(PureDP(1.0).delta, 1.0, 0.25)
     masses = {loss: mass for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True) if mass > 1e-12}
     assert masses == pytest.approx({-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-12)
@@ -122,7 +122,7 @@ def profile_of(loss, eps):
         PoissonGaussianStep(1.0, 0.01),
     ],
 )
-def test_discretised_profiles_are_bounds_of_total_mass_one(guarantee):
+def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
     top = guarantee.loss_reach(1e-44)
     loss = discretize(guarantee.grid_delta, top, top / 2**14)
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
@@ -175,7 +175,7 @@ def test_ten_thousand_compositions_have_no_floor():
 
 
 def test_tiny_guarantees_keep_their_scale():
-    """Two randomised responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
+    """Two randomized responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
     tiny, p = 1e-6, 1 / (1 + math.exp(-1e-6))
     truth = p * p * -math.expm1(-0.5 * tiny)
     assert truth <= compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny) <= truth * 1.001

@@ -213,7 +213,7 @@ def test_laplace_on_the_line_close_to_its_cap(largest: float) -> None:
 
 @pytest.mark.parametrize("loss_cap", [0.1, 1.0, 5.0])
 def test_tradeoff_of_the_laplace_on_the_line(loss_cap):
-    """Dong, Roth and Su 2022: the loss has atoms at ±T, where the best test is randomised."""
+    """Dong, Roth and Su 2022: the loss has atoms at ±T, where the best test is randomized."""
     alpha = np.concatenate(
         [np.linspace(0.0, 1.0, 201), np.geomspace(1e-12, 1e-3, 20), 1 - np.geomspace(1e-12, 1e-3, 20)]
     )

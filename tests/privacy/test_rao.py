@@ -25,9 +25,9 @@ from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,
     gaussian_theta,
-    generalised_gaussian_hellinger,
-    generalised_gaussian_information,
-    generalised_gaussian_theta,
+    generalized_gaussian_hellinger,
+    generalized_gaussian_information,
+    generalized_gaussian_theta,
     laplace_hellinger,
     laplace_theta,
     mean_square_radius,
@@ -148,13 +148,13 @@ def test_laplace_and_gaussian_against_fisher_information():
 
 
 @pytest.mark.parametrize("n", [0.8, 1.0, 1.5, 2.0, 3.0, 8.0])
-def test_generalised_gaussian_against_fisher_information(n):
+def test_generalized_gaussian_against_fisher_information(n):
     """E17: density ∝ exp(−(|x−μ|/σ)^N), score N|x|^{N−1}/σ^N, by mpmath."""
     s = 1.3
     norm = 2 * s * mp.gamma(1 + 1 / mp.mpf(n))
     info = 2 * mp.quad(lambda x: (n * x ** (n - 1) / s**n) ** 2 * mp.exp(-((x / s) ** n)) / norm, [0, 0.01, 1, 5, 60])
-    assert generalised_gaussian_information(s, n) == pytest.approx(float(info), rel=1e-4 if n < 1 else 1e-10)
-    assert generalised_gaussian_theta(0.4, s, n) == pytest.approx(0.4 * math.sqrt(float(info)), rel=1e-4)
+    assert generalized_gaussian_information(s, n) == pytest.approx(float(info), rel=1e-4 if n < 1 else 1e-10)
+    assert generalized_gaussian_theta(0.4, s, n) == pytest.approx(0.4 * math.sqrt(float(info)), rel=1e-4)
 
 
 @pytest.mark.parametrize("shift", [0.01, 0.5, 3.0])
@@ -167,9 +167,9 @@ def test_hellinger_angles_against_integrals(shift):
     for n in (1.0, 2.0, 5.0):
         norm = 2 * s * gamma(1 + 1 / n)
         general = affinity(lambda x, n=n, norm=norm: math.exp(-((abs(x) / s) ** n)) / norm, shift, 60)
-        assert generalised_gaussian_hellinger(shift, s, n) == pytest.approx(2 * math.acos(general), rel=1e-4)
-    assert generalised_gaussian_hellinger(shift, s, 1.0) == pytest.approx(laplace_hellinger(shift, s), rel=1e-9)
-    assert generalised_gaussian_hellinger(shift, s, 2.0) == pytest.approx(
+        assert generalized_gaussian_hellinger(shift, s, n) == pytest.approx(2 * math.acos(general), rel=1e-4)
+    assert generalized_gaussian_hellinger(shift, s, 1.0) == pytest.approx(laplace_hellinger(shift, s), rel=1e-9)
+    assert generalized_gaussian_hellinger(shift, s, 2.0) == pytest.approx(
         gaussian_hellinger(shift, s / math.sqrt(2)), rel=1e-9
     )
 
@@ -179,7 +179,7 @@ def test_the_angle_never_exceeds_the_parametric_distance():
         assert laplace_hellinger(ratio, 1.0) <= laplace_theta(ratio, 1.0) * (1 + 1e-13)
         assert gaussian_hellinger(ratio, 1.0) <= gaussian_theta(ratio, 1.0, two_parameter=True) * (1 + 1e-13)
         assert gaussian_theta(ratio, 1.0, two_parameter=True) <= gaussian_theta(ratio, 1.0) * (1 + 1e-13)
-        assert generalised_gaussian_hellinger(ratio, 1.0, 3.0) <= generalised_gaussian_theta(ratio, 1.0, 3.0) * (
+        assert generalized_gaussian_hellinger(ratio, 1.0, 3.0) <= generalized_gaussian_theta(ratio, 1.0, 3.0) * (
             1 + 1e-9
         )
 
@@ -224,14 +224,14 @@ def test_e16_the_two_families_differ():
 
 
 def test_e17_the_printed_density_is_not_one():
-    """Printed: exp{|x−μ|^N/σ} with normaliser 2σΓ(1/N)/N: it grows, and even with the sign mended does not sum to 1."""
+    """Printed: exp{|x−μ|^N/σ} with normalizer 2σΓ(1/N)/N: it grows, and even with the sign mended does not sum to 1."""
     s, n = 1.7, 2.0
-    normaliser = 2 * s * gamma(1 / n) / n
-    mended = 2 * quad(lambda x: math.exp(-(x**n) / s) / normaliser, 0, 60)[0]
+    normalizer = 2 * s * gamma(1 / n) / n
+    mended = 2 * quad(lambda x: math.exp(-(x**n) / s) / normalizer, 0, 60)[0]
     assert abs(mended - 1) > 0.1
-    true = 2 * quad(lambda x: math.exp(-((x / s) ** n)) / normaliser, 0, 60)[0]
+    true = 2 * quad(lambda x: math.exp(-((x / s) ** n)) / normalizer, 0, 60)[0]
     assert true == pytest.approx(1.0, rel=1e-10)
-    assert generalised_gaussian_information(math.sqrt(2) * 0.9, 2.0) == pytest.approx(1 / 0.9**2, rel=1e-13)
+    assert generalized_gaussian_information(math.sqrt(2) * 0.9, 2.0) == pytest.approx(1 / 0.9**2, rel=1e-13)
 
 
 def test_e18_the_root_does_not_reach_the_scale():
@@ -304,8 +304,8 @@ def test_bad_parameters():
     for call in (
         lambda: laplace_theta(math.nan, 1.0),
         lambda: gaussian_theta(1.0, 0.0),
-        lambda: generalised_gaussian_theta(1.0, 1.0, 0.5),
-        lambda: generalised_gaussian_hellinger(1.0, 1.0, 0.9),
+        lambda: generalized_gaussian_theta(1.0, 1.0, 0.5),
+        lambda: generalized_gaussian_hellinger(1.0, 1.0, 0.9),
         lambda: gaussian_distance(0.0, -1.0, 0.0, 1.0),
         lambda: riemannian_gaussian_theta(1.0, 1.0, 0),
         lambda: mean_square_radius(math.nan, 2, 1.0),

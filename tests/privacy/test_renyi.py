@@ -18,8 +18,8 @@ from curvedp.privacy.randomized_response import pure_renyi
 from curvedp.privacy.renyi import _log_h_at_one, renyi_epsilon
 
 
-def randomised_response(eps, order):
-    """D_α of randomised response from its two probabilities, with digits to lose."""
+def randomized_response(eps, order):
+    """D_α of randomized response from its two probabilities, with digits to lose."""
     with mp.workdps(200):
         e, a = mp.mpf(eps), mp.mpf(order)
         p, q = 1 / (1 + mp.exp(-e)), 1 / (1 + mp.exp(e))
@@ -36,7 +36,7 @@ def test_pure_to_renyi_is_never_below_and_close_above_at_every_order(order):
     for eps in EPS:
         if order * eps > 1e6:
             continue
-        truth = randomised_response(eps, order)
+        truth = randomized_response(eps, order)
         found = mp.mpf(float(pure_renyi(eps, order)))
         assert found >= truth * (1 - mp.mpf(10) ** -40), (eps, order)
         assert found <= truth * (1 + mp.mpf(10) ** -13) + mp.mpf(10) ** -320, (eps, order)
@@ -44,7 +44,7 @@ def test_pure_to_renyi_is_never_below_and_close_above_at_every_order(order):
 
 def test_conversions_and_compositions_near_order_one_inherit_it():
     for order in ORDERS[:6]:
-        truth = randomised_response(1e-3, order)
+        truth = randomized_response(1e-3, order)
         assert mp.mpf(convert(PureDP(1e-3), to=RenyiDP, order=order).eps) >= truth
         both = compose(PureDP(1e-3), RenyiDP(order, 1e-9))
         assert mp.mpf(both.eps) >= truth + mp.mpf(1e-9)
@@ -89,7 +89,7 @@ def above(found, truth, slack=ULP):
 
 @pytest.mark.parametrize("eps", [1e-8, 0.3, 0.7, 3.0, 40.0])
 @pytest.mark.parametrize("order", [1.01, 2.0, 9.0])
-def test_divergence_of_randomised_response(eps, order):
+def test_divergence_of_randomized_response(eps, order):
     with mp.workdps(60):
         e, a = mp.mpf(eps), mp.mpf(order)
         truth = mp.log(mp.cosh((a - 0.5) * e) / mp.cosh(e / 2)) / (a - 1)

@@ -34,7 +34,7 @@ def test_two_sum_and_two_prod_are_exact():
         assert Fraction(p) + Fraction(e) == Fraction(a) * Fraction(b)
 
 
-def test_smallest_float_ends_at_neighbours_at_every_scale():
+def test_smallest_float_ends_at_neighbors_at_every_scale():
     target = np.array([1e-300, 1e-5, 1.0, 3.7, 1e200])
     found = smallest_float(lambda x: x >= target, np.zeros(5), np.full(5, 1e300))
     assert np.array_equal(found, target)

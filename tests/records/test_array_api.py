@@ -1,4 +1,4 @@
-"""The estimators and optimisers on arrays of JAX, torch and array-api-strict: NumPy's answer within the solver's error."""
+"""The estimators and optimizers on arrays of JAX, torch and array-api-strict: NumPy's answer within the solver's error."""
 
 from typing import Any, ClassVar
 

@@ -113,7 +113,7 @@ def test_logarithms_of_tensors_without_eigenvectors(spread):
 
 
 @pytest.mark.parametrize("m", [4, 6])
-def test_a_far_matrix_does_not_change_its_neighbours_logarithms(m):
+def test_a_far_matrix_does_not_change_its_neighbors_logarithms(m):
     # The careful path sweeps until all its matrices have converged: each must stop by itself.
     M, rng = SPDAffineInvariant(m), np.random.default_rng(m)
     X = np.asarray(M.exp(np.eye(m), M.from_coordinates(np.eye(m), 2 * rng.normal(size=(40, M.dim)))))

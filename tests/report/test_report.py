@@ -66,7 +66,7 @@ def test_a_browser_draws_it(tmp_path):
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     image = imread(picture)[..., :3]
     assert image.shape[:2] == (2000, 1100)
-    # The upper half holds the pictures: there is ink in each quarter of it, in the colours that we draw with.
+    # The upper half holds the pictures: there is ink in each quarter of it, in the colors that we draw with.
     for top in (0, 500):
         for left in (0, 550):
             part = image[top : top + 500, left : left + 550].reshape(-1, 3)

@@ -28,7 +28,7 @@ def test_e14_ours_are_derivatives():
 
 
 def test_e14_brightness_does_not_change_the_descriptor():
-    """With true derivatives, adding light everywhere moves no feature but the colours' means."""
+    """With true derivatives, adding light everywhere moves no feature but the colors' means."""
     images = np.random.default_rng(0).integers(0, 200, (2, 28, 28, 3)).astype(np.uint8)
     np.testing.assert_allclose(
         covariance_descriptors(images + np.uint8(50)), covariance_descriptors(images), atol=1e-12

@@ -8,7 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.privacy import PureDP, convert
-from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomised_response_rao
+from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomized_response_rao
 
 
 def angle(affinity):
@@ -18,12 +18,12 @@ def angle(affinity):
 
 @pytest.mark.parametrize("eps", [1e-9, 1e-3, 0.5, 2.0, 40.0])
 @pytest.mark.parametrize("k", [2, 3, 50])
-def test_randomised_response(eps, k):
+def test_randomized_response(eps, k):
     with mp.workdps(60):
         e = mp.exp(mp.mpf(eps))
         p, q = e / (e + k - 1), 1 / (e + k - 1)
         truth = angle(2 * mp.sqrt(p * q) + (k - 2) * q)
-    found = randomised_response_rao(eps, k)
+    found = randomized_response_rao(eps, k)
     assert found.angle == "hellinger"
     assert 0 <= found.theta / truth - 1 < 1e-13
     assert found.theta <= convert(PureDP(eps), to=type(found)).theta * (1 + 1e-13)
@@ -70,13 +70,13 @@ def test_direct_sum_would_reject_a_wrong_angle():
 def test_limits():
     assert discrete_gaussian_rao(1e-3).theta <= math.pi
     assert discrete_gaussian_rao(1e6).theta == pytest.approx(1e-6, rel=1e-9)
-    assert randomised_response_rao(800.0).theta == pytest.approx(math.pi)
+    assert randomized_response_rao(800.0).theta == pytest.approx(math.pi)
     assert np.isfinite(geometric_rao(1e-12, 1000).theta)
 
 
 @pytest.mark.parametrize("bad", [math.nan, 0.0, -1.0, math.inf])
 def test_bad_parameters(bad):
-    for make in (randomised_response_rao, geometric_rao, discrete_gaussian_rao):
+    for make in (randomized_response_rao, geometric_rao, discrete_gaussian_rao):
         with pytest.raises(ParameterError):
             make(bad)
         with pytest.raises(ParameterError):

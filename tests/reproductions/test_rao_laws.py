@@ -1,4 +1,4 @@
-"""Gaussian, Laplace and generalised Gaussian noise on R^d, against quadrature and SciPy's own laws."""
+"""Gaussian, Laplace and generalized Gaussian noise on R^d, against quadrature and SciPy's own laws."""
 
 import itertools
 import math
@@ -143,7 +143,7 @@ class TestGeneralizedGaussian:
 
 
 class TestGeneralizedGaussianFisherInformation:
-    """SPEC E17: the printed parametrisation exp{|x−μ|^N/σ} is not the one its normaliser and Rao distance belong to."""
+    """SPEC E17: the printed parametrization exp{|x−μ|^N/σ} is not the one its normalizer and Rao distance belong to."""
 
     @pytest.mark.parametrize("power", [0.7, 1.0, 1.5, 2.0, 4.0])
     def test_formula(self, power):
@@ -159,9 +159,9 @@ class TestGeneralizedGaussianFisherInformation:
 
     def test_the_printed_density_does_not_integrate_to_one(self):
         power, scale = 3.0, 2.0
-        normaliser = 2 * scale * math.gamma(1 / power) / power
-        printed = 2 * integrate.quad(lambda x: math.exp(-(x**power) / scale), 0, 20)[0] / normaliser
-        ours = 2 * integrate.quad(lambda x: math.exp(-((x / scale) ** power)), 0, 20)[0] / normaliser
+        normalizer = 2 * scale * math.gamma(1 / power) / power
+        printed = 2 * integrate.quad(lambda x: math.exp(-(x**power) / scale), 0, 20)[0] / normalizer
+        ours = 2 * integrate.quad(lambda x: math.exp(-((x / scale) ** power)), 0, 20)[0] / normalizer
         assert ours == pytest.approx(1.0, abs=1e-9)
         assert abs(printed - 1.0) > 0.3
 

@@ -1,7 +1,7 @@
 """Attacks on mechanisms, and the lower bounds on ε that they prove."""
 
 from curvedp.audit.empirical import AuditResult, audit_mechanism, audit_scores
-from curvedp.audit.one_run import OneRunResult, audit_optimiser, one_run_bound
+from curvedp.audit.one_run import OneRunResult, audit_optimizer, one_run_bound
 from curvedp.audit.table import Row, audit_all
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Row",
     "audit_all",
     "audit_mechanism",
-    "audit_optimiser",
+    "audit_optimizer",
     "audit_scores",
     "one_run_bound",
 ]

@@ -1,4 +1,4 @@
-"""What the table of audits is made of: a claim, and outputs at two neighbours."""
+"""What the table of audits is made of: a claim, and outputs at two neighbors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ Outputs = Callable[[np.random.Generator, int, int], list[np.ndarray]]
 
 
 class Case(NamedTuple):
-    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbours."""
+    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbors."""
 
     mechanism: str
     manifold: Manifold
@@ -44,7 +44,7 @@ def k_norm_outputs(
 ) -> Outputs:
     """Exact draws of exp(−norm/scale) for either norm, with both norms and their difference as scores.
 
-    The difference is the log likelihood ratio, up to the normalisers. Cells are kept from block to block.
+    The difference is the log likelihood ratio, up to the normalizers. Cells are kept from block to block.
     """
     samplers: dict[int, tuple[np.random.Generator, CellSampler]] = {}
 

@@ -1,4 +1,4 @@
-"""Every mechanism on every manifold it is offered for, and every estimator: its claim, and outputs at its worst neighbours.
+"""Every mechanism on every manifold it is offered for, and every estimator: its claim, and outputs at its worst neighbors.
 
 Noise about a value takes its sensitivity as given. What reads records, and what the certificate of a real fit describes
 (`rebuild_mechanism`), is attacked by two data sets that differ in one record, so that a sensitivity that is too small shows.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.audit.case import Case, Outputs, k_norm_outputs
-from curvedp.audit.pairs import data_sets, neighbours, rounded, scores
+from curvedp.audit.pairs import data_sets, neighbors, rounded, scores
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
@@ -84,7 +84,7 @@ _WALKS = 20_000  # of mechanisms that are run one release at a time
 
 
 def cases(shrunk: float = 1.0) -> Iterator[Case]:
-    """Everything but the optimisers.
+    """Everything but the optimizers.
 
     `shrunk` is what the noise that is drawn is scaled by, while the claim stays: below 1 a cheat that should be caught.
     """
@@ -111,7 +111,7 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
 
 
 def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
-    pair = cache(lambda: neighbours(mechanism))  # found when first needed: a list of all cases costs nothing
+    pair = cache(lambda: neighbors(mechanism))  # found when first needed: a list of all cases costs nothing
     sampler = mechanism.scaled(shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:

@@ -1,6 +1,6 @@
 """What an attacker can prove about a mechanism from its outputs: lower bounds on ε and μ, to hold against the claim.
 
-Two neighbours D and D', many outputs of each, and a few real-valued scores of an output (such as how much farther it is
+Two neighbors D and D', many outputs of each, and a few real-valued scores of an output (such as how much farther it is
 from one statistic than from the other). Half of the outputs choose the score and the threshold; the other half, unseen
 until then, bounds the probabilities p = P(event | D) and p' = P(event | D') of that one event (Clopper & Pearson 1934).
 Then any (ε, δ) the mechanism has satisfies ε ≥ log((p − δ)/p'), and any μ-GDP it has satisfies μ ≥ Φ⁻¹(p) − Φ⁻¹(p')
@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from curvedp import _validate
-from curvedp.audit.pairs import neighbours, scores
+from curvedp.audit.pairs import neighbors, scores
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
@@ -76,7 +76,7 @@ def audit_scores(
     delta: float = 1e-3,
     confidence: float = 1 - 1e-6,
 ) -> AuditResult:
-    """Hold a claim against outputs at two neighbours, given as rows of scores: first[k] and second[k] are the k-th score.
+    """Hold a claim against outputs at two neighbors, given as rows of scores: first[k] and second[k] are the k-th score.
 
     *Guarantees*
     - If the claim is true, `holds` is False with probability at most 1 − confidence.
@@ -129,7 +129,7 @@ def audit_mechanism(
     rng: np.random.Generator | None = None,
     sampler: ValueMechanism | None = None,
 ) -> AuditResult:
-    """Attack the claim of `mechanism` with `samples` draws at each of two neighbouring statistics.
+    """Attack the claim of `mechanism` with `samples` draws at each of two neighboring statistics.
 
     The pair is the worst one known (`audit.pairs`); `sampler` is the mechanism that draws, by default the same one: giving
     another shows that a wrong one is caught.
@@ -165,7 +165,7 @@ def audit_mechanism(
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator")
     drawn = mechanism if sampler is None else sampler
-    pair = neighbours(mechanism)
+    pair = neighbors(mechanism)
     one, two = (scores(mechanism, pair, drawn.simulate(rng, statistic, samples)) for statistic in pair)
     return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
 

@@ -1,4 +1,4 @@
-"""Auditing an optimiser from ONE run: many records, each replaced or not by a fair coin, and guesses of the coins.
+"""Auditing an optimizer from ONE run: many records, each replaced or not by a fair coin, and guesses of the coins.
 
 Steinke, Nasr & Jagielski 2023, Theorem 5.2 (replace-one form: a coin chooses between two values of a record). If the run is
 (ε, δ)-DP and the attacker guesses r of the m coins, the number of right guesses is stochastically below a binomial with
@@ -93,7 +93,7 @@ def _surprise(canaries: int, guesses: int, right: int, eps: float, delta: float)
     return min(tail + float(np.max(2 * canaries * delta / i * between)), 1.0)
 
 
-def audit_optimiser(
+def audit_optimizer(
     run: Callable[[np.ndarray, Any], tuple[np.ndarray, Guarantee]],
     canaries: int,
     *,

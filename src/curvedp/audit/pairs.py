@@ -1,4 +1,4 @@
-"""The worst neighbours of a mechanism, and the scores of an output that tell them apart.
+"""The worst neighbors of a mechanism, and the scores of an output that tell them apart.
 
 Noise about a statistic on a homogeneous space is worst for any two statistics a sensitivity apart; noise in a chart at a
 public base is worst where the chart stretches most, at the edge of the ball and across the radius. On other spaces a fixed
@@ -16,12 +16,12 @@ _DIRECTIONS = 32
 _EDGE = 1 - 1e-9  # of the ball: inside it after rounding
 
 
-def neighbours(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
+def neighbors(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
     """Two statistics at most the sensitivity apart, as telling as is known.
 
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.mechanisms import GaussianMechanism
-    >>> p, q = neighbours(GaussianMechanism(Sphere(2), 0.25, 0.5))
+    >>> p, q = neighbors(GaussianMechanism(Sphere(2), 0.25, 0.5))
     >>> float(np.round(Sphere(2).dist(p, q), 12))
     0.25
     """
@@ -47,7 +47,7 @@ def scores(mechanism: Mechanism, pair: tuple[np.ndarray, np.ndarray], outputs: n
     The first is the log likelihood ratio of a Laplace law up to a factor, the second that of a Gaussian, by Neyman and
     Pearson the best there is; noise in a chart is measured in the chart (where a logarithm is slow, as on Stiefel manifolds,
     in the ambient space). Scores are rounded to 2^-26: the law is under audit, not the last bits of the fast float path,
-    which do tell neighbours apart and which no release shows (`benchmarks.release_attacks`).
+    which do tell neighbors apart and which no release shows (`benchmarks.release_attacks`).
     """
     manifold = mechanism.manifold
     if not manifold.is_symmetric:

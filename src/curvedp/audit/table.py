@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp.audit.cases import cases
-from curvedp.audit.optimiser_cases import optimiser_cases
+from curvedp.audit.optimizer_cases import optimizer_cases
 from curvedp.geometry.names import manifold_name
 
 FAILURE = 1e-6  # that any true claim in the whole table is called violated
 
 
 class Row(NamedTuple):
-    """One line of the table; μ is None for optimisers, which are audited from one run.
+    """One line of the table; μ is None for optimizers, which are audited from one run.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Row(NamedTuple):
 
 
 def case_names(only: str = "") -> list[tuple[str, str]]:
-    """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimisers where JAX is installed."""
-    every: list[Any] = [*cases(), *(optimiser_cases() if find_spec("jax") else ())]
+    """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimizers where JAX is installed."""
+    every: list[Any] = [*cases(), *(optimizer_cases() if find_spec("jax") else ())]
     return [(case.mechanism, manifold_name(case.manifold)) for case in every if only in case.mechanism]
 
 
@@ -70,7 +70,7 @@ def audit_all(
     """Audit every case, several at a time where `jobs` says so. Fresh randomness unless there is a seed.
 
     With `shrunk` below 1 the noise that is drawn is that many times what is claimed, to see which cheats are caught (not
-    for optimisers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
+    for optimizers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Ro
             mu = found.claimed_mu, found.audited_mu
             numbers = (found.delta, found.claimed, found.audited, *mu, found.tightness, found.holds)
             return Row(mechanism, manifold, *numbers, process_time() - started)
-    case = next(c for c in optimiser_cases() if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
+    case = next(c for c in optimizer_cases() if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
     once = case.audit(canaries, confidence, rng)
     share = once.audited / once.claimed
     return Row(mechanism, manifold, once.delta, once.claimed, once.audited, None, None, share, once.holds,

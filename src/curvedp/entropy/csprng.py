@@ -31,7 +31,7 @@ class Source(ABC):
     """Uniform random bits, and the float variates made from them.
 
     Exact samplers use `bits` and `words` only. `uniform` and `normal` are the float path: good enough for simulation
-    and noisy optimisation, never for a value whose last bits are printed.
+    and noisy optimization, never for a value whose last bits are printed.
 
     Attributes
     ----------

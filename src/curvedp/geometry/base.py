@@ -97,7 +97,7 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def is_homogeneous(self) -> bool:
-        """Whether isometries carry any point to any other: normalising constants do not depend on the footpoint."""
+        """Whether isometries carry any point to any other: normalizing constants do not depend on the footpoint."""
 
     @cached_property
     def constant_curvature(self) -> float | None:

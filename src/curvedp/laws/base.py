@@ -1,7 +1,7 @@
 """What a noise law is here: a frozen (manifold, scale) that draws exactly and carries its own independent reference.
 
 `sample` and `radial_cdf` share no code, so that one goodness-of-fit test serves every law. The fast path below is for
-simulation and optimisation: doubles from a NumPy generator. What leaves the machine is drawn by `curvedp.entropy`.
+simulation and optimization: doubles from a NumPy generator. What leaves the machine is drawn by `curvedp.entropy`.
 """
 
 import math
@@ -46,7 +46,7 @@ class Law(ABC):
 
     @abstractmethod
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the normalised density at x; leading axes broadcast."""
+        """Logarithm of the normalized density at x; leading axes broadcast."""
 
     @abstractmethod
     def radial_cdf(self, r: ArrayLike) -> Floats:

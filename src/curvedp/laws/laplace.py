@@ -71,7 +71,7 @@ class RiemannianLaplace(IsotropicLaw):
         """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`.
 
         On SPDAffineInvariant and HPDAffineInvariant of size 2 and more: that of pure Δ/σ, by the triangle inequality and a
-        normaliser that is the same everywhere (Reimherr et al. 2021, Thm 1).
+        normalizer that is the same everywhere (Reimherr et al. 2021, Thm 1).
         """
         if rays_of(self.manifold) is None:
             moved = Fraction(_validate.length("sensitivity", sensitivity))

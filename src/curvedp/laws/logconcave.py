@@ -102,7 +102,7 @@ def _fallen(g: Function, end: float, width: float) -> Floats:
 
 
 def _meeting_points(knots: Floats, height: Floats, rise: Floats) -> Floats:
-    """Where neighbouring tangents meet; the middle of the two knots where they are too parallel to tell."""
+    """Where neighboring tangents meet; the middle of the two knots where they are too parallel to tell."""
     gap, bend = np.diff(knots), -np.diff(rise)
     drop = height[:-1] + rise[:-1] * gap - height[1:]  # of the second knot below the first tangent
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""The distance of an isotropic law from its footpoint, by quadrature: normaliser, distribution function, moments.
+"""The distance of an isotropic law from its footpoint, by quadrature: normalizer, distribution function, moments.
 
 On a two-point homogeneous space all geodesic rays are alike: across them are the curvatures κ with multiplicities n_κ,
-and they minimise up to the same distance, `end`. A density that depends on the distance r alone, weight(r), gives r the
+and they minimize up to the same distance, `end`. A density that depends on the distance r alone, weight(r), gives r the
 density weight(r)·∏ sn_κ(r)^{n_κ} on (0, end) up to a constant, sn_κ(r) = sin(√κ r)/√κ, r, or sinh(√−κ r)/√−κ (Helgason
 1978, Ch. X). Nothing here is used by the samplers (`logconcave`), and nothing of theirs is used here: a goodness-of-fit
 test compares two derivations.

@@ -10,7 +10,7 @@ X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ e
 
 On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and near and far are the same with β times the exponents.
 
-The acceptance probability of each is a ratio of two normalisers, hence known exactly beforehand; the best is taken.
+The acceptance probability of each is a ratio of two normalizers, hence known exactly beforehand; the best is taken.
 It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
 """
 
@@ -162,7 +162,7 @@ def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
 def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
     """The envelope to draw from, m ≥ 2. Raises where even the best would take more than 10^5 trials a draw."""
     near = NearEnvelope.tightest(m, sigma, beta)
-    if near.log_least > math.log(0.5):  # no normaliser is needed to see that; with σ tiny it would be a lot of digits
+    if near.log_least > math.log(0.5):  # no normalizer is needed to see that; with σ tiny it would be a lot of digits
         return near
     return best_of(_envelopes(m, sigma, beta), f"sigma={sigma!r} with m={m}")
 
@@ -254,7 +254,7 @@ class FarEnvelope:
 
     @property
     def log_acceptance(self) -> float:
-        return log_ordered_share(self.m, self.sigma, self.beta)  # the normaliser is the envelope's mass times this
+        return log_ordered_share(self.m, self.sigma, self.beta)  # the normalizer is the envelope's mass times this
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
         m, sigma = self.m, self.sigma

@@ -2,7 +2,7 @@
 
 e^{−ar} = (a/√2π)·∫ τ^{−½} e^{−a²τ/2} e^{−r²/2τ} dτ: the law is a mixture of the Gaussians of `spd_gaussian`, whose integrals
 are closed. With a = 1/σ, hᵢ = (m+1−2i)/2 and c = (a² − β²|h|²)/2, the variance τ has the density τ^{(m−1)/2}·e^{−cτ} times
-the probability that the far proposal N(βτh, τI) is accepted. So the law exists for a > β|h| = β√(m(m²−1)/12), its normaliser
+the probability that the far proposal N(βτh, τI) is accepted. So the law exists for a > β|h| = β√(m(m²−1)/12), its normalizer
 and its moments are integrals over τ alone, and the log-eigenvalues are drawn by rejection:
 
 * far: τ ~ Gamma((m+1)/2, c), then ρ ~ N(βτh, τI), accepted with ∏(1 − e^{−(ρᵢ−ρⱼ)})^β where ρ is ordered;
@@ -78,7 +78,7 @@ class MatrixLaplace:
         return np.asarray(np.average(parts, axis=0, weights=weight[some]))
 
     def moment(self, order: int) -> float:
-        """E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]: derivatives of the normaliser by a."""
+        """E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]: derivatives of the normalizer by a."""
         tau, weight, _ = _mixture(self)
         first, second = float(weight @ tau), float(weight @ tau**2)
         return first / self.scale - self.scale if order == 1 else second / self.scale**2 - 3 * first

@@ -1,4 +1,4 @@
-"""The affine-invariant Gaussian on SPD and HPD matrices: normaliser, moments and radial CDF in closed form, no sampling.
+"""The affine-invariant Gaussian on SPD and HPD matrices: normalizer, moments and radial CDF in closed form, no sampling.
 
 In log-eigenvalues ρ about the footpoint the law is ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said, Bombrun,
 Berthoumieu, Manton 2017). With h_k = (m+1−2k)/2 the product is a determinant, ∏ 2sinh((ρᵢ−ρⱼ)/2) = det e^{h_k ρᵢ}
@@ -13,7 +13,7 @@ On Hermitian matrices (β = 2) the product is squared, and Andréief's formula g
 
 The Pfaffian cancels like σ^{m(m−1)/2}; it is evaluated in ball arithmetic (Arb), the precision doubled until the
 ball is small, so every digit returned is right. The formula is analytic in σ, which gives E e^{−t|ρ|²} as a ratio of
-two normalisers, the scale of one complex, and the CDF of |ρ| by inverting that Laplace transform.
+two normalizers, the scale of one complex, and the CDF of |ρ| by inverting that Laplace transform.
 """
 
 import math

@@ -3,7 +3,7 @@
 A budget of any definition but (ε, δ) is one additive filter; the table of `curvedp.ledger` says why it holds for adaptive
 choices. Two proofs that are ours:
 
-RaoDP. Let the i-th release, given those before it, be joined to its neighbour's by a path of constant speed
+RaoDP. Let the i-th release, given those before it, be joined to its neighbor's by a path of constant speed
 θᵢ(y₁ … yᵢ₋₁) in its family, all run at once. By the chain rule the Fisher information of the joint path is
 E Σθᵢ² <= θ² where Σθᵢ² <= θ² for all outputs, so its length is at most θ.
 

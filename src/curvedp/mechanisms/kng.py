@@ -1,7 +1,7 @@
 """The K-norm gradient mechanism (Reimherr & Awan 2019; on manifolds Soto et al. 2022), drawn exactly, pure ε.
 
 One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain. Between adjacent data sets the exponent moves by at most
-Δ/s everywhere, and so does the logarithm of the normaliser, which depends on the data too: s = 2Δ/ε, not Δ/ε (E23).
+Δ/s everywhere, and so does the logarithm of the normalizer, which depends on the data too: s = 2Δ/ε, not Δ/ε (E23).
 """
 
 from collections.abc import Callable, Mapping

@@ -50,7 +50,7 @@ def frechet_mean_sensitivity(
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
     1.0196
     """
-    s, upper = _normalised_radius(manifold, radius)
+    s, upper = _normalized_radius(manifold, radius)
     n, kind = _validate.integer("n", n, 1), _validate.choice("bound", bound, ("tight", "reimherr"))
     factor = 1.0
     if upper > 0:
@@ -64,7 +64,7 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     Where curvature is <= 0 the logarithm does not stretch, and this is the sensitivity itself. Otherwise the stretch
     a/sin a at distance a from the center enters the supremum, which is less than the product of the two suprema.
     """
-    s, upper = _normalised_radius(manifold, radius)
+    s, upper = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
     factor = _tight_factor(s, in_chart=True) if upper > 0 else 1.0
     return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
@@ -75,7 +75,7 @@ def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distanc
 
     At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a: by default the whole ball's.
     """
-    s, upper = _normalised_radius(manifold, radius)
+    s, upper = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
     distance = np.asarray(radius if distance is None else distance)
     if upper <= 0:
@@ -112,14 +112,14 @@ def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     >>> round(dispersion_sensitivity(Sphere(2), radius=0.5, n=10), 4)
     0.09
     """
-    _normalised_radius(manifold, radius)
+    _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
     low, high = manifold.curvature_bounds
     share = (n - 1) / n if low >= 0 or high <= 0 else 1.0
     return nextafter(4 * radius**2 * share / n, inf)
 
 
-def _normalised_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
+def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
     """(r√κ, κ) after the preconditions: a strongly convex ball in which the mean is unique (Afsari 2011, Theorem 2.1)."""
     check_manifold(manifold)
     radius = _validate.length("radius", radius)

@@ -167,7 +167,7 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labelled confidence bound."""
+        """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labeled confidence bound."""
         if self.kind == "laplace":
             return PureDP(self.profile.pure_epsilon)
         return GDP(self.profile.mu) if self.profile.certain else self.profile

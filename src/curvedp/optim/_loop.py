@@ -1,4 +1,4 @@
-"""What the three optimisers share: the noise's source, clipping, batches, and the steps' schedule."""
+"""What the three optimizers share: the noise's source, clipping, batches, and the steps' schedule."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What is minimised: the mean over records z of loss(w, z), w on a manifold.
+"""What is minimized: the mean over records z of loss(w, z), w on a manifold.
 
 Everything private happens in coordinates: `gradient` gives the Riemannian gradient of one record in an orthonormal frame
 at w (`from_coordinates`), where its Riemannian length is the Euclidean one. Clipping, averaging and noise are then the
@@ -90,7 +90,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class FrechetMeanProblem(Problem):
-    """½·d²(w, z): its minimiser is the Fréchet mean.
+    """½·d²(w, z): its minimizer is the Fréchet mean.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class FrechetMeanProblem(Problem):
 
 @dataclass(frozen=True)
 class LeadingEigenvectorProblem(Problem):
-    """-(wᵀz)² on the unit sphere of R^dim: its minimiser is the leading eigenvector of Σ zzᵀ.
+    """-(wᵀz)² on the unit sphere of R^dim: its minimizer is the leading eigenvector of Σ zzᵀ.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class LeadingEigenvectorProblem(Problem):
 
 @dataclass(frozen=True)
 class SubspaceProblem(Problem):
-    """-‖wᵀz‖² on the Grassmann manifold: its minimiser is the leading `rank`-dimensional subspace of Σ zzᵀ.
+    """-‖wᵀz‖² on the Grassmann manifold: its minimizer is the leading `rank`-dimensional subspace of Σ zzᵀ.
 
     Parameters
     ----------

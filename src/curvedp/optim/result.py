@@ -1,4 +1,4 @@
-"""What an optimiser returns."""
+"""What an optimizer returns."""
 
 from typing import Any, NamedTuple
 

@@ -6,7 +6,7 @@ direction φ = 0, the radial density is ρ(r) ∝ weight(r)·sn(r)^{d−1} and c
     L = (d₂² − r²)/2s²  (Gaussian)      L = (d₂ − r)/s  (Laplace)
 
 grows with d₂, which grows with φ, so L > t is φ > φ_t(r), and P₁(L > t) = ∫ρ(r)·I_x(a, a) dr with x = cos²(φ_t/2),
-I the regularised incomplete beta function. The law of cosines by half angles keeps every digit of x and 1 − x:
+I the regularized incomplete beta function. The law of cosines by half angles keeps every digit of x and 1 − x:
 
     x = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r · sn D),        1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r · sn D),
 
@@ -352,7 +352,7 @@ class FloorTails(SmoothTails):
         x = np.expm1(level - D) / math.expm1(-2 * D)
         y = np.exp(level - D) * np.expm1(-level - D) / math.expm1(-2 * D)
         a = (self.d - 1) / 2
-        # Where y is below every float the regularised beta function is its first term, y^a/(a·B(a, a)).
+        # Where y is below every float the regularized beta function is its first term, y^a/(a·B(a, a)).
         log_y = level - D + np.log(np.expm1(-level - D) / math.expm1(-2 * D))
         first = a * log_y - math.log(a) - float(scipy.special.betaln(a, a))
         return log_beta(a, x, y), np.where(log_y < _TINY, first, log_beta(a, y, x))

@@ -121,7 +121,7 @@ def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
 
 
 def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
-    """At most what `_cost` says, and soon: over a few pairs of neighbours, and a few orders."""
+    """At most what `_cost` says, and soon: over a few pairs of neighbors, and a few orders."""
     if len(profile.corners) > 1:
         return max(_least_cost(corner, target) for corner in profile.corners)
     if isinstance(target, ZCDP):

@@ -1,6 +1,6 @@
 """Exact privacy profiles of the Riemannian Gaussian and Laplace on constant curvature, and the hyperbolic floor.
 
-The worst pair of neighbours is a pair exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε (the
+The worst pair of neighbors is a pair exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε (the
 proof, by the first variation over caps about η₂, is in docs/exact-profiles.md): no search over distances is needed.
 """
 

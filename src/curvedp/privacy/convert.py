@@ -2,11 +2,11 @@
 
 | from | to | parameter | source |
 |---|---|---|---|
-| PureDP(ε) | ApproxDP | (e^ε − e^{ε'})/(1 + e^ε) | randomised response is the worst case: Kairouz et al. 2015 |
+| PureDP(ε) | ApproxDP | (e^ε − e^{ε'})/(1 + e^ε) | randomized response is the worst case: Kairouz et al. 2015 |
 | | GDP | μ = −2Φ⁻¹(1/(1 + e^ε)) | tight at ε' = 0: the trade-off curves touch where α = β |
 | | ZCDP | ρ = ε·tanh(ε/2) ≤ ε²/2 | s ↦ log cosh(ε√s) is concave, taken at s = (α−½)² |
 | | RenyiDP | log(cosh((α−½)ε)/cosh(ε/2))/(α−1) | Bun and Steinke 2016 |
-| | RaoDP | θ = 2·arctan(sinh(ε/2)) (Hellinger) | affinity 1/cosh(ε/2) of randomised response |
+| | RaoDP | θ = 2·arctan(sinh(ε/2)) (Hellinger) | affinity 1/cosh(ε/2) of randomized response |
 | ApproxDP(ε, δ) | RaoDP | cos(θ/2) = (1 − δ)/cosh(ε/2) | the four-point worst case |
 | GDP(μ) | ApproxDP | δ_μ(ε) | Dong et al. 2022 |
 | | ZCDP, RenyiDP | ρ = μ²/2, αμ²/2 | every μ-GDP mechanism is a post-processing of the Gaussian (Blackwell) |

@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 class PureDP(Guarantee):
     """ε-DP: no event's odds change by more than e^ε (Dwork et al. 2006).
 
-    Guarantees: `delta` is the exact worst case, randomised response: (e^ε₀ − e^ε)₊/(1 + e^ε₀).
+    Guarantees: `delta` is the exact worst case, randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀).
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The whole privacy profile of a release: δ(ε), ε(δ), μ, the trade-off curve, Rényi orders and the Hellinger angle.
 
-A `PrivacyProfile` holds the law of the privacy loss of the worst pair of neighbours (`LossTails`); every number below
+A `PrivacyProfile` holds the law of the privacy loss of the worst pair of neighbors (`LossTails`); every number below
 is an integral of its tails (`_loss_table`). The theory is in docs/exact-profiles.md.
 """
 
@@ -47,12 +47,12 @@ class PrivacyProfile(Guarantee):
     @property
     @abstractmethod
     def tails(self) -> LossTails:
-        """The law of the privacy loss at the worst pair of neighbours."""
+        """The law of the privacy loss at the worst pair of neighbors."""
 
     @property
     @abstractmethod
     def rao(self) -> float:
-        """The parametric Rao distance θ of the worst pair of neighbours: sensitivity·√Fisher information."""
+        """The parametric Rao distance θ of the worst pair of neighbors: sensitivity·√Fisher information."""
 
     @property
     def pure_epsilon(self) -> float:
@@ -212,7 +212,7 @@ class PrivacyProfile(Guarantee):
         # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
         log_beta = np.where(left | (short(high) <= 0), log_beta, -math.inf)
         log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
-        if math.isfinite(table.T):  # atoms of the loss at ±T are randomised: there the curve is the lines of (T, 0)-DP
+        if math.isfinite(table.T):  # atoms of the loss at ±T are randomized: there the curve is the lines of (T, 0)-DP
             # the logarithms below are rounded by up to 2e-16 of themselves
             cap = self.pure_epsilon * (1 + 4e-16) + 4e-16
             steep = np.minimum(log_alpha * (1 - 4e-16) + cap, 0.0)
@@ -301,7 +301,7 @@ class PrivacyProfile(Guarantee):
 
     @property
     def corners(self) -> "list[PrivacyProfile]":
-        """Profiles of pairs of neighbours among which the worst one often is: where a calibration starts its search."""
+        """Profiles of pairs of neighbors among which the worst one often is: where a calibration starts its search."""
         return [self]
 
     @property

@@ -16,9 +16,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PureProfile(PrivacyProfile):
-    """What |L| ≤ `eps` implies: randomised response is the worst case (Kairouz, Oh & Viswanath 2015).
+    """What |L| ≤ `eps` implies: randomized response is the worst case (Kairouz, Oh & Viswanath 2015).
 
-    Of the Laplace law exp(−d/σ) with a constant normaliser: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
+    Of the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
     is at most ε too.
     """
 

@@ -51,7 +51,7 @@ def log_cosh(x: float) -> float:
 
 
 def pure_renyi(eps: Any, order: Any) -> Any:
-    """D_α of randomised response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
+    """D_α of randomized response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
 
     log(cosh A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and
     else as x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too.

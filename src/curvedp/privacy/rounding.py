@@ -70,7 +70,7 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
     """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at.
 
     `holds` takes and returns arrays, is false then true as its argument grows, and true at `high`; 0 <= low <= high.
-    Bits of non-negative floats order like the floats, so bisecting the bits ends at neighbours after 64 steps, whatever
+    Bits of non-negative floats order like the floats, so bisecting the bits ends at neighbors after 64 steps, whatever
     the scale. Where `holds(low)` is true the answer is `low`. Rounding inside `holds` cannot move the answer to the
     unsafe side, because the answer is a point at which it was seen to hold.
 

@@ -118,7 +118,7 @@ def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
 
     class Careless(ChainEnvelope):
         def log_bounds(self, cells, precision):
-            # forgets that the proposal already favours wide gaps
+            # forgets that the proposal already favors wide gaps
             return super().log_bounds(cells, precision) * 0 + arb(0)
 
     source = GeneratorSource(np.random.default_rng(6))

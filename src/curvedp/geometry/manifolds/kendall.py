@@ -56,7 +56,7 @@ def _phase(a: Array) -> Array:
 
 @dataclass(frozen=True)
 class KendallShapes(Manifold):
-    """Shapes of k ≥ 3 labelled landmarks in the plane (Kendall 1984): centered k×2 arrays of Frobenius norm 1, modulo
+    """Shapes of k ≥ 3 labeled landmarks in the plane (Kendall 1984): centered k×2 arrays of Frobenius norm 1, modulo
     rotations of the plane. As complex vectors this is the projective space ℂP^{k−2} with the Fubini–Study metric.
 
     Points are preshapes; a shape is a preshape up to rotation, and tangent vectors are horizontal: centered and

@@ -215,7 +215,7 @@ def _log_n(D: Array) -> Array:
     (I + R)/2 = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part
     of D, K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
     planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation left,
-    and neighbouring singular vectors (c comes in equal pairs) span planes that turn by π.
+    and neighboring singular vectors (c comes in equal pairs) span planes that turn by π.
     """
     xp = namespace(D)
     base = constant(D)

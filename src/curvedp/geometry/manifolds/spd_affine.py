@@ -165,7 +165,7 @@ class SPDAffineInvariant(Held, SPD):
     # ---- steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns ------
 
     def rough_chart(self, p: Array, q: Array) -> Array:
-        """log(L⁻¹qL⁻ᵀ), p = LLᵀ: one factorisation of p serves every q."""
+        """log(L⁻¹qL⁻ᵀ), p = LLᵀ: one factorization of p serves every q."""
         values, vectors = _pencil(cholesky(p), q)
         return pack((vectors * namespace(q).log(values)[..., None, :]) @ vectors.mT)
 

@@ -22,7 +22,7 @@ class SPDBuresWasserstein(SPD):
     """SPD(m) with ⟨U,V⟩_W = ½ tr(L_W[U] V), L_W[U] the solution of LW + WL = U (Bhatia, Jain & Lim 2019; SPEC §1, E6).
 
     Curvature is ≥ 0 and unbounded above near singular matrices; the space is not complete: exp_W(V) is defined
-    where I + L_W[V] is positive definite. For optimisation only: no Fréchet sensitivity is claimed.
+    where I + L_W[V] is positive definite. For optimization only: no Fréchet sensitivity is claimed.
 
     Parameters
     ----------

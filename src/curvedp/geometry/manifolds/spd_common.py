@@ -121,7 +121,7 @@ class SPD(Manifold):
         """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's.
 
         A matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix,
-        which has no positive neighbour of its own scale, goes to the smallest normal multiple of I.
+        which has no positive neighbor of its own scale, goes to the smallest normal multiple of I.
         """
         return _unless_clear(sym(x), self._raised)
 

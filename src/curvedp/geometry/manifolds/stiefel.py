@@ -173,7 +173,7 @@ class Stiefel(Manifold):
         return moved + moved @ skew_exp(-A)[0]
 
     def retract(self, p: Array, v: Array) -> Array:
-        """The nearest frame to p + v: agrees with `exp` to second order, cheaper in optimisation."""
+        """The nearest frame to p + v: agrees with `exp` to second order, cheaper in optimization."""
         return polar_frame(p + v)
 
     def project(self, x: Array) -> Array:

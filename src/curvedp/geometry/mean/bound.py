@@ -1,6 +1,6 @@
 """How far a fixed number of gradient steps on a public ball can end from the Fréchet mean: known before any data is seen.
 
-Setting. Records x_i in the closed ball B of public center c and radius r, f(x) = ½ Σ w_i d(x, x_i)², x* its minimiser
+Setting. Records x_i in the closed ball B of public center c and radius r, f(x) = ½ Σ w_i d(x, x_i)², x* its minimizer
 in B, x_0 = c, x_{k+1} = exp_{x_k}(t Σ w_i log_{x_k} x_i). Note f(c) ≤ r²/2, and that f(x) ≤ f(c) means Σ w_i d_i² ≤ r².
 Let S be the set of x (in B, where κ_max > 0) with f(x) ≤ f(c).
 

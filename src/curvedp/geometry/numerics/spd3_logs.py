@@ -2,7 +2,7 @@
 
 log A = α + βA + γA², Newton's interpolation of log at the eigenvalues, which are those of `small_eigh`. An error δ of an
 eigenvalue moves log A by δ times the distance to the others, so clusters do no harm. The six entries are six long vectors and
-every operation is element by element: a matrix's result does not depend on its neighbours. Plain double precision loses
+every operation is element by element: a matrix's result does not depend on its neighbors. Plain double precision loses
 cond(p)·cond(A) of its digits, so the caller sends matrices beyond `_DOUBTFUL` to the kernels of the manifold.
 """
 

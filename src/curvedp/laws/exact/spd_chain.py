@@ -1,8 +1,8 @@
-"""The chain envelope of the SPD Gaussian (see `spd`), for σ between near and far: gaps of neighbours kept exact.
+"""The chain envelope of the SPD Gaussian (see `spd`), for σ between near and far: gaps of neighbors kept exact.
 
 On ρ₁ > … > ρ_m, x ↦ log 2 sinh x is concave: a tangent at a public x⁰ bounds each pair that is not adjacent, and is
 linear in ρ. Adjacent pairs are eˣ(1 − e^{−2x}). So the envelope is ∏ N(ρᵢ; μᵢ, σ²)·∏(1 − e^{−(ρᵢ−ρᵢ₊₁)})₊, a Markov chain.
-With the line cut into cells, 1 − e^{−(top of A − bottom of B)} bounds the factor of neighbours in cells A ≥ B: a finite
+With the line cut into cells, 1 − e^{−(top of A − bottom of B)} bounds the factor of neighbors in cells A ≥ B: a finite
 Markov chain, sampled by messages from the last coordinate to the first; then each ρᵢ is a normal restricted to its cell.
 
 Every constant is an exact real number, evaluated in balls as far as a decision needs.
@@ -73,7 +73,7 @@ class ChainEnvelope:
         return plain - tilted / growth[above + 1] if above + 1 < _CELLS else plain
 
     def pick(self, i: int, above: int, u: LazyUniforms) -> int:
-        """The cell of coordinate i below the cell `above` of its neighbour (the last cell for i = 0: no neighbour)."""
+        """The cell of coordinate i below the cell `above` of its neighbor (the last cell for i = 0: no neighbor)."""
 
         def certain(precision: int) -> int | None:
             _, growth, plain, tilted = self.tables(precision)
@@ -98,7 +98,7 @@ class ChainEnvelope:
         return decide(certain)
 
     def log_bounds(self, cells: list[int], precision: int) -> arb:
-        """Σ log(1 − e^{−(top of A − bottom of B)}) over neighbours."""
+        """Σ log(1 − e^{−(top of A − bottom of B)}) over neighbors."""
         growth = self.tables(precision)[1]
         total = arb(0)
         for a, b in itertools.pairwise(cells):

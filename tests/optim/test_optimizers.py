@@ -1,4 +1,4 @@
-"""The three optimisers do their work: they descend, keep to the manifold, and say no more than was asked."""
+"""The three optimizers do their work: they descend, keep to the manifold, and say no more than was asked."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def cloud(manifold, n, spread, seed=0):
     return manifold.exp(center, manifold.from_coordinates(center, spread * rng.normal(size=(n, manifold.dim))))
 
 
-TINY = 1e-9  # noise too small to see: the result must be the minimiser's
+TINY = 1e-9  # noise too small to see: the result must be the minimizer's
 
 
 @pytest.mark.parametrize("manifold", [Sphere(3), PoincareBall(2), SPDAffineInvariant(3)], ids=repr)
@@ -72,7 +72,7 @@ def test_a_users_loss():
     result = dp_rgd(problem, X, np.array([0.6, -0.4]), steps=150, clip=1.0, learning_rate=1.0, noise=TINY,
                     record_history=True, rng=np.random.default_rng(3))  # fmt: skip
     assert result.history[-1] < result.history[0]
-    assert ball.dist(result.point, frechet_mean(ball, X)) < 0.1  # its minimiser is a robust center of the cloud
+    assert ball.dist(result.point, frechet_mean(ball, X)) < 0.1  # its minimizer is a robust center of the cloud
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

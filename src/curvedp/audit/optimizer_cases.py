@@ -1,4 +1,4 @@
-"""The optimisers on the manifolds they run on, audited from one run: a canary on each axis of the tangent space.
+"""The optimizers on the manifolds they run on, audited from one run: a canary on each axis of the tangent space.
 
 Canary k lies out along ± the k-th axis of the start's tangent space, so that its clipped gradient is along that axis and no
 other's is; the final point, read in coordinates at the start, then votes on each coin.
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.audit.one_run import OneRunResult, audit_optimiser
+from curvedp.audit.one_run import OneRunResult, audit_optimizer
 from curvedp.geometry import Euclidean, Grassmann, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.privacy import GDP, Guarantee
 
-OPTIMISERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
+OPTIMIZERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
 FAMILIES: tuple[Manifold, ...] = (
     Euclidean(2), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Grassmann(4, 2), Rotations(3),
 )  # fmt: skip
 
 
-class OptimiserCase(NamedTuple):
-    """An optimiser on a family of manifolds, audited from one run."""
+class OptimizerCase(NamedTuple):
+    """An optimizer on a family of manifolds, audited from one run."""
 
     mechanism: str
     manifold: Manifold
@@ -34,15 +34,15 @@ class OptimiserCase(NamedTuple):
         """One run with that many canaries; the manifold has as many dimensions, and δ is small enough to prove anything."""
         train = _train_pca if self.mechanism == "PrivatePCA-dp-rgd" else partial(_train, *self)
         delta = (1 - confidence) / (100 * canaries)
-        return audit_optimiser(train, canaries, delta=delta, confidence=confidence, rng=rng)
+        return audit_optimizer(train, canaries, delta=delta, confidence=confidence, rng=rng)
 
 
-def optimiser_cases() -> Iterator[OptimiserCase]:
-    """The optimisers of `curvedp.optim` (extra: jax); the manifold's size is set by the number of canaries."""
-    for name in OPTIMISERS:
+def optimizer_cases() -> Iterator[OptimizerCase]:
+    """The optimizers of `curvedp.optim` (extra: jax); the manifold's size is set by the number of canaries."""
+    for name in OPTIMIZERS:
         for space in FAMILIES:
-            yield OptimiserCase(name, space)
-    yield OptimiserCase("PrivatePCA-dp-rgd", Sphere(2))
+            yield OptimizerCase(name, space)
+    yield OptimizerCase("PrivatePCA-dp-rgd", Sphere(2))
 
 
 def _large_enough(family: Manifold, dim: int) -> Manifold:
