@@ -61,4 +61,11 @@ class VerificationFailed(CurvedpError):
 
 
 class ReleaseWarning(UserWarning):
-    """What the user of a release should know, told from public numbers and released values alone."""
+    """What the user of a release should know, told from public numbers and released values alone.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", ReleaseWarning)  # nothing doubtful is published by a script that nobody watches
+    >>> warnings.resetwarnings()
+    """

@@ -38,6 +38,11 @@ class AuditResult(NamedTuple):
         Of both bounds.
     claimed_mu, audited_mu : float
         The same for μ.
+
+    Examples
+    --------
+    >>> AuditResult(claimed=1.0, audited=0.9, delta=0.01, samples=1000, confidence=0.999).holds
+    True
     """
 
     claimed: float

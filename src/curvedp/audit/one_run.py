@@ -34,6 +34,11 @@ class OneRunResult(NamedTuple):
         Coins, guesses made, guesses that were right.
     confidence : float
         Of the bound.
+
+    Examples
+    --------
+    >>> OneRunResult(claimed=1.0, audited=1.2, delta=1e-9, canaries=400, guesses=100, right=90, confidence=0.999).holds
+    False
     """
 
     claimed: float
@@ -123,6 +128,14 @@ def audit_optimizer(
         Of the canaries that are guessed.
     rng : numpy.random.Generator, optional
         For coins that must repeat.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP
+    >>> def run(coins, rng):
+    ...     return coins + rng.normal(0, 2, coins.size), GDP(1.0)
+    >>> audit_optimizer(run, 400, rng=np.random.default_rng(0)).holds
+    True
     """
     canaries = _validate.integer("canaries", canaries, 8)
     rng = np.random.default_rng() if rng is None else rng

@@ -39,6 +39,12 @@ class Source(ABC):
         What a certificate calls it.
     is_cryptographic : bool
         Whether a release may draw from it.
+
+    Examples
+    --------
+    >>> from curvedp.entropy import SecureSource
+    >>> 0 <= SecureSource().bits(8) < 256
+    True
     """
 
     #: recorded in certificates

@@ -196,6 +196,12 @@ class MeanKernel(Kernel):
         Where the records live.
     radius, center, outer_radius
         Of the public ball, as of every `Kernel`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> MeanKernel(SPDAffineInvariant(3), 1.0).radius
+    1.0
     """
 
     name = "mean"
@@ -234,6 +240,12 @@ class ClassMeansKernel(MeanKernel):
         Of the public ball, as of every `Kernel`.
     count : int
         Number of classes.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> ClassMeansKernel(SPDAffineInvariant(3), 1.0, count=4).count
+    4
     """
 
     count: int = field(default=2, kw_only=True)
@@ -266,6 +278,12 @@ class DispersionKernel(MeanKernel):
         Where the records live.
     radius, center, outer_radius
         Of the public ball, as of every `Kernel`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> DispersionKernel(Sphere(2), 0.5).name
+    'dispersion'
     """
 
     name = "dispersion"
@@ -301,6 +319,12 @@ class MomentKernel(Kernel):
         Where the records live.
     radius, center, outer_radius
         Of the public ball, as of every `Kernel`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> MomentKernel(Euclidean(5), 1.0).name
+    'second-moment'
     """
 
     name = "second-moment"

@@ -156,6 +156,11 @@ class FederatedRelease(Release):
         By site key, of the certificate's canonical JSON: every site that was there to the end.
     rounds : list of Round
         The noisy sums and who was in them: all the server learned.
+
+    Examples
+    --------
+    >>> release = coordinate(plan, ask)  # doctest: +SKIP
+    >>> release.value, release.certificate.claims.gdp  # doctest: +SKIP
     """
 
     signatures: Mapping[str, str]
@@ -176,6 +181,19 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     ------
     FederationRefused
         Where too few sites are left: nothing has been released beyond the rounds before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.federated import MeanKernel, Site, key_of, new_identity
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.privacy import GDP
+    >>> people = [new_identity() for _ in range(3)]
+    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), [key_of(one) for one in people], [50, 50, 50], GDP(1.0))
+    >>> sites = {i: Site(plan, one, np.zeros((50, 2))) for i, one in enumerate(people)}
+    >>> release = coordinate(plan, in_process(sites))
+    >>> release.value.shape, len(release.signatures)
+    ((2,), 3)
     """
     run = _Run(plan, ask)
     release = FederatedMechanism(statistic=plan).release(run, guarantee=plan.guarantee, reason="the sites' plan")
@@ -277,6 +295,11 @@ def in_process(sites: Mapping[int, Party], lost: Callable[[str, int], bool] = la
         Each site by its number.
     lost : callable, optional
         (stage, number) to whether that site is lost there.
+
+    Examples
+    --------
+    >>> in_process({})({})
+    {}
     """
 
     def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:

@@ -50,6 +50,17 @@ class Site(Party):
     ------
     ParameterError
         Where the records are not those the plan speaks of, by number, shape, classes or persons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.federated import MeanKernel, key_of, new_identity
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.privacy import GDP
+    >>> identity, other = new_identity(), new_identity()
+    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), [key_of(identity), key_of(other)], [50, 30], GDP(1.0))
+    >>> Site(plan, identity, np.zeros((50, 2))).index
+    0
     """
 
     def __init__(

@@ -35,6 +35,12 @@ class Manifold(ABC):
         has no name, and nothing on it can be certified.
     kinds
         Every class that has one, by its `kind`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> Manifold.kinds["sphere"] is Sphere, Sphere(2).name
+    (True, 'sphere:2')
     """
 
     kind: ClassVar[str | None] = None

@@ -33,6 +33,15 @@ class PermutationTest:
         What was compared.
     certificate : Certificate
         Why it may be published.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.inference import k_sample_test
+    >>> samples = [np.zeros((300, 1)), np.ones((300, 1))]
+    >>> k_sample_test(Euclidean(1), samples, radius=1.0).rejected
+    True
     """
 
     pvalue: float

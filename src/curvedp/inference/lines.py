@@ -37,6 +37,17 @@ class LineRegion(Region):
         In the middle of the region, at `center`, as `PrivateGeodesicRegression.velocity_` is.
     velocity_radius : float
         How far the velocity is from it, at most, carried there; for all predictors together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import PrivateGeodesicRegression
+    >>> from curvedp.geometry import Euclidean
+    >>> x = np.linspace(0, 1, 500)
+    >>> line = PrivateGeodesicRegression(Euclidean(3), radius=1.0, speed=2.0, clip=0.5).fit(x, np.outer(x, np.ones(3)))
+    >>> region = line.confidence_region()
+    >>> len(region.band([0.2, 0.8]))
+    2
     """
 
     velocity: np.ndarray

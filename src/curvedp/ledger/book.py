@@ -35,6 +35,14 @@ class Entry(NamedTuple):
         When, for people to read; no decision depends on it.
     hash : str
         The ledger's `head` right after it. Noted elsewhere it is a witness, see `Ledger.extends`.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from curvedp.privacy import GDP
+    >>> ledger = Ledger(os.path.join(tempfile.mkdtemp(), "study.ledger"), budget=GDP(1.0))
+    >>> ledger.spend(GDP(0.6), "mean tensor").label
+    'mean tensor'
     """
 
     number: int

@@ -90,6 +90,11 @@ class Mechanism(ABC):
         Whether `release` takes the statistic's value or the records themselves.
     path : str
         How it draws: exactly, then rounded to the public grid; or in floats.
+
+    Examples
+    --------
+    >>> Mechanism.registry["riemannian-laplace"].__name__
+    'LaplaceMechanism'
     """
 
     statistic: Statistic = field(kw_only=True, repr=False)

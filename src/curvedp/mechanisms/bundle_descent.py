@@ -49,6 +49,14 @@ class BundleDescentMechanism(LineMechanism):
         T.
     law : 'gaussian' or 'laplace'
         Of the noise.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.mechanisms.regression import GeodesicLine
+    >>> line = GeodesicLine(Sphere(2), None, 0.5, 0.6, 0.25, 200, [[0.0, 1.0]])
+    >>> BundleDescentMechanism.for_statistic(line, GDP(1.0)).guarantee.mu <= 1
+    True
     """
 
     steps: int

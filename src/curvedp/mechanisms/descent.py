@@ -179,6 +179,13 @@ class DescentMechanism(_Descent):
         T.
     noise : float
         Standard deviation of the noise on a mean gradient.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> step = ClippedGradient(Sphere(2), 1.0, 100)
+    >>> round(DescentMechanism(statistic=step, steps=25, noise=0.1).guarantee.mu, 6)
+    1.0
     """
 
     steps: int

@@ -65,6 +65,12 @@ class MedianMechanism(StagedMechanism):
     -----
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> round(MedianMechanism(statistic=GeometricMedian(Sphere(2), None, None, 200), scale=1.0).guarantee.mu, 6)
+    1.0
     """
 
     laws: ClassVar[tuple[Law, ...]] = LAWS

@@ -294,12 +294,14 @@ class ReducedMeans(_ReducedMechanism):
     statistic : ReducedClasses
         What is released.
     scale : float
-        1/μ.
+        1/μ: the guarantee is μ-GDP for replacing a record together with its label, for ANY records.
 
-    Notes
-    -----
-    Guarantees
-    - μ-GDP with μ = 1/`scale` for replacing a record together with its label, for ANY records.
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> classes = ReducedClasses(SPDAffineInvariant(8), 4, "power", 1.0, classes=3, n=200)
+    >>> round(ReducedMeans(statistic=classes, scale=1.0).guarantee.mu, 6)
+    1.0
     """
 
     name: ClassVar[str] = "reduced-means"
@@ -331,12 +333,14 @@ class ReducedSoftmax(_ReducedMechanism):
     statistic : ReducedClasses
         What is released.
     scale : float
-        1/μ.
+        1/μ: the guarantee is μ-GDP for replacing a record together with its label, for ANY records.
 
-    Notes
-    -----
-    Guarantees
-    - μ-GDP with μ = 1/`scale` for replacing a record together with its label, for ANY records.
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> classes = ReducedClasses(SPDAffineInvariant(8), 4, "power", 1.0, classes=3, n=200)
+    >>> round(ReducedSoftmax(statistic=classes, scale=0.5).guarantee.mu, 6)
+    2.0
     """
 
     name: ClassVar[str] = "reduced-softmax"

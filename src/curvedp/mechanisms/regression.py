@@ -207,6 +207,14 @@ class KNGRegressionMechanism(LineMechanism):
         What is released.
     guarantee : Guarantee
         Pure ε.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.privacy import PureDP
+    >>> line = GeodesicLine(Sphere(2), None, 0.5, 0.6, 0.25, 200, [[0.0, 1.0]])
+    >>> KNGRegressionMechanism.for_statistic(line, PureDP(1.0)).guarantee
+    PureDP(1.0)
     """
 
     asked: Guarantee

@@ -44,6 +44,11 @@ class Statistic(ABC):
         What certificates call it.
     unit : str
         Whose data may change between two neighbors, in words.
+
+    Examples
+    --------
+    >>> Statistic.registry["geometric median"].unit
+    'one record, replaced by any other'
     """
 
     name: ClassVar[str]

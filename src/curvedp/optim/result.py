@@ -26,6 +26,13 @@ class OptimResult(NamedTuple):
         Whether that may leave.
     certificate : Certificate
         As of every release.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP
+    >>> result = OptimResult(point=[0.0, 1.0], guarantee=GDP(1.0), noise=0.1)
+    >>> result.history is None  # it was not asked for
+    True
     """
 
     point: Any

@@ -33,6 +33,12 @@ class Guarantee:
     ----------
     adjacency : str
         'replace-one', or 'add-remove' where n is private.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP, ZCDP
+    >>> [round(guarantee.delta(1.0), 4) for guarantee in (GDP(1.0), ZCDP(0.5))]
+    [0.1269, 0.2149]
     """
 
     adjacency: str = field(default="replace-one", kw_only=True)

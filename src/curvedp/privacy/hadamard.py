@@ -35,6 +35,11 @@ class HadamardProfile(GaussianProfile):
     ----------
     kind, curvature, dim, scale, sensitivity : as of `ConstantCurvatureProfile`
         Of the flat Gaussian.
+
+    Examples
+    --------
+    >>> round(HadamardProfile.of(9, 0.1, 0.1, -1.5).mu, 6)
+    1.007585
     """
 
     @classmethod

@@ -42,6 +42,12 @@ class PrivacyProfile(Guarantee):
     ----------
     adjacency : str
         As of every `Guarantee`.
+
+    Examples
+    --------
+    >>> from curvedp import geometry, mechanisms
+    >>> mechanisms.GaussianMechanism(geometry.Sphere(2), 0.1, 0.2).profile.mu <= 0.5
+    True
     """
 
     @property
@@ -155,8 +161,7 @@ class PrivacyProfile(Guarantee):
         return best
 
     def mu_at(self, eps: Array) -> Array:
-        """The μ with δ_μ(ε) = δ(ε), 0 where δ is; beyond the end of the table of an unbounded loss, where δ underflows,
-        the smallest float's."""
+        """The μ with δ_μ(ε) = δ(ε), 0 where δ is; beyond the table of an unbounded loss, the smallest float's."""
         last = self._table.T if math.isfinite(self._table.T) else self._table.end
         return np.where(eps < self._table.T, self._mu_at(np.minimum(eps, last)), 0.0)
 
@@ -213,8 +218,7 @@ class PrivacyProfile(Guarantee):
         log_beta = np.where(left | (short(high) <= 0), log_beta, -math.inf)
         log_rest = np.where(left, table.log_upper(t) + math.log1p(RELATIVE_ERROR), _log_complement(log_beta))
         if math.isfinite(table.T):  # atoms of the loss at ±T are randomized: there the curve is the lines of (T, 0)-DP
-            # the logarithms below are rounded by up to 2e-16 of themselves
-            cap = self.pure_epsilon * (1 + 4e-16) + 4e-16
+            cap = self.pure_epsilon * (1 + 4e-16) + 4e-16  # logarithms are rounded by up to 2e-16 of themselves
             steep = np.minimum(log_alpha * (1 - 4e-16) + cap, 0.0)
             shallow = log_rest_of_alpha * (1 + 4e-16) - cap
             log_beta = np.maximum(log_beta, np.maximum(_log_complement(steep), shallow))

@@ -43,6 +43,12 @@ class ConfidenceProfile(PrivacyProfile):
         That a bound is wrong.
     samples : int
         They were estimated from.
+
+    Examples
+    --------
+    >>> profile = ConfidenceProfile((0.0, 1.0), (0.4, 0.1), failure_probability=1e-9, samples=10**6)
+    >>> profile.mu
+    inf
     """
 
     eps: tuple[float, ...]

@@ -38,6 +38,13 @@ class Records(Protocol):
         How many there are.
     where : {"memory", "device", "chunks"}
         Where they lie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> records = open_records(np.eye(3), point_shape=(3,))
+    >>> records.n, records.where
+    (3, 'memory')
     """
 
     @property

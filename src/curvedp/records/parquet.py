@@ -26,6 +26,11 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
         The files, in order.
     manifold : Manifold
         Where the points live.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> records = from_parquet(["one.parquet", "two.parquet"], SPDAffineInvariant(3))  # doctest: +SKIP
     """
     try:
         import dask.array  # noqa: F401

@@ -44,6 +44,14 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
         As `confidence_region` gives it.
     value : ndarray, optional
         The released value, which shrinkage and projection may have moved from the middle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import PrivateFrechetMean
+    >>> from curvedp.geometry import Sphere
+    >>> fitted = PrivateFrechetMean(Sphere(2), radius=0.5).fit(np.tile([0.0, 0.0, 1.0], (200, 1)))
+    >>> picture = region_figure(fitted.confidence_region(), fitted.location_)
     """
     title = f"{100 * region.level:g}% region of the {region.of}"
     view = view_of(region.manifold)
@@ -194,6 +202,15 @@ def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence
         Made by `curvedp.plan`.
     by_n, by_mu : sequences of (float, float)
         Error for each number of records, and for each μ.
+
+    Examples
+    --------
+    >>> from curvedp import plan
+    >>> from curvedp.geometry import Sphere
+    >>> studies = {n: plan(Sphere(2), n=n, radius=0.5) for n in (100, 400)}
+    >>> by_n = [(n, study.error) for n, study in studies.items()]
+    >>> len(plan_figure(studies[100], by_n, [(1.0, studies[100].error)]).axes)
+    2
     """
     made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     panels = made.subplots(1, 2, sharey=True)

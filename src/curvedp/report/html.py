@@ -101,6 +101,17 @@ def write_report(
         What paid for it.
     tables : sequence of (title, header, rows)
         Further tables to show, such as a comparison made for a demonstration.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from curvedp import PrivateFrechetMean
+    >>> from curvedp.geometry import Sphere
+    >>> fitted = PrivateFrechetMean(Sphere(2), radius=0.5).fit(np.tile([0.0, 0.0, 1.0], (200, 1)))
+    >>> page = Path(tempfile.mkdtemp()) / "report.html"
+    >>> write_report(page, fitted)
+    >>> "certificate" in page.read_text().lower()
+    True
     """
     if certificate is None:
         (_, shown, certificate), *others = released(value)

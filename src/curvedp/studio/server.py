@@ -213,6 +213,10 @@ def serve(
     ------
     ParameterError
         For a port that is taken or a file that does not exist; nothing is served then.
+
+    Examples
+    --------
+    >>> serve(Path("study"), Path("tensors.csv"), say=print)  # doctest: +SKIP
     """
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
