@@ -262,7 +262,7 @@ def broadcasting(M: Manifold, s: Points) -> None:
     for kernel, kinds in KERNELS.items():
         assert getattr(M, kernel)(*(s[k][:0] for k in kinds)).shape[0] == 0, kernel
         for batches in itertools.product([(), (3,), (2, 1)], repeat=len(kinds)):
-            inputs = [s[k][: math.prod(b)].reshape(*b, *s[k].shape[1:]) for k, b in zip(kinds, batches, strict=True)]
+            inputs = [s[k][: math.prod(b)].reshape((*b, *s[k].shape[1:])) for k, b in zip(kinds, batches, strict=True)]
             _broadcast(M, kernel, inputs, batches)
 
 
@@ -272,7 +272,7 @@ def _broadcast(M: Manifold, kernel: str, inputs: list[np.ndarray], batches: tupl
     assert whole.shape[: len(full)] == full, f"{kernel} with batches {batches} gave {whole.shape}"
     for index in np.ndindex(full):
         parts = [np.broadcast_to(x, (*full, *x.shape[len(b) :]))[index] for x, b in zip(inputs, batches, strict=True)]
-        alone = np.asarray(getattr(M, kernel)(*map(np.ascontiguousarray, parts)))
+        alone = np.asarray(getattr(M, kernel)(*(np.array(x, order="C") for x in parts)))
         np.testing.assert_allclose(whole[index], alone, rtol=1e-11, atol=1e-12, err_msg=kernel)
 
 

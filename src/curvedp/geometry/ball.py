@@ -128,9 +128,10 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
     def settle(part: slice) -> None:
         with np.errstate(all="ignore"):  # the setting is a thread's own
             points, usable = _onto(np, M, center, records[part])
-            far = np.flatnonzero(~_stays(M, center, radius, points) & usable)
+            near, distance = _stays(M, center, radius, points)
+            far = np.flatnonzero(~near & usable)
             if len(far):
-                points[far] = _move(np, M, center, radius, points[far])
+                points[far] = _move(np, M, center, radius, points[far], distance[far])
             points[~usable] = center
             out[part] = points
 
@@ -140,22 +141,23 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
 
 def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
     points, usable = _onto(xp, M, center, X)
-    near = _stays(M, center, radius, points)
-    moved = points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points))
+    near, distance = _stays(M, center, radius, points)
+    moved = points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
     return _where(xp, M, usable, moved, center)
 
 
-def _stays(M: Manifold, center: Array, radius: float, points: Array) -> Array:
+def _stays(M: Manifold, center: Array, radius: float, points: Array) -> tuple[Array, Array]:
+    """Which points are in the ball and held, and how far all are from the center."""
     distance = M.dist(center, points)
     near = distance <= radius
     if radius <= M.held_reach:
-        return near
+        return near, distance
     if not is_numpy_array(points) or near.ndim != 1:
-        return near & (_held(M, center, points) >= 1)
+        return near & (_held(M, center, points) >= 1), distance
     rest = np.flatnonzero(near & ~(distance <= 0.999 * M.held_reach))  # all others are held
     if len(rest):
         near[rest] = _held(M, center, points[rest]) >= 1
-    return near
+    return near, distance
 
 
 def _held(M: Manifold, center: Array, points: Array) -> Array:
@@ -176,30 +178,36 @@ def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
     return _where(xp, M, usable, points, center), usable
 
 
-def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
-    """Each point moved along its geodesic to the center until it is within the radius.
-
-    Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that grows
-    from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in hyperbolic
-    space), the record becomes the center.
-    """
-    distance, velocity = M.dist(center, X), M.log(center, X)
+def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array, distance: Array) -> Array:
+    """Each point, at its distance from the center, moved along its geodesic there until it is within the radius."""
+    velocity = M.log(center, X)
     movable = (distance < float("inf")) & _finite(xp, M, velocity)
     velocity = _where(xp, M, movable, velocity, xp.zeros_like(velocity))
     share = xp.where(movable & (distance > radius), radius / distance, xp.ones_like(distance))
     if radius > M.held_reach:
         share = xp.minimum(share, _held(M, center, X))
-    moved, settled = _where(xp, M, movable, X, center), ~movable
-    for margin in (float(xp.finfo(X.dtype).eps) * 64**k for k in range(7)):
-        image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * velocity)
-        reach = M.dist(center, image)
-        good = (reach <= radius) & _finite(xp, M, image) & ~settled
-        moved = _where(xp, M, good, image, moved)
-        settled = settled | good
-        if bool(xp.all(settled)):
-            return moved
-        share = share * xp.where(reach > radius, radius / reach, xp.ones_like(reach)) * (1 - margin)
-    return _where(xp, M, settled, moved, center)
+    return _where(xp, M, movable, _shortened(xp, M, center, radius, velocity, share), center)
+
+
+def _shortened(xp: Any, M: Manifold, center: Array, radius: float, v: Array, share: Array, tries: int = 7) -> Array:
+    """exp(center, share·v), within the radius as `M.dist` says.
+
+    Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that grows
+    from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in hyperbolic
+    space), the record becomes the center.
+    """
+    image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * v)
+    reach = M.dist(center, image)
+    good = (reach <= radius) & _finite(xp, M, image)
+    if tries == 1 or bool(xp.all(good)):
+        return _where(xp, M, good, image, center)
+    margin = float(xp.finfo(v.dtype).eps) * 64 ** (7 - tries)
+    share = share * xp.where(reach > radius, radius / reach, xp.ones_like(reach)) * (1 - margin)
+    if not is_numpy_array(image):
+        return _where(xp, M, good, image, _shortened(xp, M, center, radius, v, share, tries - 1))
+    rest = np.flatnonzero(~good)
+    image[rest] = _shortened(np, M, center, radius, v[rest], share[rest], tries - 1)
+    return image
 
 
 def _where(xp: Any, M: Manifold, mask: Array, yes: Array, no: Array) -> Array:
