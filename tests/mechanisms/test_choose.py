@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from curvedp.geometry import Sphere
+from curvedp import PrivateFrechetMean, plan
+from curvedp.errors import CurvedpError
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, Torus, frechet_mean
 from curvedp.mechanisms import choose
+from curvedp.mechanisms.choose import mechanism_names
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.privacy import GDP, PureDP
 
@@ -31,3 +34,23 @@ def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypa
     assert all(asked(**change)[1] > 0 for change in changed)
     with pytest.raises(Exception, match="n="):
         asked(n=0)
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Torus(1), Euclidean(3)], ids=repr)
+def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
+    X = np.asarray(M.unchart(M.origin, 0.1 * np.random.default_rng(0).standard_normal((200, M.dim))))
+    truth, tried = frechet_mean(M, X), 0
+    for name in mechanism_names(FrechetMean(M, M.origin, 0.6, 200)):
+        for guarantee in (GDP(1.0), PureDP(1.0)):
+            options = {"radius": 0.6, "guarantee": guarantee, "mechanism": name}
+            try:
+                fits = [PrivateFrechetMean(M, **options).fit(X) for _ in range(12)]
+            except CurvedpError:
+                with pytest.raises(CurvedpError):
+                    _ = plan(M, n=200, **options).error
+                continue
+            found = np.mean([M.dist(truth, fitted.location_) for fitted in fits])
+            assert fits[0].predicted_error_ == plan(M, n=200, **options).error, name
+            assert 0.3 < fits[0].predicted_error_ / found < 3, (name, guarantee)
+            tried += 1
+    assert tried > 5

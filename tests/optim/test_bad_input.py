@@ -148,11 +148,18 @@ def test_losses_that_are_no_losses():
         (lambda w, z: w @ jnp.ones((7, 2)), "cannot be evaluated"),
         (lambda w: 0.0, "cannot be evaluated"),
         (lambda w, z: None, "cannot be evaluated"),
+        (lambda w, z: np.sum(np.asarray(w) * z), "calls NumPy"),
+        (lambda w, z: jnp.sum(w) if z[0] > 0 else 0.0, "cannot be evaluated"),
+        (lambda w, z: jnp.sum(w[z > 0]), "cannot be evaluated"),
+        (lambda w, z: z[0, 0], "cannot be evaluated"),
+        (lambda w, z: {}["mean"], "cannot be evaluated"),
+        (lambda w, z: 1 / 0, "cannot be evaluated"),
         (lambda w, z: jnp.argmax(w * z), "gradient"),
         (lambda w, z: jnp.sum(w * z) * 1j, "gradient"),
     ):
-        with pytest.raises(ParameterError, match=says):
+        with pytest.raises(ParameterError, match=says) as raised:
             dp_rgd(**{**RGD, "problem": Problem(M, loss)})
+        assert "\n" not in str(raised.value)
     with pytest.raises(ParameterError, match="loss"):
         Problem(M, None)
     with pytest.raises(ParameterError, match="manifold"):

@@ -142,7 +142,9 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
 def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
     points, usable = _onto(xp, M, center, X)
     near, distance = _stays(M, center, radius, points)
-    moved = points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
+    moved = (
+        points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
+    )
     return _where(xp, M, usable, moved, center)
 
 

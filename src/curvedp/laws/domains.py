@@ -57,7 +57,8 @@ class GeodesicBall:
         roots = M.root_curvatures if M.is_symmetric and M.is_homogeneous else None
         if roots is None:
             raise ParameterError(
-                f"exact K-norm sampling on {M!r} is not available: its curvatures (`root_curvatures`) depend on the direction"
+                f"exact K-norm sampling on {M!r} is not available: its curvatures depend on the direction, or it is not"
+                " stated that they do not (`root_curvatures`, `is_symmetric`, `is_homogeneous`)"
             )
         radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:

@@ -164,6 +164,12 @@ class KNGMechanism(MeanMechanism):
         )
         return Draw(value, [integers], None)
 
+    def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
+        """Draws for records that stand for n of their kind: for predicted error, NOT for release."""
+        check_width(self.domain, self.scale)
+        sampler = CellSampler(self.domain, self.scale, self.gradient_norm(records), (self.lipschitz(records),), rng)
+        return np.asarray(self.domain.points(sampler.draw(size))[0])
+
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The point of the one draw."""
         drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)))

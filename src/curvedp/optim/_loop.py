@@ -266,9 +266,14 @@ def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
     try:
         value = jax.eval_shape(problem.loss, start, jax.ShapeDtypeStruct(records.shape[1:], records.dtype))
         shape, dtype = value.shape, value.dtype
-    except (TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # whatever a caller's code raises on shapes alone
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, jax.errors.TracerArrayConversionError):
+            why = (
+                "it calls NumPy; write it, and the kernels of a manifold of your own, with jax.numpy or array_namespace"
+            )
         raise ParameterError(
-            f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}: {error}"
+            f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}: {why}"
         ) from None
     if shape != ():
         raise ParameterError(f"loss(w, z) returned an array of shape {shape}; it must return a number")
