@@ -1,4 +1,4 @@
-"""Manifolds as strangers write them, from docs/extending.md alone: a globe of any radius, a half plane, the hours of a day."""
+"""Manifolds as strangers write them, from docs/extending.md alone: a globe, lines, a half plane, the hours of a day."""
 
 import math
 from dataclasses import dataclass

@@ -254,3 +254,21 @@ def test_every_release_takes_fresh_bytes_into_a_source_that_is_kept():
     for count in (1, 2, 3):
         mechanism.release(Sphere(2).origin, source=source)
         assert source.refreshed == count
+
+
+@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism])
+def test_scale_and_sigma_are_one_number(kind):
+    mechanism = kind.calibrated(Euclidean(2), 0.1, PureDP(1.0) if kind.kind == "laplace" else GDP(1.0))
+    assert mechanism.scale == mechanism.sigma > 0
+
+
+@pytest.mark.parametrize("kind", [LogGaussianMechanism, LogLaplaceMechanism])
+def test_a_chart_under_positive_curvature_needs_a_ball_even_where_injectivity_has_no_end(kind):
+    class Bulged(Euclidean):
+        curvature_bounds = (0.0, 0.25)
+        injectivity_radius = math.inf
+
+    for space in (Bulged(2), Sphere(2)):
+        with pytest.raises(ParameterError, match="needs radius="):
+            kind.calibrated(space, 0.1, ApproxDP(1.0, 1e-6))
+        assert kind.calibrated(space, 0.1, ApproxDP(1.0, 1e-6), radius=1.0).scale > 0

@@ -19,9 +19,9 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     if not isfinite(upper):
         raise ParameterError(f"the logarithm on {manifold!r} has no public Lipschitz constant; use another metric")
     if radius is None:
-        if isfinite(manifold.injectivity_radius):
+        if isfinite(manifold.injectivity_radius) or upper > 0:
             raise ParameterError(
-                f"LogGaussianMechanism on {manifold!r} needs radius=, the public ball about the base that holds the "
+                f"noise in the chart of {manifold!r} needs radius=, the public ball about the base that holds the "
                 f"statistic, below {manifold.convexity_radius:.6g}"
             )
         return 1.0

@@ -70,6 +70,11 @@ class GaussianMechanism(IsotropicMechanism):
             raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
         _ = self.law
 
+    @property
+    def scale(self) -> float:
+        """σ, as of every law."""
+        return self.sigma
+
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
         """Flat coordinates of what is not a vector are computed in floats: that error counts at both ends."""

@@ -55,6 +55,11 @@ class LaplaceMechanism(IsotropicMechanism):
         assign(self, scale=length("scale", scale))
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
+    @property
+    def sigma(self) -> float:
+        """The scale."""
+        return self.scale
+
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Only where the profile is exact."""

@@ -94,6 +94,11 @@ class _LogMechanism(IsotropicMechanism):
         return lambda scale: constant_curvature_profile(cls.kind, 0.0, dim, scale, moved)
 
     @property
+    def sigma(self) -> float:
+        """The scale: of a Gaussian, the standard deviation of each coordinate."""
+        return self.scale
+
+    @property
     def base(self) -> np.ndarray:
         """o, where the chart is."""
         return self.statistic.base
@@ -174,11 +179,6 @@ class LogGaussianMechanism(_LogMechanism):
     name: ClassVar[str] = "log-gaussian"
     option: ClassVar[str | None] = "log-gaussian"
     kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of each coordinate."""
-        return self.scale
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Points drawn towards the center of the ball where that is known to help, then moved onto it."""
