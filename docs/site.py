@@ -69,7 +69,13 @@ class Doctests(Extension):
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = on_page_markdown(fenced(obj.docstring.value))
+            obj.docstring.value = on_page_markdown(fenced(each(obj.docstring.value)))
+
+
+def each(text: str) -> str:
+    """Arguments that are described together, one by one: the site gives all of them the type of the first."""
+    together = r"^(\w+(?:, \w+)+)\n((?: {4}.*(?:\n|$))+)"
+    return re.sub(together, lambda m: "".join(f"{name}\n{m[2]}" for name in m[1].split(", ")), text, flags=re.M)
 
 
 def fenced(text: str) -> str:

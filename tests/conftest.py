@@ -1,8 +1,9 @@
-"""What holds for all tests: which of them `make check` leaves out."""
+"""What holds for all tests: which of them `make check` leaves out; and files that several need."""
 
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 WHOLE = ("test_architecture.py", "test_docstrings.py")  # many quick cases that fail for different reasons
@@ -23,3 +24,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """What JAX compiles here runs once: it is compiled quickly, except where stored bits are compared."""
     if (jax := sys.modules.get("jax")) is not None:
         jax.config.update("jax_disable_most_optimizations", "golden" not in item.path.parts)
+
+
+@pytest.fixture
+def sphere_file(tmp_path: Path) -> Path:
+    """A folder with 200 directions, as three files."""
+    X = np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (200, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "x.npz", directions=X, other=np.zeros(3))
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",", header="x,y,z", comments="")
+    return tmp_path

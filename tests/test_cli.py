@@ -5,27 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from curvedp.cli import app
 from curvedp.geometry import Sphere
 from curvedp.mechanisms.choose import mechanism_names
 from curvedp.mechanisms.statistic import FrechetMean
-
-runner = CliRunner()
-
-
-@pytest.fixture
-def sphere_file(tmp_path):
-    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (200, 3)))
-    np.save(tmp_path / "x.npy", X)
-    np.savez(tmp_path / "x.npz", directions=X, other=np.zeros(3))
-    np.savetxt(tmp_path / "x.csv", X, delimiter=",", header="x,y,z", comments="")
-    return tmp_path
-
-
-def run(*arguments):
-    return runner.invoke(app, [str(a) for a in arguments])
+from shell import run
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.csv", "x.npz", "x.parquet"])

@@ -4,18 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
-from curvedp.cli import app
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms import Certificate
-
-runner = CliRunner()
-
-
-def run(*arguments):
-    return runner.invoke(app, [str(a) for a in arguments])
+from shell import run
 
 
 @pytest.fixture

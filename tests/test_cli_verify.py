@@ -8,28 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from curvedp import GDP
-from curvedp.cli import app
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.signing import digest
-
-runner = CliRunner()
-
-
-@pytest.fixture
-def sphere_file(tmp_path):
-    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (200, 3)))
-    np.save(tmp_path / "x.npy", X)
-    np.savez(tmp_path / "x.npz", directions=X, other=np.zeros(3))
-    np.savetxt(tmp_path / "x.csv", X, delimiter=",", header="x,y,z", comments="")
-    return tmp_path
-
-
-def run(*arguments):
-    return runner.invoke(app, [str(a) for a in arguments])
+from shell import run
 
 
 def test_float_draws_are_never_plainly_verified(sphere_file):

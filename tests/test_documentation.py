@@ -49,6 +49,8 @@ def test_the_site_builds_strictly(tmp_path):
     api = (tmp_path / "site" / "api" / "geometry" / "index.html").read_text(encoding="utf-8")
     assert "curvedp.geometry.SPDAffineInvariant" in api
     assert "&gt;&gt;&gt;" in api or 'class="gp"' in api  # examples are shown as code
+    assert "<b><code>m</code></b>" in api  # arguments are a list, not a paragraph
+    assert 'title="int"' in api  # with their types
     tutorial = (tmp_path / "site" / "tutorials" / "tensor_mean" / "index.html").read_text(encoding="utf-8")
     assert "tensor_mean.png" in tutorial
 

@@ -11,15 +11,10 @@ import pytest
 from curvedp.errors import ParameterError
 from curvedp.privacy import (
     GDP,
-    KLDP,
-    ZCDP,
     ApproxDP,
     Composition,
     Guarantee,
-    MeanConcentratedDP,
-    PureDP,
     RaoDP,
-    RenyiDP,
     compose,
     gaussian_profile,
     subsampled_gaussian,
@@ -31,6 +26,7 @@ from curvedp.privacy.randomized_response import pure_renyi
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
+from privacy.guarantees import ALL, IDS
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta_printed
 from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomized_response_rao
@@ -46,22 +42,6 @@ from reproductions.rao.mechanisms import (
     riemannian_gaussian_theta,
     riemannian_laplace_theta,
 )
-
-ALL = [
-    PureDP(0.7),
-    ApproxDP(1.2, 1e-6),
-    ZCDP(0.3),
-    RenyiDP(8.0, 0.9),
-    GDP(0.8),
-    RaoDP(0.6),
-    RaoDP(0.6, angle="hellinger"),
-    KLDP(0.3),
-    MeanConcentratedDP(0.2, 0.7),
-    compose(GDP(0.5), PureDP(0.3)),
-]
-
-
-IDS = [repr(g) for g in ALL]
 
 
 @pytest.mark.parametrize("g", ALL, ids=IDS)

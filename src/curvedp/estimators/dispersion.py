@@ -14,8 +14,10 @@ class PrivateDispersion(BallEstimator):
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`; with `radius="private"` the variance is that of the records moved into the ball found.
+    manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`.
+    radius : float or "private"
+        As in `PrivateFrechetMean`; if private, the variance is that of the records moved into the ball found.
 
     Attributes
     ----------

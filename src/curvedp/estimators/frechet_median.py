@@ -19,12 +19,14 @@ class PrivateFrechetMedian(BallEstimator):
     ----------
     manifold : Manifold
         Where the records live.
-    radius : float
-        Of the public ball that holds the records, as generous as one likes.
+    radius : float or "private"
+        Of the public ball that holds the records, as generous as one likes; if private, the outer ball is taken.
     center : point, optional
         Of the public ball; the manifold's origin by default.
-    guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`; `mechanism` is "auto" or "median", and `radius="private"` takes the outer ball.
+    mechanism : {"auto", "median"}
+        There is one.
+    guarantee, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
         predicted noise.
     guarantee, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`; a private ball has no pure ε.
+        As in `PrivateFrechetMean`.
 
     Attributes
     ----------

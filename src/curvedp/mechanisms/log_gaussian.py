@@ -141,7 +141,6 @@ class _LogMechanism(IsotropicMechanism):
             return np.asarray(self.manifold.unchart(self.base, coordinates))
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class LogGaussianMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ a tangent Gaussian of standard deviation σ = `scale` at the public base o.
 
@@ -193,7 +192,6 @@ class LogGaussianMechanism(_LogMechanism):
         return ["James-Stein shrinkage towards the center"] * shrunk + self.statistic.afterwards
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class LogLaplaceMechanism(_LogMechanism):
     """exp_o(log_o f(D) + ξ), ξ of density ∝ exp(-‖ξ‖/scale): pure ε on every manifold.
 

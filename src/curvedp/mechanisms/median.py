@@ -48,7 +48,6 @@ class GeometricMedian(OuterBall):
     name: ClassVar[str] = "geometric median"
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class MedianMechanism(StagedMechanism):
     """All steps as one release.
 

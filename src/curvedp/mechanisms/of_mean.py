@@ -1,7 +1,6 @@
 """What mechanisms share that release a Fréchet mean from the records themselves."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +11,6 @@ from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import GDP, Guarantee, PureDP
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class MeanMechanism(Mechanism):
     """A private Fréchet mean that reads the records."""
 
@@ -52,7 +50,6 @@ class MeanMechanism(Mechanism):
         return self.mean.accepted(data)
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class GaussianMeanMechanism(MeanMechanism):
     """One with Gaussian noise, or Laplace noise for pure ε, whose value is shrunk towards the center."""
 

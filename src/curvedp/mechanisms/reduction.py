@@ -213,7 +213,6 @@ class _Read(_Unread):
         return np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None]
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class _ReducedMechanism(StagedMechanism):
     """Reduction, then what a subclass learns of the features."""
 
@@ -285,7 +284,6 @@ class _ReducedMechanism(StagedMechanism):
         return self._classes.components * (self._classes.components + 1) // 2
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class ReducedMeans(_ReducedMechanism):
     """The nearest class mean of the features: |f − m|² is linear in f up to |f|², the same for all classes.
 
@@ -324,7 +322,6 @@ class ReducedMeans(_ReducedMechanism):
         return 2 * means, -lengths
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class ReducedSoftmax(_ReducedMechanism):
     """Multinomial logistic regression on the features by a few full noisy gradient steps.
 

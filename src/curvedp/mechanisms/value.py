@@ -88,7 +88,6 @@ class ValueMechanism(Mechanism):
         return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class IsotropicMechanism(ValueMechanism):
     """Noise whose density depends on the distance alone.
 

@@ -63,7 +63,9 @@ def dp_rsgd(
         The standard deviation of ξ, on the average (on the sum it is batch_size times that).
     sampling : "poisson" or "fixed-size"
         The latter is drawn without replacement.
-    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history, groups
+    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history
+        As in `dp_rgd`.
+    groups : sequence of n ids, optional
         As in `dp_rgd`; batches are of persons then.
 
     Examples

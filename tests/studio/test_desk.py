@@ -1,6 +1,5 @@
 """The studio over HTTP: who gets in, what is public, what is paid for, and that nothing is paid for twice."""
 
-import asyncio
 import json
 import re
 import socket
@@ -12,22 +11,11 @@ import pytest
 
 from curvedp import GDP, Ledger
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDAffineInvariant, frechet_mean
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.releasing import OFFERS
 from curvedp.studio import server
 from curvedp.studio.desk import Desk
-from curvedp.studio.study import Study, guarantee_of, notebook
-
-HEADER = {"X-Curvedp": "studio"}
-HOST = "http://127.0.0.1:8000"
-STUDY = {"manifold": "sphere:2", "radius": 0.7, "guarantee": {"kind": "gdp", "mu": 0.5}}
-
-
-def directions(n=60, seed=0):
-    points = np.random.default_rng(seed).normal([3.0, 0, 0], 0.4, (n, 3))
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
+from studio.desks import HEADER, STUDY, Browser, directions, paid
 
 
 @pytest.fixture
@@ -38,36 +26,11 @@ def desk(tmp_path):
     table.close()
 
 
-class Browser:
-    """A client of the guarded application, with a cookie jar of its own."""
-
-    def __init__(self, desk, token="secret"):
-        self.app = server.Guard(server.application(lambda: desk), 8000, token)
-        self.cookies = httpx.Cookies()
-
-    def __call__(self, method, path, **more):
-        async def once():
-            transport = httpx.ASGITransport(app=self.app)
-            async with httpx.AsyncClient(transport=transport, base_url=HOST, cookies=self.cookies) as client:
-                answer = await client.request(method, path, **more)
-                self.cookies.update(client.cookies)
-                return answer
-
-        return asyncio.run(once())
-
-    def post(self, path, body, headers=HEADER):
-        return self("POST", path, content=json.dumps(body), headers=headers)
-
-
 @pytest.fixture
 def browser(desk):
     client = Browser(desk)
     assert client("GET", "/?token=secret").status_code == 303
     return client
-
-
-def paid(desk):
-    return len(Ledger(desk.ledger_path).entries)
 
 
 PATHS = ["/", "/icon.svg", "/state", "/check", "/plan", "/release", "/file?name=x.npy", "/release/1/report.html", "/x"]
@@ -254,185 +217,12 @@ def test_a_release_is_signed_by_the_key_of_the_studio(desk, tmp_path):
         desk.sign({"number": 1})
 
 
-def test_a_person_is_the_unit_where_that_is_asked(tmp_path):
-    rows = "\n".join(f"p{i % 20},{x},{y},{z}" for i, (x, y, z) in enumerate(directions()))
-    (tmp_path / "people.csv").write_text(f"who,x,y,z\n{rows}\n")
-    table = Desk(tmp_path / "out", tmp_path / "people.csv")
-    study = {**STUDY, "header": True, "columns": "x, y, z", "groups": "who"}
-    table.start_ledger({"kind": "approx", "eps": 4.0, "delta": 1e-6})
-    plan = table.plan({"study": study})
-    assert (plan["n"], plan["unit"]) == (20, "person")
-    assert "person" in table.release({"study": study, "key": plan["key"]})["unit"]
-    source = (tmp_path / "out/release-1/release.py").read_text()
-    assert "read_column(data, 'who', header=True)" in source
-    table.close()
-
-
-# Of each statistic: what is chosen besides, and how many are counted in `table`, 120 records of 30 persons.
-OWN = {
-    "mean": {"radius": 0.7},
-    "median": {"radius": 0.7},
-    "dispersion": {"radius": 0.7},
-    "pca": {"radius": 1.1, "n_components": 1},
-    "mdm": {"radius": 0.7, "column": "class"},
-    "regression": {"radius": 0.7, "speed": 1.0, "clip": 0.5, "x_range": "20, 90", "column": "age"},
-}
-KINDS = {
-    "gdp": {"kind": "gdp", "mu": 1.0},
-    "approx": {"kind": "approx", "eps": 4.0, "delta": 1e-6},
-    "pure": {"kind": "pure", "eps": 2.0},
-    "zcdp": {"kind": "zcdp", "rho": 0.5},
-}
-
-
-@pytest.fixture
-def table(tmp_path):
-    rows = enumerate(directions(120))
-    lines = [f"{x},{y},{z},p{i % 30},{'ab'[i % 30 % 2]},{20 + i % 70}" for i, (x, y, z) in rows]
-    (tmp_path / "t.csv").write_text("\n".join(["x,y,z,who,class,age", *lines, ""]))
-    desk = Desk(tmp_path / "out", tmp_path / "t.csv")
-    yield desk
-    desk.close()
-
-
-def chosen(statistic, **more):
-    return {
-        "manifold": "sphere:2",
-        "statistic": statistic,
-        "header": True,
-        "columns": "x,y,z",
-        **OWN[statistic],
-        **more,
-    }
-
-
-# Persons of every statistic are in tests/estimators and tests/test_cli.py; here, that the form and the script tell of them.
-@pytest.mark.parametrize(("statistic", "groups"), [(name, ("", "who")[i % 2]) for i, name in enumerate(OFFERS)])
-def test_every_statistic_is_released_as_its_script_does(table, statistic, groups, tmp_path, monkeypatch):
-    study = chosen(statistic, groups=groups, guarantee=KINDS["gdp"])
-    table.start_ledger({"kind": "gdp", "mu": 1.5})
-    plan = table.plan({"study": study})
-    assert plan["n"] == (30 if groups else 120)
-    assert 0 < plan["error"] < 10
-    release = table.release({"study": study, "key": plan["key"]})
-    assert ("person" in release["unit"]) == bool(groups)
-    names = [name for name in release["files"] if name.endswith(".json")]
-    assert len(names) == (2 if statistic == "mdm" else 1)
-    monkeypatch.chdir(tmp_path)
-    exec((table.folder / "release-1/release.py").read_text(), {})  # the user runs it
-    assert paid(table) == 2
-    for name in names:
-        ours, theirs = (Certificate.load(home / name) for home in (table.folder / "release-1", tmp_path))
-        assert all(check.holds is not False for check in verify_certificate(ours))
-        assert (ours.statistic, ours.parameters, ours.guarantee) == (
-            theirs.statistic,
-            theirs.parameters,
-            theirs.guarantee,
-        )
-    assert (
-        np.loadtxt("value.csv", delimiter=",").shape
-        == np.loadtxt(table.folder / "release-1/value.csv", delimiter=",").shape
-    )
-
-
-# Every statistic × every guarantee is in tests/estimators/test_every_guarantee.py; here each in the browser.
-@pytest.mark.parametrize(
-    ("statistic", "kind"),
-    [(name, kind) for i, name in enumerate(OFFERS) for j, kind in enumerate(KINDS) if (i + j) % 3 == 0],
-)
-def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(table, statistic, kind):
-    client = Browser(table)
-    client("GET", "/?token=secret")
-    assert client.post("/start_ledger", KINDS[kind]).json()["ledger"]["remaining"]
-    study = chosen(statistic, guarantee=KINDS[kind])
-    plan = client.post("/plan", {"study": study})
-    if plan.status_code == 400:
-        assert kind == "pure", plan.json()
-        assert "PureDP(2" in plan.json()["error"]
-        return
-    found = plan.json()
-    assert 0 < found["power"] <= 100
-    assert found["guarantee"] in client.post("/release", {"study": study, "key": found["key"]}).json()["guarantee"]
-    assert paid(table) == 1
-
-
-@pytest.mark.parametrize("statistic", [name for name, offer in OFFERS.items() if "outer_radius" in offer.asks])
-def test_a_ball_found_privately(table, statistic):
-    study = chosen(statistic, radius="private", guarantee={"kind": "gdp", "mu": 4.0}, groups="who")
-    study |= {name: None for name in ("speed", "clip") if name in study}
-    table.start_ledger({"kind": "gdp", "mu": 4.0})
-    plan = table.plan({"study": study})
-    assert plan["n"] == 30
-    assert "person" in table.release({"study": study, "key": plan["key"]})["unit"]
-    assert paid(table) == 1
-
-
-def test_the_ball_is_where_the_page_says(tmp_path):
-    """In mm²/s a ball about I holds no tensor; one number is a unit, six are a record's own entries."""
-    M, rng = SPDAffineInvariant(3), np.random.default_rng(3)
-    X = 1e-3 * M.unchart(M.origin, 0.2 * rng.normal(size=(400, 6)))
-    np.savetxt(tmp_path / "tensors.csv", X[:, *np.triu_indices(3)], delimiter=",", header="a,b,c,d,e,f", comments="")
-    table = Desk(tmp_path / "out", tmp_path / "tensors.csv")
-    table.start_ledger({"kind": "gdp", "mu": 4.0})
-    study = {"manifold": "spd-affine:3", "form": "upper", "header": True, "radius": 2.0, "guarantee": KINDS["gdp"]}
-    off = {}
-    for center in ("", "0.001", "0.001, 0, 0, 0.001, 0, 0.001"):
-        asked = study | {"center": center}
-        table.release({"study": asked, "key": table.plan({"study": asked})["key"]})
-        value = np.loadtxt(table.folder / f"release-{len(off) + 1}/value.csv", delimiter=",").reshape(3, 3)
-        off[center] = float(M.dist(value, frechet_mean(M, X)))
-    assert off.pop("") > 5
-    assert max(off.values()) < 0.2
-    assert "center=[[0.001, 0.0, 0.0]" in (table.folder / "release-2/release.py").read_text()
-    for center in ("1, 2", "here", "nan", "-1", "0.001, 0, 0, 0.001, 0, inf"):
-        with pytest.raises(ParameterError, match="center"):
-            table.plan({"study": study | {"center": center}})
-    assert paid(table) == 3
-
-
 def test_what_is_paid_for_is_not_lost_for_a_picture(desk, monkeypatch):
     monkeypatch.setattr("curvedp.report.write_report", lambda *_: 1 / 0)
     release = desk.release(ready(desk))
     assert "the report could not be drawn" in release["alarms"][-1]
     assert {"certificate.json", "value.csv", "release.py"} < set(release["files"])
     assert paid(desk) == 1
-
-
-def test_what_a_statistic_lacks_is_said_in_its_words(table):
-    table.start_ledger(KINDS["gdp"])
-    for statistic, without, words in (
-        ("mdm", "column", "labels is missing"),
-        ("regression", "column", "x is missing"),
-        ("regression", "x_range", "x_range is missing"),
-        ("regression", "speed", "speed= is missing"),
-        ("median", "radius", "radius"),
-    ):
-        study = chosen(statistic, **{without: None})
-        for ask in (table.plan, table.release):
-            key = Study.of(study).key_at(table.data, Ledger(table.ledger_path).head)
-            with pytest.raises(ParameterError, match=words):
-                ask({"study": study, "key": key})
-    assert paid(table) == 0
-
-
-def test_rehearsals_predict_what_releases_do(tmp_path):
-    """Against errors of real releases of other records, at the real number of them: within a factor of two."""
-    from curvedp import PrivateDispersion, PrivateFrechetMedian
-    from curvedp.geometry import Euclidean
-    from curvedp.studio.rehearsal import rehearsed
-
-    M, rng = Euclidean(3), np.random.default_rng(5)
-    z = rng.normal(size=(1500, 3))
-    z *= rng.uniform(size=(1500, 1)) ** (1 / 3) / np.linalg.norm(z, axis=1, keepdims=True)
-    X = np.concatenate([z, -z])  # 3000 records in half of the ball: their median is 0
-    options = {"manifold": M, "radius": 2.0, "outer_radius": None}
-    off = [np.linalg.norm(PrivateFrechetMedian(M, 2.0, guarantee=GDP(0.5)).fit(X).location_) for _ in range(40)]
-    predicted = rehearsed(OFFERS["median"], options, GDP(0.5), [3000])
-    assert 0.5 < predicted.error / np.mean(off) < 2
-    assert not 0.5 < rehearsed(OFFERS["median"], options, GDP(0.5), [600]).error / np.mean(off) < 2  # it would be seen
-    truth = np.mean(np.sum(X**2, axis=1))
-    off = [abs(PrivateDispersion(M, 2.0, guarantee=GDP(0.5)).fit(X).variance_ - truth) for _ in range(40)]
-    assert 0.3 < rehearsed(OFFERS["dispersion"], options, GDP(0.5), [3000]).error / np.mean(off) < 3
 
 
 @pytest.mark.parametrize(
@@ -527,11 +317,3 @@ def test_without_a_browser_the_link_is_there_to_copy(tmp_path, monkeypatch):
         threading.Event().wait(0.05)
     assert re.fullmatch(r"curvedp studio: http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", said[0])
     assert "open the link above yourself" in said[2]
-
-
-def test_guarantees_and_notebooks():
-    assert guarantee_of({"kind": "gdp", "mu": 1}) == GDP(1.0)
-    script = Study.of(STUDY).script("x.npy", "study.ledger", "label")
-    cells = json.loads(notebook(script))["cells"]
-    assert len(cells) == 3
-    compile(script, "release.py", "exec")
