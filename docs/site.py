@@ -69,7 +69,8 @@ class Doctests(Extension):
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = on_page_markdown(fenced(each(obj.docstring.value)))
+            said, sections = re.split(r"(?=^\w+\n-+$)|\Z", obj.docstring.value, maxsplit=1, flags=re.M)
+            obj.docstring.value = on_page_markdown(fenced(said)) + fenced(each(sections))
 
 
 def each(text: str) -> str:
