@@ -9,12 +9,15 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from curvedp.mechanisms import median, private_ball
-from curvedp.mechanisms.measured import half_bins, mean_moved, rescaled
+from curvedp.mechanisms.measured import half_bins, likeliest, mean_moved, scaling_direction
 from curvedp.mechanisms.noise import float_noise, spread_of
-from curvedp.mechanisms.shells import WIDER, Shells, least_loss
+from curvedp.mechanisms.shells import WIDER, Shells, laws, least_losses
 from curvedp.mechanisms.stages import Search
+
+FEW = 256  # rows that are weighed together
 
 
 class Pair(NamedTuple):
@@ -47,6 +50,8 @@ class Walks:
         self.left, self.score, self.most = np.ones(size), np.zeros(size), np.zeros(size)
         self.told: list[Told] = []
         self.all = np.arange(size)
+        self.z = np.empty((size, len(pair.places), self.M.dim))  # logarithms of the places where a walk is
+        self.known = np.zeros(size, dtype=bool)
 
     @property
     def pure(self) -> bool:
@@ -73,9 +78,15 @@ class Walks:
 
     def logs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of every place at the walks' points, and their lengths."""
-        z = np.asarray(self.M.chart(self.c[rows][:, None], self.pair.places))
-        z = np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0)
-        return z, np.linalg.norm(z, axis=-1)
+        new = rows[~self.known[rows]]
+        z = np.asarray(self.M.chart(self.c[new][:, None], self.pair.places))
+        self.z[new], self.known[new] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0), True
+        z = self.z[rows]
+        return z, np.sqrt(np.einsum("kmd,kmd->km", z, z))
+
+    def go(self, rows: np.ndarray, points: np.ndarray) -> None:
+        """There."""
+        self.c[rows], self.known[rows] = points, False
 
     def mean(self, vectors: np.ndarray) -> np.ndarray:
         """Of vectors of the places, for either data set."""
@@ -119,7 +130,7 @@ class Walks:
         finite = np.isfinite(points.reshape(len(rows), -1)).all(axis=1)
         safe = np.where(finite.reshape(-1, *[1] * (points.ndim - 1)), points, self.c[rows])
         good = finite & (np.asarray(self.M.residual(safe)) <= 1e-6)
-        self.c[rows[good]] = np.asarray(self.M.project(safe[good]))
+        self.go(rows[good], np.asarray(self.M.project(safe[good])))
 
 
 class Medians(Walks):
@@ -155,7 +166,7 @@ class Medians(Walks):
         length = np.linalg.norm(noisy, axis=1)
         move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[:, None] * noisy
         outer = self.mechanism.searched.outer
-        self.c = np.asarray(median.project_to_ball(self.M, *outer, np.asarray(self.M.unchart(self.c, move))))
+        self.go(self.all, np.asarray(median.project_to_ball(self.M, *outer, np.asarray(self.M.unchart(self.c, move)))))
 
 
 class Balls(Walks):
@@ -199,12 +210,11 @@ class Balls(Walks):
             return
         half = half_bins(M, target.outer_radius, private_ball._BIN)
         real = [self.mechanism.numbers(self.mechanism.accepted(X)) for X in self.pair.data]
-        values = np.stack([each.histogram(target.center, 0, private_ball._BIN, half) for each in real])[:, None]
+        sums = [each.histogram(target.center, 0, private_ball._BIN, half, self.law) for each in real]
         share = min(self.mechanism._least(self.mechanism._shares.units, private_ball._FIRST), private_ball._MOST)
-        noisy, noise = self.ask("units", self.all, share, sqrt(2), values, summed=2.0)
-        first = np.array([private_ball.fullest(*each, self.n, self.law) for each in zip(noisy, noise, strict=True)])
-        for bin_ in np.unique(first):
-            self.c[first == bin_] = rescaled(M, target.center, 0, private_ball._BIN * (bin_ + 1 - half))
+        noisy, noise = self.ask("units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0)
+        t = private_ball._BIN * likeliest(noisy, noise, self.n, self.law)
+        self.to(self.all, np.asarray(M.unchart(target.center, t[:, None] * scaling_direction(M, target.center))))
 
     def extrinsic(self) -> float:
         """The mean of embedded points."""
@@ -263,9 +273,15 @@ class Balls(Walks):
         worth = 2 * sqrt(d) * spread_of(self.law, d) * mechanism.scale
         worth = worth / np.maximum(left - share, mechanism._shares.kept)
         noisy = self.shells(rows, self.logs(rows)[1], top, share, shells)[1]
-        noise = self.told[-1].noise
-        found = [least_loss(*each, shells) for each in zip(noisy, noise, [self.n] * len(rows), worth, strict=True)]
-        return np.asarray(top * np.array(found))
+        return np.asarray(top * self.least_losses(noisy, self.told[-1].noise, worth, shells))
+
+    def least_losses(self, noisy: np.ndarray, noise: np.ndarray, worth: np.ndarray, shells: Shells) -> np.ndarray:
+        """As `least_loss`, a few hundred rows at a time: each has thousands of laws."""
+        inside, found = self.n * laws(shells)[0], []
+        for rows in np.array_split(np.arange(len(noisy)), 1 + len(noisy) // FEW):
+            misfits = cdist(noisy[rows], inside.reshape(-1, inside.shape[-1]), "cityblock") / noise[rows, None]
+            found.append(least_losses(misfits.reshape(-1, *inside.shape[:2]), self.n, worth[rows], shells))
+        return np.concatenate(found)
 
     def clipped(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean clipped logarithms, and what moves them."""

@@ -5,8 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from curvedp.geometry import Product, SPDAffineInvariant, Sphere
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.mechanisms.measured import clip, mean_moved
+from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.measured import Measured, clip, half_bins, likeliest, mean_moved, scaling_direction
+from curvedp.mechanisms.noise import LAWS
+from curvedp.records.base import open_records
 
 
 @pytest.mark.parametrize("r", [1e-300, 1e-3, 1.0, 1e150])
@@ -28,3 +32,46 @@ def test_a_mean_moves_by_the_distance_of_opposite_vectors(n):
     """Attained by two records at opposite ends, and hardly more."""
     moved = mean_moved(0.3, FixedPoint(0.6), 4, n)
     assert 0.6 / n < moved <= 0.6 / n * (1 + 1e-6) + 1e-15
+
+
+def shares_of(law, t):
+    """What records at lengths t of scale are at the edges of bins, on a cone and on a product with one."""
+    cone = SPDAffineInvariant(2)
+    half = half_bins(cone, 40.0, 2.0)
+    x = np.asarray(cone.unchart(cone.origin, np.multiply.outer(t, scaling_direction(cone, cone.origin))))
+    both = Product(Sphere(2), cone)
+    y = np.asarray(both.join([np.broadcast_to(Sphere(2).origin, (len(x), 3)), x]))
+    of = (OuterBallMean(M, None, 50.0, len(x)) for M in (cone, both))
+    read = [Measured(S, open_records(each, S.manifold.point_shape)) for S, each in zip(of, (x, y), strict=True)]
+    alone, within = (
+        m.histogram(M.origin, place, 2.0, half, law) for m, M, place in zip(read, (cone, both), (0, 1), strict=True)
+    )
+    np.testing.assert_array_equal(alone, within)
+    return alone
+
+
+def moved(law, norm_of, pairs):
+    """The most by which a replaced record moves the shares, in the length or the sum that its noise is for."""
+    order = 1 if norm_of == "laplace" else 2
+    return max(np.linalg.norm(shares_of(law, [0.3, a]) - shares_of(law, [0.3, b]), order) for a, b in pairs)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_record_moves_the_shares_of_units_as_far_as_two_counts(law):
+    """In one bin, in two neighboring ones, on edges, at and beyond the ends."""
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.uniform(-45, 45, 40), rng.uniform(-4, 4, 40), 2.0 * np.arange(-3, 4), [-44.0, 44.0]])
+    pairs = [*zip(places, rng.permutation(places), strict=True), (0.0, 2.0), (2.0, 4.0), (0.0, 1.0), (-44.0, 44.0)]
+    most = {"gaussian": math.sqrt(2), "laplace": 2.0}[law]
+    assert 0.999 * most < moved(law, law, pairs) <= most
+    if law == "laplace":  # shares for Gaussian noise would be too much for this one
+        assert moved("gaussian", law, pairs) > 1.3 * most
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_shares_tell_where_between_two_edges_the_records_are(law):
+    for t in (0.0, 0.3, -1.1, 3.0, 17.9, -38.0):
+        sums = shares_of(law, np.full(50, t))
+        assert 2 * likeliest(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
+        noisy = sums + 1e4 * np.random.default_rng(1).normal(size=(3, sums.size))
+        assert (likeliest(noisy, np.full(3, 1e4), 50, law) == 0.0).all()  # nothing is known: the public center

@@ -7,7 +7,7 @@ post-processing.
 
 | question | row | largest change |
 |---|---|---|
-| `Place` | of each cone the bin of its scale, of other factors the embedded point, over their largest changes | √(parts) |
+| `Place` | of each cone its scale's shares at two edges, of others the embedded point, over the largest change | √(parts) |
 | `Distances` | √-prefix sums of the bin of d(w, x) | `_CHANGE` |
 | `Step` | log_w x − log_w c over the radius, clipped to 1 | 2 |
 | `Square` | d²(w, x)/r² clipped to [0, 1] | 1 |
@@ -24,7 +24,7 @@ import numpy as np
 
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.measured import fullest, half_bins, logs_at, rescaled, scale_bins, usable
+from curvedp.mechanisms.measured import half_bins, likeliest, logs_at, rescaled, scale_shares, usable
 from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.statistic import check_point
@@ -129,8 +129,8 @@ class Place(Question):
         for k, sums in zip(parts, np.split(told.total, ends), strict=True):
             factor, factors = M.factors[k], list(M.split(c))
             if factor.embedded_diameter is None:
-                first = fullest(sqrt(2) * sums, sqrt(2) * told.noise, told.n)
-                c = rescaled(M, c, k, _BIN * (first + 1 - len(sums) / 2))
+                place = likeliest(sqrt(2) * sums, sqrt(2) * told.noise, told.n)
+                c = rescaled(M, c, k, _BIN * float(place))
             else:
                 factors[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / told.n))
                 c = usable(M, partial(M.join, factors), c)
@@ -139,14 +139,15 @@ class Place(Question):
     def _length(self, k: int) -> int:
         factor = self.ball.manifold.factors[k]
         if factor.embedded_diameter is None:
-            return 2 * half_bins(factor, self.ball.radius, _BIN)
+            return 2 * half_bins(factor, self.ball.radius, _BIN) + 1
         return int(np.asarray(factor.embedded(factor.origin)).size)
 
     def _rows(self, k: int, points: Array) -> Array:
         M, size = self.ball.manifold, self._length(k)
         if (diameter := M.factors[k].embedded_diameter) is None:
-            bins = scale_bins(M, self.ball.center, k, _BIN, size // 2, points)
-            return np.asarray(np.eye(size)[bins] / sqrt(2))
+            first, shares = scale_shares(M, self.ball.center, k, (_BIN, size // 2, "gaussian"), points)
+            each = shares[..., None] * np.eye(size)[[first, first + 1]]
+            return np.asarray((each[0] + each[1]) / sqrt(2))
         embedded = np.asarray(M.factors[k].embedded(np.asarray(M.split(points)[k])))
         return clipped_rows(embedded.reshape(len(points), size) / diameter, 0.5)
 

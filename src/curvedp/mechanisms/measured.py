@@ -2,7 +2,7 @@
 
 | number | moves by | why |
 |---|---|---|
-| histogram | √2 | one count falls by 1, one rises by 1 |
+| shares of records at edges of bins | √2, in sum 2 | a record has two, none negative, of length 1, for pure ε of sum 1 |
 | counts beyond distances | 1 each | a count of records with a property |
 | mean of embedded points | diameter/n | each has its own public bound |
 | mean of clip_r(log_c x) | 2r/n | each vector depends on its own record and on released values only |
@@ -13,7 +13,7 @@ All hold for the computed numbers on ANY manifold: clipping comes last, and no r
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, frexp, inf, log, nextafter, sqrt
+from math import ceil, frexp, inf, nextafter, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Ball, check_point
 from curvedp.records.base import Records, open_records
 
+Bins = tuple[float, int, Law]  # width, how many on either side of the public center, the law of the noise to come
+_WHOLE = 2.0**20  # a share's resolution: rounded down, which makes none longer
+
 
 class Unmeasured:
     """Numbers of the right shape and the right sensitivities, for reading a walk back from its integers."""
@@ -34,9 +37,9 @@ class Unmeasured:
     def __init__(self, statistic: OuterBall) -> None:
         self._statistic, self._n = statistic, statistic.n
 
-    def histogram(self, c: np.ndarray, place: int, width: float, half: int) -> np.ndarray:
-        """Records by the scale of a factor."""
-        return np.zeros(2 * half)
+    def histogram(self, c: np.ndarray, place: int, width: float, half: int, law: Law) -> np.ndarray:
+        """Records by the scale of a factor: at each edge of bins its share of the records in both."""
+        return np.zeros(2 * half + 1)
 
     def embedded(self, place: int) -> tuple[np.ndarray, float]:
         """(mean of embedded points of a factor, its sensitivity)."""
@@ -81,11 +84,12 @@ class Measured(Unmeasured):
         self._ready = None if records.where == "memory" else statistic.outer
         self._last: tuple[Any, Any] = (None, None)  # a point, and the logarithms of records in memory there
 
-    def histogram(self, c: np.ndarray, place: int, width: float, half: int) -> np.ndarray:
+    def histogram(self, c: np.ndarray, place: int, width: float, half: int, law: Law) -> np.ndarray:
+        size, bins = 2 * half + 1, (width, half, law)
         if len(self._statistic.manifold.factors) == 1:  # the next stage may want these logarithms too
             axis = scaling_direction(self._statistic.manifold, c)
-            return self._totals(partial(_binned, axis, width, half), 2 * half, c).astype(np.float64)
-        return self._totals(partial(_histogram, c, place, width, half), 2 * half).astype(np.float64)
+            return self._totals(partial(_at_edges, axis, bins), size, c) / _WHOLE
+        return self._totals(partial(_histogram, c, place, bins), size) / _WHOLE
 
     def mean(self, kernel: Any, grid: FixedPoint, size: int, at: np.ndarray | None = None) -> np.ndarray:
         return grid.mean(self._sums(kernel, at).reshape(2, size), self._records.n)
@@ -137,15 +141,32 @@ def half_bins(cone: Manifold, outer: float, width: float) -> int:
     return ceil(min(outer, 100 * sqrt(cone.point_shape[0])) / width)
 
 
-def fullest(counts: np.ndarray, noise: float, n: int, law: Law = "gaussian") -> int:
-    """The first of the two neighboring bins that hold most, if likelier than the middle ones, at the public center, by more
-    than the square of their number: n·(difference)/(2·noise²) is the logarithm of the likelihood ratio, of Laplace noise at
-    least (difference)/b, where noise = √2·b; and a wrong unit is no use."""
-    pairs = counts[:-1] + counts[1:]
-    best, middle = int(np.argmax(pairs)), len(pairs) // 2
-    more = pairs[best] - pairs[middle]
-    gain = sqrt(2) * more / noise if law == "laplace" else n * more / (2 * noise**2)
-    return best if gain > 2 * log(len(pairs)) else middle
+def likeliest(sums: np.ndarray, noise: Any, n: int, law: Law = "gaussian") -> np.ndarray:
+    """Where most records are, in bins from the middle edge, at the public center, by their noisy shares at all edges: between
+    two neighboring edges, or in the middle, whichever is likeliest if all records were there.
+
+    A pair of edges must be likelier than the middle by more than the square of the number of pairs that are as near: a wrong
+    unit is no use. Where the length of shares is theirs, the logarithm of the likelihood is n·length/noise² and what all
+    places have; of Laplace noise with deviation √2·b it is Σ (|y| − |y − share·n|)/b.
+    """
+    a, b, middle = sums[..., :-1], sums[..., 1:], sums.shape[-1] // 2
+    up, down, noise = np.maximum(b, 0.0), np.maximum(a, 0.0), np.asarray(noise)[..., None]
+    if law == "laplace":
+        part = up / np.maximum(down + up, 1e-300)
+        told = sqrt(2) / noise * (_nearer(a, n * (1 - part)) + _nearer(b, n * part))
+        none = sqrt(2) / noise * _nearer(sums[..., [middle]], n)
+    else:
+        told, none = n / noise**2 * np.sqrt(up**2 + down**2), n / noise**2 * sums[..., [middle]]
+    away = np.arange(a.shape[-1]) - middle
+    gain = told - none - 2 * np.log(2 * np.where(away < 0, -away, away + 1))
+    best = np.argmax(gain, axis=-1)[..., None]
+    more, up, down = (np.take_along_axis(each, best, -1)[..., 0] for each in (gain, up, down))
+    part = up / np.maximum(down + up, 1e-300) if law == "laplace" else np.arctan2(up, down) / (pi / 2)
+    return np.where(more > 0, best[..., 0] - middle + part, 0.0)
+
+
+def _nearer(y: np.ndarray, to: Any) -> np.ndarray:
+    return np.asarray(np.abs(y) - np.abs(y - to))
 
 
 def rescaled(manifold: Manifold, c: np.ndarray, place: int, t: float) -> np.ndarray:
@@ -195,27 +216,37 @@ def clipped_sums(r: float, grid: FixedPoint, z: np.ndarray) -> np.ndarray:
         return np.asarray(grid.sums(clip(z, r)).ravel())
 
 
-def _histogram(
-    c: np.ndarray, place: int, width: float, half: int, manifold: Manifold, points: np.ndarray
-) -> np.ndarray:
-    return np.bincount(scale_bins(manifold, c, place, width, half, points), minlength=2 * half)
+def _histogram(c: np.ndarray, place: int, bins: Bins, manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    return _summed(bins, *scale_shares(manifold, c, place, bins, points))
 
 
-def scale_bins(
-    manifold: Manifold, c: np.ndarray, place: int, width: float, half: int, points: np.ndarray
-) -> np.ndarray:
-    """The bin of each point by the scale of a factor that is a cone, 0 to 2·half − 1, whatever the point."""
+def _at_edges(axis: np.ndarray, bins: Bins, z: np.ndarray) -> np.ndarray:
+    return _summed(bins, *_shares(axis, bins, z))
+
+
+def _summed(bins: Bins, first: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    edges = [np.bincount(first + k, _WHOLE * shares[k], 2 * bins[1] + 1) for k in (0, 1)]  # sums of whole numbers
+    return np.asarray(edges[0] + edges[1]).astype(np.int64)
+
+
+def scale_shares(
+    manifold: Manifold, c: np.ndarray, place: int, bins: Bins, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The edge, 0 to 2·half − 1, below the scale of each point's factor, which is a cone, and the point's shares there and at
+    the next, whatever the point."""
     factor, at = manifold.factors[place], np.asarray(manifold.split(c)[place])
-    z = logs_at(factor, at, np.asarray(manifold.split(points)[place]))
-    return _bins(scaling_direction(factor, at), width, half, z)
+    return _shares(scaling_direction(factor, at), bins, logs_at(factor, at, np.asarray(manifold.split(points)[place])))
 
 
-def _bins(axis: np.ndarray, width: float, half: int, z: np.ndarray) -> np.ndarray:
-    return np.asarray(np.clip(np.floor((z @ axis) / width), -half, half - 1).astype(np.int64) + half)
-
-
-def _binned(axis: np.ndarray, width: float, half: int, z: np.ndarray) -> np.ndarray:
-    return np.bincount(_bins(axis, width, half, z), minlength=2 * half)
+def _shares(axis: np.ndarray, bins: Bins, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two shares of length 1, or for Laplace noise of sum 1, tell where between its edges a record is and cost no more than
+    one count: of two records they have no negative product, so that they differ by at most √2, or by 2 in sum."""
+    width, half, law = bins
+    at = np.clip((z @ axis) / width, -half, half)
+    first = np.minimum(np.floor(at), half - 1)
+    part = at - first
+    shares = (1 - part, part) if law == "laplace" else (np.cos(pi / 2 * part), np.sin(pi / 2 * part))
+    return first.astype(np.int64) + half, np.floor(_WHOLE * np.stack(shares)) / _WHOLE
 
 
 def _embedded(place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
-from curvedp.mechanisms.measured import Measured, Unmeasured, fullest, half_bins, rescaled, usable
+from curvedp.mechanisms.measured import Measured, Unmeasured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
 from curvedp.mechanisms.shrink import shrunk
@@ -298,14 +298,14 @@ class PrivateBallMechanism(StagedMechanism):
         return min(_MOST, max(counts if search is _FINE else counts / 8, few))
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
-        """The scale of every factor that is a cone: the edge between the two neighboring bins that hold most."""
+        """The scale of every factor that is a cone: where most records are."""
         cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
         for place in cones:
             half = half_bins(self.manifold.factors[place], self.target.outer_radius, _BIN)
             share = min(self._least(self._shares.units, _FIRST), _MOST / len(cones))
-            noisy, noise = stages.ask("units", share, sqrt(2), measured.histogram(c, place, _BIN, half), summed=2.0)
-            first = fullest(noisy, noise, self.target.n, self.law)
-            c = rescaled(self.manifold, c, place, _BIN * (first + 1 - half))
+            sums = measured.histogram(c, place, _BIN, half, self.law)
+            noisy, noise = stages.ask("units", share, sqrt(2), sums, summed=2.0)
+            c = rescaled(self.manifold, c, place, _BIN * float(likeliest(noisy, noise, self.target.n, self.law)))
         return c
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:

@@ -66,20 +66,28 @@ def private_shells(
 def least_loss(noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells) -> float:
     """The radius, over the first length, of least expected loss: noise in proportion to it, and what it cuts off, for laws
     of the distance that are as likely as the noisy counts say, all the same before."""
-    inside, excess = _laws(shells)
-    fit = -np.sum(np.abs(noisy - n * inside), axis=-1) / noise
-    off = np.abs(np.arange(fit.shape[1]) - np.argmax(fit.max(axis=0))) / _FINE * log(shells.ratio)
-    likely = np.where(
-        off <= log(WIDER), np.exp(fit - fit.max()), 0.0
-    )  # what is farther would count for its length alone
-    cut = np.tensordot(likely / likely.sum(), excess, 2)
-    radii = shells.ratio ** -(np.arange(len(cut)) / _FINE)
-    return float(radii[np.argmin(worth * radii + _ONE_WAY * n * cut)])
+    misfits = np.sum(np.abs(noisy - n * laws(shells)[0]), axis=-1) / noise
+    return float(least_losses(misfits[None], n, np.array([worth]), shells)[0])
+
+
+def least_losses(misfits: np.ndarray, n: int, worth: np.ndarray, shells: Shells) -> np.ndarray:
+    """The same of many rows: what the counts of each are from those of every law, in scales of their noise."""
+    best, radii = np.argmin(misfits.min(axis=1), axis=-1), shells.ratio ** -(np.arange(misfits.shape[2]) / _FINE)
+    reach, found = int(_FINE * log(WIDER) / log(shells.ratio)), np.empty(len(misfits))
+    for middle in np.unique(
+        best
+    ):  # what is farther than WIDER from the likeliest median would count for its length alone
+        rows, near = best == middle, slice(max(middle - reach, 0), middle + reach + 1)
+        likely = misfits[rows, :, near].reshape(int(rows.sum()), -1)
+        likely = np.exp(likely.min(axis=1, keepdims=True) - likely)
+        cut = likely @ laws(shells)[1][:, near].reshape(-1, len(radii)) / likely.sum(axis=1, keepdims=True)
+        found[rows] = radii[np.argmin(worth[rows, None] * radii + _ONE_WAY * n * cut, axis=1)]
+    return found
 
 
 @lru_cache(maxsize=32)
 @np.errstate(over="ignore")
-def _laws(shells: Shells) -> tuple[np.ndarray, np.ndarray]:
+def laws(shells: Shells) -> tuple[np.ndarray, np.ndarray]:
     """Of every law with its median at each radius: the share of records in each shell, and the mean of (x − r)₊ at each
     radius r; both in units of the first length."""
     shape, order, size = (_POWER / _ORDER)[:, None], _ORDER[:, None], _FINE * shells.number
