@@ -131,7 +131,26 @@ def failure(M: Manifold, n: int, mu: float, runs: int) -> str:
     return f"{ratio:.2f}" if enough else f"({ratio:.2f})"
 
 
-# --- 3. persons ---
+# --- 3. units ---
+
+UNITS = (1e-30, 1e-10, 1.0, 3.0, 1e10, 1e30)
+
+
+def units(runs: int) -> Iterator[str]:
+    """The same matrices in other units: mean errors, and what they are over that in the unit of the public center."""
+    M, rng = SPDAffineInvariant(3), np.random.default_rng(0)
+    yield "| n | spread | " + " | ".join(f"× {unit:g}" for unit in UNITS) + " | over × 1 |\n" + "|---" * 9 + "|"
+    for n, spread in ((60, 0.4), (400, 0.4), (400, 3.0)):
+        z = rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim) + 0.1 * rng.normal(size=M.dim)
+        X = np.asarray(M.unchart(M.origin, z))
+        outer, truth = OuterBallMean(M, None, None, n).outer, np.asarray(frechet_mean(M, X))
+        errors = [Errors.of(M, u * truth, private_ball(M, u * X, outer, 1.0, runs, k)).mean for k, u in enumerate(UNITS)]
+        ratios = [error / errors[UNITS.index(1.0)] for error in errors]
+        each = " | ".join(f"{error:.4g}" for error in errors)
+        yield f"| {n} | {spread:g} | {each} | {min(ratios):.2f} to {max(ratios):.2f} |"
+
+
+# --- 4. persons ---
 
 
 def persons(folder: Path, runs: int) -> Iterator[str]:
@@ -165,7 +184,7 @@ def grouped(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarra
     yield "storms", Sphere(2), fixes[known], np.unique(storms["key"][known], return_inverse=True)[1]
 
 
-# --- 4. flat space ---
+# --- 5. flat space ---
 
 
 def flat(runs: int) -> Iterator[str]:
@@ -198,7 +217,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("CURVEDP_DATA"))
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--only", default="", help="studies of the first table whose name contains this")
-    parser.add_argument("--tables", default="cases,pure,failures,persons,flat")
+    parser.add_argument("--tables", default="cases,pure,failures,units,persons,flat")
     options = parser.parse_args()
     if options.data_dir is None:
         parser.error("name the data folder: --data-dir or CURVEDP_DATA")
@@ -206,6 +225,7 @@ def main() -> None:
         "cases": lambda: cases(options.data_dir, options.runs, options.only),
         "pure": lambda: cases(options.data_dir, options.runs, options.only, PureDP),
         "failures": lambda: failures(options.runs),
+        "units": lambda: units(8 * options.runs),
         "persons": lambda: persons(options.data_dir, options.runs),
         "flat": lambda: flat(2 * options.runs),
     }
