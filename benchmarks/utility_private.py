@@ -144,7 +144,9 @@ def units(runs: int) -> Iterator[str]:
         z = rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim) + 0.1 * rng.normal(size=M.dim)
         X = np.asarray(M.unchart(M.origin, z))
         outer, truth = OuterBallMean(M, None, None, n).outer, np.asarray(frechet_mean(M, X))
-        errors = [Errors.of(M, u * truth, private_ball(M, u * X, outer, 1.0, runs, k)).mean for k, u in enumerate(UNITS)]
+        errors = [
+            Errors.of(M, u * truth, private_ball(M, u * X, outer, 1.0, runs, k)).mean for k, u in enumerate(UNITS)
+        ]
         ratios = [error / errors[UNITS.index(1.0)] for error in errors]
         each = " | ".join(f"{error:.4g}" for error in errors)
         yield f"| {n} | {spread:g} | {each} | {min(ratios):.2f} to {max(ratios):.2f} |"
