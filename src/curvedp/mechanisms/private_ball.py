@@ -33,6 +33,7 @@ from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.measured import Measured, Unmeasured, half_bins, likeliest, rescaled, usable
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
 from curvedp.mechanisms.shrink import shrunk
@@ -165,7 +166,9 @@ class PrivateBallMechanism(StagedMechanism):
         share, rest = stages.left, stages.rest()
         straight = self._pure and ball.radius**2 * -self.manifold.curvature_bounds[0] <= _STRAIGHT
         name = self.target.lasts(self.law)[-1].name if straight else self.last
-        found = Mechanism.registry[name].for_statistic(self.target.within(ball), rest)
+        found: Any = Mechanism.registry[name].for_statistic(self.target.within(ball), rest)
+        if name == NewtonMechanism.name:  # from a center that is near: two steps are enough
+            found = found.rebuilt(found.statistic, {**found.parameters, "steps": 2})
         place = {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}
         stages.told += [place, {"kind": name, "share": share, **found.parameters}]
         return found
