@@ -33,6 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "mechanisms": {"entropy", "geometry", "laws", "ledger", "privacy", "records", "regression", "signing"},
     "ledger": {"privacy"},
     "estimators": {
+        "alarms",
         "entropy",
         "geometry",
         "inference",

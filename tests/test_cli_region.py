@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import PrivateFrechetMean, PrivatePCA
+from curvedp import (
+    GDP,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+)
 from curvedp.cli import app
 from curvedp.geometry import Sphere
+from curvedp.releasing import OFFERS, write
 
 X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.3, (300, 3)))
 
@@ -54,6 +63,45 @@ def test_a_second_release_is_compared(tmp_path):
     for fitted, name, code in ((two, "two", 0), (far, "far", 1)):
         second, _ = published(tmp_path, fitted, fitted.location_, name)
         assert run(*files, "--level", 0.9999, "--against", second).exit_code == code
+
+
+LABELS, TIMES = np.arange(300) % 2, np.linspace(0, 1, 300)
+LINE = {"radius": 0.7, "speed": 1.0, "clip": 0.3, "method": "dp-rgd", "guarantee": GDP(4.0)}
+MADE = {
+    "mean": lambda: PrivateFrechetMean(Sphere(2), radius=0.7).fit(X),
+    "median": lambda: PrivateFrechetMedian(Sphere(2), radius=0.7).fit(X),
+    "dispersion": lambda: PrivateDispersion(Sphere(2), radius=0.7).fit(X),
+    "pca": lambda: PrivatePCA(2, radius=1.0).fit(X),
+    "mdm": lambda: PrivateMDM(Sphere(2), radius=0.7).fit(X, LABELS),
+    "regression": lambda: PrivateGeodesicRegression(Sphere(2), **LINE).fit(TIMES, X),
+}
+
+
+@pytest.mark.parametrize("form", ["npy", "csv"])
+@pytest.mark.parametrize("statistic", OFFERS)
+def test_what_a_release_writes_is_read(statistic, form, tmp_path):
+    """Every statistic that the command line releases, with the files that it writes for it."""
+    fitted, value = MADE[statistic](), tmp_path / f"value.{form}"
+    write(fitted, value, tmp_path / "one.json", None)
+    own = fitted.confidence_region()
+    for number, each in enumerate(own.values() if isinstance(own, dict) else [own], 1):
+        certificate = tmp_path / ("one.json" if not isinstance(own, dict) else f"one-{number}.json")
+        told = json.loads(run(certificate, value, "--level", each.level, "--json").stdout)
+        assert told["radius"] == pytest.approx(each.radius)
+    for other in {"mean", "dispersion", "regression"} - {statistic}:
+        write(MADE[other](), value, None, None)
+        assert run(certificate, value).exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p", "one.json", "none/p.svg"])
+def test_a_picture_that_cannot_be_written_is_one_line(name, tmp_path):
+    fitted = mean()
+    files = published(tmp_path, fitted, fitted.location_)
+    before = files[0].read_text()
+    ran = run(*files, "--plot", tmp_path / name)
+    assert ran.exit_code == 2
+    assert ran.stderr.count("\n") == 1
+    assert files[0].read_text() == before
 
 
 @pytest.mark.parametrize("wrong", ["value", "shape", "certificate", "level", "file", "text"])

@@ -1,14 +1,17 @@
 """What all commands share: where they print, how they refuse, and how a guarantee is given (extra: cli)."""
 
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from curvedp._files import write_atomically
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, ReleaseWarning, VerificationFailed
 
 if TYPE_CHECKING:
@@ -71,6 +74,21 @@ def asked(mu: float | None, epsilon: float | None, delta: float | None, rho: flo
         return ZCDP(rho)
     assert epsilon is not None  # exactly one of the three is given
     return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse, before anything is computed, a picture that could not be written."""
+    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
+        raise ParameterError(f"--plot {path} must end in .svg, .png or .pdf")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ParameterError(f"the folder of {path} does not exist")
+
+
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a picture that was checked, whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:])
+    write_atomically(path, buffer.getvalue())
 
 
 def number_or_word(text: str) -> float | str:

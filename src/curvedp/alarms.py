@@ -18,6 +18,8 @@ def released(estimator: Any) -> list[tuple[str, np.ndarray, Certificate]]:
     AttributeError
         If it is not fitted.
     """
+    if getattr(estimator, "reduce", None) is not None:  # one release for all classes
+        return [("weights of the classes", estimator.classifier_.weights, estimator.certificate_)]
     if hasattr(estimator, "certificates_"):
         names = [f"mean of class {label}" for label in estimator.classes_]
         return list(zip(names, estimator.means_, estimator.certificates_, strict=True))

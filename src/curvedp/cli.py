@@ -8,6 +8,7 @@ import json as json_module
 import sys
 from importlib import import_module
 from inspect import Parameter
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -20,12 +21,15 @@ from curvedp._console import (
     EpsilonOption,
     JsonOption,
     MuOption,
+    RhoOption,
     asked,
+    check_picture,
     console,
     errors,
     inert,
     number_or_word,
     one_line_errors,
+    save_picture,
 )
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
@@ -85,11 +89,14 @@ def plan(
     mu: MuOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
+    rho: RhoOption = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
     statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
     shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
-    plot: Annotated[Path | None, typer.Option(help="write a picture: error against records and μ")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="write a picture (svg, png or pdf): error against records and μ")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """How good a private mean would be, for each mechanism; no data needed."""
@@ -97,12 +104,15 @@ def plan(
     from curvedp.planning import plan as make_plan
 
     with one_line_errors():
+        check_picture(plot)
         with waiting("predicting the error of each mechanism"):
             space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
-            study = make_plan(space, records, ball, asked(mu, epsilon, delta), statistic=statistic, classes=classes)
+            study = make_plan(
+                space, records, ball, asked(mu, epsilon, delta, rho), statistic=statistic, classes=classes
+            )
             lines = [*study.advice(), *_answers(study, error, shift)]
             if plot is not None:
-                study.plot().savefig(plot)
+                save_picture(study.plot(), plot)
         if json:
             print(json_module.dumps({**study.to_dict(), "advice": lines}))
             return
@@ -118,7 +128,8 @@ def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
     """What was asked of a plan besides, one line each."""
     lines = []
     if error is not None:
-        other = "" if not isinstance(study.radius, float) else f", or a radius of {study.radius_for(error):.3g}"
+        radius = study.radius_for(error) if isinstance(study.radius, float) else None
+        other = "" if radius is None else ", or any radius" if radius == inf else f", or a radius of {radius:.3g}"
         lines.append(f"for an error of {error:g}: {study.records_needed(error)} records{other}")
     if shift is not None:
         found = f"finds a shift of {shift:g} with power {study.power(shift):.2f}"
@@ -132,6 +143,7 @@ def calibrate(
     mu: MuOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
+    rho: RhoOption = None,
     sensitivity: Annotated[float | None, typer.Option(help="of the statistic; or give --radius and --records")] = None,
     radius: Annotated[float | None, typer.Option("--radius", "-r")] = None,
     records: Annotated[int | None, typer.Option("--records", "-n", help="number of records")] = None,
@@ -149,7 +161,7 @@ def calibrate(
 
     with one_line_errors():
         space = parse_manifold(manifold)
-        guarantee = asked(mu, epsilon, delta)
+        guarantee = asked(mu, epsilon, delta, rho)
         if (sensitivity is None) == (radius is None or records is None):
             raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
         if sensitivity is None:

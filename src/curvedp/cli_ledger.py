@@ -50,7 +50,7 @@ def create(
 @ledger_app.command("spend")
 def spend(
     path: Path,
-    label: Annotated[str, typer.Argument(help="what is released, for people to read")],
+    label: Annotated[str | None, typer.Argument(help="what is released, for people to read")] = None,
     mu: MuOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
@@ -60,13 +60,16 @@ def spend(
     ] = None,
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,
+    named: Annotated[str | None, typer.Option("--label", help="the same as the second argument")] = None,
 ) -> None:
     """Charge a release that other software makes, BEFORE it is made; exit 2 and nothing spent where it does not fit."""
     from curvedp.ledger import Ledger
 
     with one_line_errors():
+        if (label is None) == (named is None):
+            raise ParameterError("say once what is released: curvedp ledger spend LEDGER 'mean of my study'")
         guarantee, book = asked(mu, epsilon, delta, rho), Ledger(path, key=key)
-        entry = book.spend(guarantee, label, partition=partition, group=group)
+        entry = book.spend(guarantee, label or named or "", partition=partition, group=group)
         console.print(f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True)
         _print_rest(book)
 

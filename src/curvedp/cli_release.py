@@ -208,36 +208,43 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         label = f"{offer.title} of {given.data.name}"
         model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
         fitted = offer.fit(model, columns)
-    write(fitted, given.out, given.certificate, given.report)
-    _print(statistic, given, fitted, f"{len(records)} records" if given.groups is None else "persons")
+    found = write(fitted, given.out, given.certificate, given.report)
+    _print(statistic, given, fitted, found, f"{len(records)} records" if given.groups is None else "persons")
 
 
-def _print(statistic: str, given: SimpleNamespace, fitted: Any, of: str) -> None:
-    """What was released. Where a person is the unit, how many records there are is theirs too, and is not printed."""
+def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: str) -> None:
+    """What was released; its alarms are warnings, which were printed. Where a person is the unit, how many records there are
+    is theirs too, and is not printed."""
     import numpy as np
 
-    from curvedp.alarms import released
-    from curvedp.mechanisms.alarms import alarms_of
-
-    found = released(fitted)
-    warnings = list(dict.fromkeys(alarm for _, *one in found for alarm in alarms_of(*one)))
-    value = values(fitted, found)
     if given.json:
+        from curvedp.alarms import alarms
+
         certificates = [certificate.to_dict() for _, _, certificate in found]
         signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
-        print(json_module.dumps({statistic: value.tolist(), "alarms": warnings, **signed}))
+        told = {statistic: values(fitted, found).tolist(), "alarms": alarms(fitted)}
+        classes = {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
+        print(json_module.dumps({**told, **classes, **signed}, default=str))
         return
     console.print(f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
-    console.print("\n".join(map(inert, np.array2string(value, precision=8).splitlines())), highlight=False)
+    for title, value in _named(fitted, found):
+        lines = ([f"{title}:"] if title else []) + np.array2string(value, precision=8).splitlines()
+        console.print("\n".join(map(inert, lines)), soft_wrap=True, highlight=False)
     for _, _, signed_one in found[:1]:
         why = signed_one.release["reason"].partition("; not considered")[0]
         text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
         console.print(inert(text), soft_wrap=True)
     console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
-    for line in warnings:
-        console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
+
+
+def _named(fitted: Any, found: Any) -> list[tuple[str, Any]]:
+    """What each released array is, where that is not plain."""
+    if hasattr(fitted, "velocity_"):
+        start = ("footpoint, at the lower end of the range of x", fitted.footpoint_)
+        return [start, ("velocity, over the whole range", fitted.velocity_)]
+    return [(name if len(found) > 1 else "", value) for name, value, _ in found]
 
 
 def _error_bars(fitted: Any) -> str:

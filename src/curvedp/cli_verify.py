@@ -149,6 +149,10 @@ def _child(work: Callable[[], Any], seconds: float, reading: int, writing: int) 
             found: Any = work()
         except (CurvedpError, OSError) as error:
             found = type(error)(str(error))
+        except MemoryError:
+            raise
+        except Exception as error:  # told as what it is, not as a lack of memory
+            found = ParameterError(f"the certificate cannot be recomputed ({type(error).__name__})")
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(found))
     except BaseException:

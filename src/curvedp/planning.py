@@ -98,6 +98,8 @@ class Plan:
             If no number up to 10¹² is enough.
         """
         wanted = _validate.positive("error", error)
+        if self._error(n=2) <= wanted:
+            return 2
         found = _crossing(lambda n: self._error(n=max(2, ceil(n))), float(self.n), wanted, rises=False)
         if not 2 <= found <= 1e12:
             raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
@@ -127,7 +129,7 @@ class Plan:
             return region_of(simulated.certificate, level).radius
 
     def radius_for(self, error: float) -> float:
-        """The largest radius that keeps the predicted error at `error`, to about a percent.
+        """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any does.
 
         Raises
         ------

@@ -122,8 +122,8 @@ def values(fitted: Any, found: Any) -> Any:
     return np.stack(each) if hasattr(fitted, "certificates_") else each[0]
 
 
-def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> None:
-    """Value (npy or csv), certificates (numbered where there are several) and page."""
+def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> Any:
+    """Value (npy or csv), certificates (numbered where there are several) and page; what `alarms.released` finds."""
     from curvedp.alarms import released
 
     found = released(fitted)
@@ -137,6 +137,7 @@ def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path 
         from curvedp.report import write_report
 
         write_report(report, fitted)
+    return found
 
 
 def _encoded(value: Any, suffix: str) -> bytes:

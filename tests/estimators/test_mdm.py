@@ -87,7 +87,7 @@ def test_few_records_are_warned_of_before_they_are_paid(tmp_path):
     X, y = trials(60, 4, np.random.default_rng(0))
     with pytest.warns(ReleaseWarning, match="few"):
         PrivateSoftmax(SPDAffineInvariant(4), reduce=3).fit(X, y)
-    with pytest.raises(ReleaseWarning):  # warnings are errors here
+    with warnings.catch_warnings(action="error"), pytest.raises(ReleaseWarning):
         PrivateSoftmax(SPDAffineInvariant(4), reduce=3, ledger=ledger).fit(X, y)
     assert not ledger.entries
 

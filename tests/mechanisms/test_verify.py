@@ -233,6 +233,14 @@ def genuine(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
+def test_every_certificate_tells_its_alarms(name):
+    """As `curvedp verify`, notebooks and pages ask for them."""
+    certificate = Certificate.from_json(json.dumps(genuine(name)))
+    assert all(isinstance(alarm, str) for alarm in certificate.alarms)
+    assert "<table" in certificate._repr_html_()
+
+
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_changed_leaf_is_refused(name):
     """Every leaf, whether a claim rests on it or not: the center, the reason, the time."""
     record = genuine(name)

@@ -5,19 +5,21 @@ Everything that can refuse has refused before anything is paid; everything is pa
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from curvedp import _validate
 from curvedp._progress import waiting
+from curvedp.alarms import alarms
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
+from curvedp.mechanisms.alarms import FEW
 from curvedp.mechanisms.base import Mechanism, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate, Release
 from curvedp.mechanisms.choose import Choice, choose_mechanism
@@ -89,6 +91,15 @@ class PrivateEstimator(BaseEstimator):
                 job.mechanism.released(data, source, self.guarantee, unit, job.reason, entry)
                 for job, data in zip(jobs, accepted, strict=True)
             ]
+
+    def _told(self) -> Self:
+        """The fitted estimator, after a `ReleaseWarning` for each of its alarms: last of all, so that what was paid for is
+        kept where warnings are errors. Few records were warned of before paying."""
+        with np.errstate(all="ignore"):
+            found = [text for text in alarms(self) if text != FEW]
+        for text in found:
+            warnings.warn(text, ReleaseWarning, stacklevel=3)
+        return self
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
         """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).

@@ -57,4 +57,4 @@ class PrivateDispersion(BallEstimator):
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         self.certificate_ = release.certificate
         self.ball_ = self._ball(choice.mechanism, release.certificate)
-        return self
+        return self._told()

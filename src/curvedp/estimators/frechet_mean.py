@@ -3,7 +3,9 @@
 import warnings
 from typing import Any, Self
 
-from curvedp.errors import ParameterError, ReleaseWarning
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp.errors import ReleaseWarning
 from curvedp.estimators.base import BallEstimator
 from curvedp.mechanisms.alarms import misplaced
 from curvedp.mechanisms.choose import predicted_error
@@ -103,13 +105,14 @@ class PrivateFrechetMean(BallEstimator):
         self.location_ = release.value
         self.certificate_ = release.certificate
         self.ball_ = self._ball(choice.mechanism, release.certificate)
-        return self
+        return self._told()
 
     @property
     def predicted_error_(self) -> float:
         """See the class."""
-        if self._adding:
-            raise ParameterError("what is expected depends on the number of records, which is private")
+        check_is_fitted(self)
+        if self._adding:  # so `hasattr` says no, as to what is not there
+            raise AttributeError("what is expected depends on the number of records, which is private")
         if doubts := "; ".join(misplaced(self.location_, self.certificate_)):
             warnings.warn(f"predicted_error_ is for records in the ball: {doubts}", ReleaseWarning, stacklevel=2)
         return predicted_error(self.certificate_.made_by.ending(self.certificate_))

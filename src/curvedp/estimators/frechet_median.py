@@ -73,4 +73,4 @@ class PrivateFrechetMedian(BallEstimator):
         self.location_ = release.value
         self.certificate_ = release.certificate
         self.ball_ = Ball(*statistic.outer)
-        return self
+        return self._told()

@@ -135,7 +135,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         self.footpoint_, self.velocity_ = found
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
-        return self
+        return self._told()
 
     def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
         """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""

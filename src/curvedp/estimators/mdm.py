@@ -136,7 +136,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             self._fit_means(X, y, groups)
         else:
             self._fit_reduction(X, y, groups)
-        return self
+        return self._told()
 
     def _fit_reduction(self, X: Any, y: Any, groups: Any) -> None:
         check_guarantee(self.guarantee)

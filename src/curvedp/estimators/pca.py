@@ -130,7 +130,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             self._one_shot(records, radius, count, groups)
         else:
             self._descend(records, radius, count)
-        return self
+        return self._told()
 
     def _one_shot(self, records: Records, radius: float, count: int, groups: Any) -> None:
         job, unit = self._job(records, radius, groups)

@@ -175,4 +175,4 @@ class PrivateSoftmax(ReducedClassifier):
         """
         self._check_common()
         self._fit_reduced(ReducedSoftmax, X, y, groups)
-        return self
+        return self._told()

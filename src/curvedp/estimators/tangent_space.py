@@ -51,9 +51,13 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the reference point; the arguments are those of `PrivateFrechetMean.fit`."""
-        super().fit(X, y, groups)
-        self.n_features_in_ = int(np.prod(self.manifold.point_shape))
-        return self
+        return super().fit(X, y, groups)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Numbers of a record."""
+        check_is_fitted(self)
+        return int(np.prod(self.manifold.point_shape))
 
     def transform(self, X: Any) -> Any:
         """Orthonormal coordinates at the reference point, shape (n, dim); of a dask array a dask array.

@@ -4,18 +4,22 @@ Nothing of this is stated in a certificate, so that nothing can be stated wrongl
 the grid integers, wherever the certificate is read.
 """
 
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
+from curvedp.mechanisms.outer_ball import OuterBall
 
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
-_FEW = "there are few records for a private ball: it may be far from them, which no error bar here covers"
+FEW = "there are few records for this release: it may be far off, which no error bar here covers"
 _CUT = "released counts say that more than a quarter of the records are outside the private ball"
 _ON_EDGE = "the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"
 _OUTER = "the release lies on the edge of the outer ball: records may be outside it"
+_DROWNED = "the directions differ no more than noise alone would make them: noise dominates"
+_ALONE = 0.95  # of releases of noise alone are shorter
 _SURE = 6.0  # deviations, or scales, of a count
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 
@@ -23,21 +27,23 @@ _NOISY = 0.1  # of the radius: errors below do not need an alarm
 def alarms_of(value: Any, certificate: Any) -> list[str]:
     """What is odd about a released value and the mechanism that released it."""
     made = certificate.made_by
-    few = [] if getattr(made, "enough", True) else [_FEW]
-    return [*few, *_searched(value, made, certificate), *_odd(value, made.ending(certificate))]
+    few = [] if getattr(made, "enough", True) else [FEW]
+    last = made.ending(certificate)
+    odd = _odd(value, last) if last.statistic.values is not None else _unpredicted(made, certificate)
+    return [*few, *_searched(value, made, certificate), *odd]
 
 
 def misplaced(value: Any, certificate: Any) -> list[str]:
     """Those alarms that doubt the ball itself: an error that is predicted for records in it may be far too small."""
-    return [alarm for alarm in alarms_of(value, certificate) if alarm in (_FEW, _CUT, _OUTER, _ON_EDGE)]
+    return [alarm for alarm in alarms_of(value, certificate) if alarm in (FEW, _CUT, _OUTER, _ON_EDGE)]
 
 
 def _searched(value: Any, made: Any, certificate: Any) -> list[str]:
     """Whether stages have ended on the edge of the public outer ball, or with many records outside the ball they found."""
-    if not hasattr(made, "searched"):
+    if not isinstance(made.statistic, OuterBall):
         return []
     found, stages = made.replayed(certificate.release["integers"])
-    center, outer = getattr(found, "center", value), made.searched
+    center, outer = getattr(found, "center", value), made.statistic
     edge = float(outer.manifold.dist(outer.center, center)) >= outer.outer_radius * (1 - _EDGE)
     cut = hasattr(found, "radius") and any(_beyond(found, outer.n, *each) for each in stages.counts)
     return [_OUTER] * edge + [_CUT] * cut
@@ -52,12 +58,25 @@ def _beyond(ball: Any, n: int, c: Any, lengths: Any, counts: Any, noise: float) 
 def _odd(value: Any, mechanism: Any) -> list[str]:
     statistic, space = mechanism.statistic, mechanism.manifold
     ball = statistic.values
-    if ball is None or np.shape(value) != space.point_shape:
+    if np.shape(value) != space.point_shape:
         return []
     center = np.asarray(statistic.placed(np.asarray(ball.center)[None])[0])
     away = float(space.dist(center, np.asarray(value)))
     edge = _EDGE if getattr(statistic, "manifold", None) is space else _HOME  # a variance may well be near 0
     return [*_place(away, ball.radius, edge, mechanism.afterwards), *_noise(away, ball.radius, mechanism)]
+
+
+def _unpredicted(made: Any, certificate: Any) -> list[str]:
+    """Of releases whose error is not predicted: a point on the edge of its public ball, directions of noise."""
+    statistic, ball = made.statistic, made.statistic.landing
+    contrast = getattr(statistic, "contrast", None) if hasattr(made, "law") else None
+    if certificate.release["integers"] is None or (ball is None and contrast is None):
+        return []
+    value = made.value_of(certificate)
+    if contrast is not None:
+        return [_DROWNED] * bool(made.law.radial_cdf(contrast(value)) < _ALONE)
+    point = value[0] if isinstance(value, tuple) else value  # the middle of a geodesic
+    return [_ON_EDGE] * bool(statistic.manifold.dist(ball.center, point) >= ball.radius * (1 - _EDGE))
 
 
 def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> list[str]:
@@ -69,6 +88,8 @@ def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> li
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
+    if getattr(mechanism, "deviation", inf) * sqrt(mechanism.manifold.dim) < radius * _NOISY / 2:
+        return []  # by far too little noise: not simulated
     error = foreseen_error(mechanism)
     if error is None:
         return []

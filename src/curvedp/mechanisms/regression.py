@@ -127,6 +127,11 @@ class GeodesicLine(Statistic):
         """Of the middle of the geodesic, at home."""
         return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
 
+    @property
+    def landing(self) -> Ball:
+        """Of the middle of the geodesic."""
+        return Ball(self.center, self.radius)
+
     @cached_property
     def domain(self) -> Domain:
         """All public numbers of the regression."""

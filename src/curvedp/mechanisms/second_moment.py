@@ -61,6 +61,10 @@ class SecondMoment(Statistic):
         total = records.sums(self._sums).reshape(6, self.features, self.features)
         return pack(gram_mean(total, self.n, self.radius))
 
+    def contrast(self, moment: np.ndarray) -> float:
+        """How much directions differ: the length of a packed moment without its multiple of the identity."""
+        return float(np.linalg.norm(moment - pack(np.eye(self.features)) * moment[: self.features].mean()))
+
     def _sums(self, rows: np.ndarray) -> np.ndarray:
         rows = np.asarray(rows, dtype=np.float64)
         return np.asarray(gram_sums(clipped_rows(rows, self.radius), self.radius).ravel())

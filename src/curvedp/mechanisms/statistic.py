@@ -81,6 +81,11 @@ class Statistic(ABC):
         return None
 
     @property
+    def landing(self) -> Ball | None:
+        """The public ball of the point that is released, in the frame of the records, where `values` is None."""
+        return None
+
+    @property
     def typical(self) -> Ball | None:
         """A ball of records for which the error is predicted."""
         return self.values

@@ -122,6 +122,11 @@ class ClippedSum(SumStatistic):
         return Ball(self.center, self.radius)
 
     @property
+    def landing(self) -> Ball | None:
+        """The same, of a mean."""
+        return self.ball
+
+    @property
     def weight(self) -> float:
         """w."""
         return float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim)))))
@@ -167,6 +172,7 @@ class SpreadSum(ClippedSum):
     flat space and elsewhere right to second order in the distance from the center to the mean."""
 
     name: ClassVar[str] = "Fréchet variance, number of records private"
+    landing = None
 
     @property
     def size(self) -> int:

@@ -1,0 +1,81 @@
+"""A release that is odd says so when it is made, in one `ReleaseWarning` for each alarm; one that is not says nothing."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import curvedp.estimators
+from curvedp import GDP, Ledger, ReleaseWarning
+from curvedp.alarms import alarms
+from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.report import write_report
+
+S, RNG = Sphere(2), np.random.default_rng(0)
+X = np.asarray(S.project(RNG.normal([0.0, 0.0, 5.0], 0.3, (300, 3))))  # far from the default center
+TIMES, LABELS = RNG.uniform(size=300), np.arange(300) % 2
+POLE = [0.0, 0.0, 1.0]
+BALL = {"manifold": S, "radius": 0.5}
+LINE = {**BALL, "speed": 1.0, "clip": 0.3, "method": "dp-rgd", "guarantee": GDP(4.0)}
+ADDED = {"guarantee": GDP(4.0, adjacency="add-remove")}
+WISHART = RNG.normal(size=(300, 4, 20))
+MATRICES = (WISHART @ WISHART.transpose(0, 2, 1) / 20, LABELS)
+SMALL = {"manifold": SPDAffineInvariant(4), "reduce": 2}
+
+# estimator, what it is fitted to, what makes it odd, what does not, and what is said; None where nothing is to be seen.
+CASES = [
+    ("PrivateFrechetMean", (X,), BALL, {**BALL, "center": POLE}, "edge of the ball"),
+    ("PrivateFrechetMean", (X,), {**BALL, **ADDED}, {**BALL, **ADDED, "center": POLE}, "edge of the ball"),
+    (
+        "PrivateFrechetMean",
+        (X,),
+        {**BALL, "radius": "private", "outer_radius": 1.0},
+        {**BALL, "radius": "private"},
+        "outer ball",
+    ),
+    ("PrivateTangentSpace", (X,), BALL, {**BALL, "center": POLE}, "edge of the ball"),
+    ("PrivateFrechetMedian", (X,), BALL, {**BALL, "center": POLE}, "edge of the outer ball"),
+    ("PrivateDispersion", (X,), {**BALL, "guarantee": GDP(0.001)}, {**BALL, "center": POLE}, "predicted error|edge"),
+    ("PrivateMDM", (X, LABELS), BALL, {**BALL, "center": POLE}, "edge of the ball"),
+    ("PrivateMDM", MATRICES, None, {**SMALL, "radius": 2.0}, None),
+    ("PrivateSoftmax", MATRICES, None, SMALL, None),
+    ("PrivatePCA", (X,), {"radius": 1.0, "guarantee": GDP(0.001)}, {"radius": 1.0}, "directions .* noise dominates"),
+    ("PrivatePCA", (X,), None, {"radius": 1.0, "method": "dp-rgd"}, None),
+    ("PrivateGeodesicRegression", (TIMES, X), LINE, {**LINE, "center": POLE}, "edge of the ball"),
+]
+
+
+def made(name, options):
+    return getattr(curvedp.estimators, name)(**options)
+
+
+def test_every_estimator_is_here():
+    assert {case[0] for case in CASES} == {name for name in curvedp.estimators.__all__ if name.startswith("Private")}
+
+
+@pytest.mark.parametrize(("name", "data", "odd", "_", "said"), [case for case in CASES if case[4] is not None])
+def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path):
+    with pytest.warns(ReleaseWarning, match=said) as told:
+        fitted = made(name, odd).fit(*data)
+    assert {str(each.message) for each in told} == set(alarms(fitted))
+    assert (
+        all(each.filename == __file__ for each in told) or name == "PrivateTangentSpace"
+    )  # which calls the mean's fit
+    ledger = Ledger(
+        tmp_path / "a.ledger", GDP(9.0, adjacency=getattr(odd.get("guarantee"), "adjacency", "replace-one"))
+    )
+    strict = made(name, {**odd, "ledger": ledger})
+    with warnings.catch_warnings(action="error"), pytest.raises(ReleaseWarning, match=said):
+        strict.fit(*data)
+    assert len(ledger.entries) == 1
+    assert alarms(strict)  # what was paid for is there
+
+
+@pytest.mark.parametrize(("name", "data", "_", "good", "__"), CASES)
+def test_a_good_release_says_nothing_and_every_one_has_a_page(name, data, _, good, __, tmp_path):
+    with warnings.catch_warnings(action="error"):
+        fitted = made(name, good).fit(*data)
+        assert alarms(fitted) == []
+        assert "<html" in fitted._repr_html_() or "<style" in fitted._repr_html_()
+    write_report(tmp_path / "page.html", fitted)
+    assert "What is promised" in (tmp_path / "page.html").read_text()
