@@ -319,6 +319,6 @@ def test_a_warning_is_one_line(sphere_file, tmp_path):
     result = run("release", few, "-m", "sphere:2", "-r", "private", "--mu", "1")
     assert result.exit_code == 0
     assert result.output.count("few for a private ball") == 1
-    assert result.output.count("which no error bar here covers") == 1
+    assert result.output.count("which no error bar covers") == 1
     assert "Warning" not in result.output
     assert ".py" not in result.output

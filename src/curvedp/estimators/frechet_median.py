@@ -65,9 +65,7 @@ class PrivateFrechetMedian(BallEstimator):
         )
         mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
-            text = (
-                f"{records.n} records at {self.guarantee} are few for a median: its noise is longer than their spread"
-            )
+            text = f"n = {records.n} at {self.guarantee} is few for a median: its noise is longer than their spread"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
         (release,) = self._publish([Job(mechanism, records, "the only one")], unit)
         self.location_ = release.value
