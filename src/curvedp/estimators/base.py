@@ -209,6 +209,8 @@ def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_me
     make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
     mechanism = make(statistic, guarantee)
     if not mechanism.enough:
-        text = f"n = {statistic.n} at {guarantee} is few for a private ball: it may be far off, which no error bar covers"
+        text = (
+            f"n = {statistic.n} at {guarantee} is few for a private ball: it may be far off, which no error bar covers"
+        )
         warnings.warn(text, ReleaseWarning, stacklevel=4)
     return Choice(mechanism, "a private ball was asked for", {}, {})
