@@ -20,6 +20,7 @@ from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta, gdp_mu_below
+from curvedp.privacy.rounding import bracketed
 from curvedp.privacy.rounding import up as _up
 
 Array = NDArray[np.float64]
@@ -211,7 +212,7 @@ class PrivacyProfile(Guarantee):
             """left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α."""
             return np.where(left, table.log_second(table.t_of(w)) - log_alpha, short(w))
 
-        low, high = _bracketed(early, np.zeros_like(flat), np.full_like(flat, table.w_end))
+        low, high = bracketed(early, np.zeros_like(flat), np.full_like(flat, table.w_end))
         t = table.t_of(np.where(left, low, high))
         log_beta = np.where(left, table.log_lower(t), table.log_second(t)) + math.log1p(-RELATIVE_ERROR)
         # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
@@ -323,28 +324,6 @@ class PrivacyProfile(Guarantee):
         table = self._table
         log_gap = table.log_integral(lambda t: table.log_delta(t) - t / 2, growth=-0.5) - _LOG_2
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
-
-
-def _bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
-    """Where f, which falls, is last found above zero and first not (Chandrupatla 1997: by halves, or an inverse parabola)."""
-    with np.errstate(all="ignore"):  # what is not finite is taken by halves
-        least, part = 2.0**-60 * high, np.full_like(low, 0.5)
-        x1, x2, f1, f2 = low, high, np.fmax(f(low), 5e-324), f(high)
-        for _ in range(100):
-            x = x1 + part * (x2 - x1)
-            value = f(x)
-            same = (value > 0) == (f1 > 0)
-            x2, x3, f2, f3 = np.where(same, [x2, x1, f2, f1], [x1, x2, f1, f2])
-            x1, f1 = x, value
-            low, high = np.where(f1 > 0, [x1, x2], [x2, x1])
-            close = np.maximum(2.0**-48 * high, least) / (high - low)
-            if np.all(close >= 1):
-                break
-            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
-            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
-            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
-            part = np.clip(np.where(smooth, parabola, 0.5), np.minimum(close, 1) / 2, 1 - np.minimum(close, 1) / 2)
-    return low, high
 
 
 def _log_complement(x: Array) -> Array:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.privacy.rounding import smallest_float, up
+from curvedp.privacy.rounding import bracketed, up
 
 Array = NDArray[np.float64]
 
 # each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge
 _ROUNDS, _POINTS = 8, 17
+_MOST_SURPRISE = 745.0  # −log of the smallest float, rounded up
 
 
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
@@ -61,12 +62,17 @@ def zcdp_delta(rho: float, eps: Any) -> Any:
 
 
 def delta_of(epsilon: Callable[[Array], Any], eps: Any) -> Any:
-    """The smallest float δ with epsilon(δ) ≤ ε."""
+    """The smallest δ with epsilon(δ) ≤ ε as evaluated, but for 2^-48 of its logarithm; ε = 0 and ∞ among them."""
     eps = np.asarray(eps, np.float64)
-    below_one = np.nextafter(1.0, 0.0)
-    delta = smallest_float(
-        lambda d: (d >= 1) | (epsilon(np.minimum(d, below_one)) <= eps), np.full_like(eps, 5e-324), np.ones_like(eps)
-    )
+    above, below_one = np.nextafter(eps, np.inf), np.nextafter(1.0, 0.0)
+
+    def spare(surprise: Array) -> Any:
+        """Above zero where epsilon(δ) ≤ ε, −log δ = surprise."""
+        return above - epsilon(np.clip(np.exp(-surprise), 5e-324, below_one))
+
+    most = np.full_like(eps, _MOST_SURPRISE)
+    holds, _ = bracketed(spare, np.zeros_like(eps), most)
+    delta = np.where(spare(most) > 0, 5e-324, np.exp(-holds))
     delta = np.where(eps == np.inf, 0.0, delta)
     return delta if delta.ndim else float(delta)
 

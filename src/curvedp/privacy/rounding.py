@@ -89,6 +89,28 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
     return np.where(at_low, low, hi.view(np.float64))
 
 
+def bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Where f, which falls, is last found above zero and first not (Chandrupatla 1997: by halves, or an inverse parabola)."""
+    with np.errstate(all="ignore"):  # what is not finite is taken by halves
+        least, part = 2.0**-60 * high, np.full_like(low, 0.5)
+        x1, x2, f1, f2 = low, high, np.fmax(f(low), 5e-324), f(high)
+        for _ in range(100):
+            x = x1 + part * (x2 - x1)
+            value = f(x)
+            same = (value > 0) == (f1 > 0)
+            x2, x3, f2, f3 = np.where(same, [x2, x1, f2, f1], [x1, x2, f1, f2])
+            x1, f1 = x, value
+            low, high = np.where(f1 > 0, [x1, x2], [x2, x1])
+            close = np.maximum(2.0**-48 * high, least) / (high - low)
+            if np.all(close >= 1):
+                break
+            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
+            part = np.clip(np.where(smooth, parabola, 0.5), np.minimum(close, 1) / 2, 1 - np.minimum(close, 1) / 2)
+    return low, high
+
+
 def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """x in [low, high] with excess(x) <= 0 as evaluated, at most about `relative`·x above a point where it was > 0.
 
