@@ -183,15 +183,16 @@ def opposite(M, n, out, center=None):
 
 
 def released(kind, M, scale=1.0, guarantee=GDP):
-    """A function of records that releases, and draws with so much of the noise."""
+    """A function of records that draws all stages with so much of the noise, without the certificate of a release."""
 
-    def release(X):
+    @np.errstate(all="ignore")
+    def draw(X):
         more = ([(0.0, 1.0)],) if kind == "line" else ()
         statistic = STATISTICS[kind](M, None, None, len(X), *more)
         mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee(1.0 / scale))
-        mechanism.release((np.linspace(0, 1, len(X)), X) if kind == "line" else X)
+        mechanism.draw(mechanism.accepted((np.linspace(0, 1, len(X)), X) if kind == "line" else X), None)
 
-    return release
+    return draw
 
 
 def served(kind, M):
@@ -201,8 +202,8 @@ def served(kind, M):
 
 
 def median(M, guarantee=GDP(1.0)):  # noqa: B008 - a frozen value
-    """A function of records that releases their median."""
-    return lambda X: MedianMechanism.for_statistic(GeometricMedian(M, None, None, len(X)), guarantee).release(X)
+    """A function of records that draws all stages of their median."""
+    return drawn(MedianMechanism, GeometricMedian, M, guarantee)
 
 
 def drawn(mechanism, statistic, M, guarantee):

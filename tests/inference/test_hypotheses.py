@@ -17,7 +17,7 @@ from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.verify import verify_certificate
 
-LEVEL, RUNS, B = 0.1, 90, 39
+LEVEL, RUNS, B = 0.1, 90, 19
 
 
 def sample(M, rng, n, shift=0.0, spread=0.4):
