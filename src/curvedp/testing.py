@@ -11,6 +11,7 @@ import math
 import pickle
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -261,19 +262,21 @@ def broadcasting(M: Manifold, s: Points) -> None:
     s["p"] = np.broadcast_to(p0, s["p"].shape)
     for kernel, kinds in KERNELS.items():
         assert getattr(M, kernel)(*(s[k][:0] for k in kinds)).shape[0] == 0, kernel
+        alone = cache(partial(_alone, getattr(M, kernel), [s[k] for k in kinds]))
         for batches in itertools.product([(), (3,), (2, 1)], repeat=len(kinds)):
-            inputs = [s[k][: math.prod(b)].reshape((*b, *s[k].shape[1:])) for k, b in zip(kinds, batches, strict=True)]
-            _broadcast(M, kernel, inputs, batches)
+            places = [np.arange(math.prod(b)).reshape(b) for b in batches]
+            inputs = [np.asarray(s[k][place]) for k, place in zip(kinds, places, strict=True)]
+            whole = np.asarray(getattr(M, kernel)(*inputs))
+            full = np.broadcast_shapes(*batches)
+            assert whole.shape[: len(full)] == full, f"{kernel} with batches {batches} gave {whole.shape}"
+            each = [alone(*map(int, which)) for which in np.broadcast(*places)]
+            expected = np.reshape(each, (*full, *each[0].shape))
+            np.testing.assert_allclose(whole, expected, rtol=1e-11, atol=1e-12, err_msg=kernel)
 
 
-def _broadcast(M: Manifold, kernel: str, inputs: list[np.ndarray], batches: tuple[tuple[int, ...], ...]) -> None:
-    full = np.broadcast_shapes(*batches)
-    whole = np.asarray(getattr(M, kernel)(*inputs))
-    assert whole.shape[: len(full)] == full, f"{kernel} with batches {batches} gave {whole.shape}"
-    for index in np.ndindex(full):
-        parts = [np.broadcast_to(x, (*full, *x.shape[len(b) :]))[index] for x, b in zip(inputs, batches, strict=True)]
-        alone = np.asarray(getattr(M, kernel)(*(np.array(x, order="C") for x in parts)))
-        np.testing.assert_allclose(whole[index], alone, rtol=1e-11, atol=1e-12, err_msg=kernel)
+def _alone(kernel: Any, inputs: list[np.ndarray], *which: int) -> np.ndarray:
+    """What these records give without any others."""
+    return np.asarray(kernel(*(np.array(x[k], order="C") for x, k in zip(inputs, which, strict=True))))
 
 
 def curvature(M: Manifold, s: Points) -> None:

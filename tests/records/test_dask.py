@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from distributed import Client, LocalCluster, wait
+from distributed.utils import get_mp_context
 
 from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivatePCA
 from curvedp.entropy import GeneratorSource
@@ -197,15 +198,18 @@ ROWS = 1000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with (
-        dask.config.set(
-            {"temporary-directory": str(tmp_path_factory.mktemp("dask")), "distributed.worker.profile.enabled": False}
-        ),
-        LocalCluster(
+    """Its workers are forked from a process that has imported what they need: importing it is most of their time."""
+    settings = {
+        "temporary-directory": str(tmp_path_factory.mktemp("dask")),
+        "distributed.worker.profile.enabled": False,
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(settings):
+        get_mp_context().set_forkserver_preload(["distributed", "curvedp.estimators"])
+        with LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0", silence_logs=60
-        ) as two,
-    ):
-        yield two
+        ) as two:
+            yield two
 
 
 def made(seed, rows=ROWS):
