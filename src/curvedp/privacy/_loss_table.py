@@ -129,9 +129,10 @@ class LossTable:
 
     def _value(self, w: Array, which: int) -> Array:
         """The series at w."""
-        if np.any(w > self._panels.end):
-            return self._series(w, which)[0]
-        return self._panels.value(w, which)
+        value, beyond = self._panels.value(w, which), w > self._panels.end
+        if np.any(beyond):
+            value[beyond] = self._series(w[beyond], which)[0]
+        return value
 
     def _series(self, w: Array, which: int) -> tuple[Array, Array]:
         """The series and its derivative at w; the last panel's end is continued by a power law in T − t (`_ending`)."""
@@ -330,21 +331,16 @@ class LossTable:
         flat = eps.ravel()
         edges = -self.T * np.expm1(-self._panels.edges) if math.isfinite(self.T) else self._panels.edges.copy()
         edges[-1] = self.T
-        left = np.maximum(flat[:, None], edges[:-1])
-        room = self.T - left if math.isfinite(self.T) else np.full_like(left, math.inf)
-        value, slope = self._series(self._w(left, room), which)
-        start = value + (flat[:, None] - left)
-        keep = (left < edges[1:]) & (start > start.max(axis=1, keepdims=True) - 46)
-        row, _ = np.nonzero(keep)
-        left, room, slope, start = left[keep], room[keep], slope[keep], start[keep]
-        width = (np.broadcast_to(edges[1:], keep.shape)[keep]) - left
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            per_t = 1 / room if math.isfinite(self.T) else np.ones_like(left)  # dw/dt
-            rate = 1.0 - np.minimum(slope * per_t, 0.0)  # e^{−t}P falls at least so fast where log P is concave
-            reach = np.minimum(44.0 / rate, width)
-            v = reach[:, None] * _OFFSET
-            log_p = self._value(self._w(left[:, None] + v, room[:, None] - v), which)
-            piece = np.log(reach) + log_sum(log_p + (flat[row] - left)[:, None] - v + _LOG_WEIGHT, axis=1)
+        # A piece begins at ε or at an edge beyond it: so many are computed, whatever the number of pairs.
+        begin = np.concatenate([flat, edges[:-1]])
+        end = np.concatenate([edges[1:][np.searchsorted(edges[:-1], flat, side="right") - 1], edges[1:]])
+        value, slope = self._series(self._w(begin, self.T - begin), which)
+        later = flat[:, None] < edges[:-1]
+        place = np.where(later, len(flat) + np.arange(len(edges) - 1), np.arange(len(flat))[:, None])
+        start = value[place] + (flat[:, None] - begin[place])
+        keep = (begin[place] < edges[1:]) & (start > start.max(axis=1, keepdims=True) - 46)
+        row, used = np.nonzero(keep)[0], place[keep]
+        piece = self._pieces(begin, end, slope, flat[row] - begin[used], used, which)
         out = np.full(flat.shape, -math.inf)
         np.logaddexp.at(out, row, piece)
         if math.isfinite(self.T):
@@ -355,6 +351,19 @@ class LossTable:
             else:
                 out = np.logaddexp(out, slack)
         return out.reshape(eps.shape)
+
+    def _pieces(self, begin: Array, end: Array, slope: Array, apart: Array, used: NDArray[np.int64], which: int) -> Array:
+        """log ∫ e^{apart + begin − t} P(t) dt from begin[used] to end[used], given the slopes of log P there."""
+        which_used, back = np.unique(used, return_inverse=True)
+        begin, end, slope = begin[which_used], end[which_used], slope[which_used]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            room = self.T - begin
+            per_t = 1 / room if math.isfinite(self.T) else np.ones_like(begin)  # dw/dt
+            rate = 1.0 - np.minimum(slope * per_t, 0.0)  # e^{−t}P falls at least so fast where log P is concave
+            reach = np.minimum(44.0 / rate, end - begin)
+            v = reach[:, None] * _OFFSET
+            log_p = self._value(self._w(begin[:, None] + v, room[:, None] - v), which)
+            return np.asarray(np.log(reach)[back] + log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1))
 
     def _log_slack(self, eps: Array, which: int) -> Array:
         """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more.
