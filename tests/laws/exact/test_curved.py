@@ -123,7 +123,7 @@ DRAWS = [
 
 @pytest.mark.parametrize(("sampler", "manifold", "scale"), DRAWS)
 def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> None:
-    n = 1000
+    n = 700
     source = GeneratorSource(np.random.default_rng(11))
     center = off_origin(manifold)
     draws = [sampler(manifold, scale, center, source=source) for _ in range(n)]
@@ -213,7 +213,7 @@ def cells_by_quadrature(points: np.ndarray, weights: np.ndarray, grid: int) -> d
     return {tuple(map(int, key)): float(share) for key, share in zip(keys, sums, strict=True)}
 
 
-def polar(curvature: int, scale: float, power: float = 1.0, n: int = 1000):
+def polar(curvature: int, scale: float, power: float = 1.0, n: int = 700):
     """Midpoint rule in polar coordinates about the footpoint: radii, angles, weights."""
     end = np.pi if curvature == 1 else 7 * scale
     r = (np.arange(n) + 0.5) * end / n
@@ -235,7 +235,7 @@ def chi_square(draws: list[tuple[int, ...]], expected: dict[tuple[int, ...], flo
 
 @pytest.mark.parametrize("model", ["sphere", "lorentz"])
 def test_cells_of_a_coarse_grid(model: str) -> None:
-    scale, grid, n = 0.5, 2, 10_000
+    scale, grid, n = 0.5, 2, 6000
     if model == "sphere":
         manifold, curvature = Sphere(2), 1
         p, a, b = np.array([1.0, 2.0, 2.0]) / 3, np.array([2.0, 1.0, -2.0]) / 3, np.array([2.0, -2.0, 1.0]) / 3
@@ -264,7 +264,7 @@ def test_cells_of_a_coarse_grid(model: str) -> None:
 
 
 def test_cells_on_the_line() -> None:
-    scale, grid, center, n = 0.4, 3, 0.3, 20_000
+    scale, grid, center, n = 0.4, 3, 0.3, 14_000
     source = GeneratorSource(np.random.default_rng(8))
     draws = [exact_gaussian(Euclidean(1), scale, [center], source=source, grid=grid) for _ in range(n)]
     integers = [tuple(draw.integers) for draw in draws]
