@@ -74,6 +74,7 @@ def test_jax_jit_and_vmap(M, rng):
     """Every kernel is traced; compiled are those that are not made of others and that the gradients below do not have."""
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
+
         def mapped(names):
             """Of the same points, so that what kernels have in common is compiled once."""
             return jax.vmap(lambda s: {name: getattr(M, name)(*(s[k] for k in KERNELS[name])) for name in names})

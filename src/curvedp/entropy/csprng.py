@@ -249,7 +249,7 @@ class GeneratorSource(Source):
 
     def random_bytes(self, n: int) -> bytes:
         """n bytes, as `rng.bytes` gives them; whole words in a tenth of its time."""
-        if self._whole and n % 8 == 0:
+        if self._whole and n and n % 8 == 0:
             return bytes(self._rng.bit_generator.random_raw(n // 8).astype("<u8", copy=False).tobytes())
         return self._rng.bytes(n)
 

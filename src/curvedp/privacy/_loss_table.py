@@ -352,7 +352,9 @@ class LossTable:
                 out = np.logaddexp(out, slack)
         return out.reshape(eps.shape)
 
-    def _pieces(self, begin: Array, end: Array, slope: Array, apart: Array, used: NDArray[np.int64], which: int) -> Array:
+    def _pieces(
+        self, begin: Array, end: Array, slope: Array, apart: Array, used: NDArray[np.int64], which: int
+    ) -> Array:
         """log ∫ e^{apart + begin − t} P(t) dt from begin[used] to end[used], given the slopes of log P there."""
         which_used, back = np.unique(used, return_inverse=True)
         begin, end, slope = begin[which_used], end[which_used], slope[which_used]
@@ -363,7 +365,9 @@ class LossTable:
             reach = np.minimum(44.0 / rate, end - begin)
             v = reach[:, None] * _OFFSET
             log_p = self._value(self._w(begin[:, None] + v, room[:, None] - v), which)
-            return np.asarray(np.log(reach)[back] + log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1))
+            return np.asarray(
+                np.log(reach)[back] + log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1)
+            )
 
     def _log_slack(self, eps: Array, which: int) -> Array:
         """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more.
