@@ -23,7 +23,7 @@ def _quick_emitters() -> str:
 
 
 def _keep_memory() -> None:
-    """Large arrays that are freed stay with the process, where the C library is glibc: mapping them anew is a tenth of the time."""
+    """Large arrays that are freed stay with the process, where the C library is glibc: mapping them anew takes time."""
     if hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
         library.mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD

@@ -6,7 +6,6 @@ is an integral of its tails (`_loss_table`). The theory is in docs/exact-profile
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
