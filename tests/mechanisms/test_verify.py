@@ -23,10 +23,8 @@ from curvedp import (
 )
 from curvedp.errors import CurvedpError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate, GaussianMechanism, Mechanism
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import certified_mu
 from curvedp.signing import digest
 
 S2, SPD, SPD3, H = Sphere(2), SPDAffineInvariant(2), SPDAffineInvariant(3), Lorentz(2)
@@ -251,16 +249,7 @@ def test_a_changed_leaf_is_refused(name):
             assert same(old, new) or not accepted(changed(record, path, new)), (path, old, new)
 
 
-@pytest.fixture
-def remembered(monkeypatch):
-    """The certified path takes seconds a claim: what it has said of a law is kept."""
-    for kind in (RiemannianGaussian, RiemannianLaplace):
-        monkeypatch.setattr(kind, "certified_delta", functools.cache(kind.certified_delta))
-    monkeypatch.setattr("curvedp.mechanisms.verify.certified_mu", functools.cache(certified_mu))
-
-
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.usefixtures("remembered")
 def test_a_forged_leaf_is_refused_or_claims_less(name):
     """The same with the SHA-256 taken anew, so that the claims themselves must be recomputed."""
     record, wrong = genuine(name), []

@@ -9,6 +9,7 @@ taken anew, what was changed is refused, claims less, or makes it the certificat
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from math import exp, inf, isfinite
 from typing import Any
 
@@ -194,7 +195,7 @@ def _certified_mu(mechanism: Any, own: float | None) -> float | None:
     curvature = space.constant_curvature
     if curvature is None or (kind == "gaussian" and curvature != 0) or own is None or not _quick(kind, space):
         return own
-    return max(own * (1 - _WIDTH / 2), float(certified_mu(kind, curvature, space.dim, scale, moved)[1]))
+    return max(own * (1 - _WIDTH / 2), _mu_of(kind, curvature, space.dim, scale, moved))
 
 
 def _certified_delta(mechanism: Any, eps: float, tau: float, own: float) -> float:
@@ -203,8 +204,21 @@ def _certified_delta(mechanism: Any, eps: float, tau: float, own: float) -> floa
     kind, space, scale, moved = mechanism.noise
     if space.constant_curvature is None or not _quick(kind, space):
         return own
+    return _delta_of(kind, space, scale, moved, eps) + (1 + exp(eps)) * tau
+
+
+# Certified numbers take most of the time, and the certificates of all classes ask for the same.
+
+
+@lru_cache(maxsize=256)
+def _mu_of(kind: str, curvature: float, dim: int, scale: float, moved: float) -> float:
+    return float(certified_mu(kind, curvature, dim, scale, moved)[1])
+
+
+@lru_cache(maxsize=1024)
+def _delta_of(kind: str, space: Any, scale: float, moved: float, eps: float) -> float:
     law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, scale)
-    return float(law.certified_delta(moved, eps)[1]) + (1 + exp(eps)) * tau
+    return float(law.certified_delta(moved, eps)[1])
 
 
 def _quick(kind: str, space: Any) -> bool:
