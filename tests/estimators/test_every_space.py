@@ -63,6 +63,6 @@ def test_medians_and_two_samples(M):
     X = records(M)
     assert float(M.dist(M.origin, PrivateFrechetMedian(M, radius=1.0, source=source()).fit(X).location_)) < 0.2
     far = np.asarray(M.unchart(M.origin, np.tile(np.eye(M.dim)[0] * 0.3, (N, 1))))
-    assert two_sample_test(M, X, far, radius=0.6, guarantee=GDP(3.0), source=source()).rejected
+    assert two_sample_test(M, X[:100], far[:100], radius=0.6, guarantee=GDP(3.0), source=source()).rejected
     for radius in (0.1, 4.0):  # every record outside, and a ball beyond every limit
-        assert two_sample_test(M, X, X, radius=radius).pvalue > 0
+        assert two_sample_test(M, X[:50], X[:50], radius=radius).pvalue > 0
