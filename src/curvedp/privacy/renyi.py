@@ -65,13 +65,12 @@ def zcdp_delta(rho: float, eps: Any) -> Any:
 
 def delta_of(epsilon: Callable[[Array], Any], eps: Any) -> Any:
     """The smallest δ with epsilon(δ) ≤ ε as evaluated, but for 2^-48 of its logarithm; ε = 0 and ∞ among them."""
-    eps = np.asarray(eps, np.float64)
-    above, below_one = np.nextafter(eps, np.inf), np.nextafter(1.0, 0.0)
+    eps, below_one = np.asarray(eps, np.float64), np.nextafter(1.0, 0.0)
 
-    @np.errstate(invalid="ignore")  # ∞ − ∞ is not above zero
+    @np.errstate(over="ignore", invalid="ignore")  # above the largest float is ∞, and ∞ − ∞ is not above zero
     def spare(surprise: Array) -> Any:
         """Above zero where epsilon(δ) ≤ ε, −log δ = surprise."""
-        return above - epsilon(np.clip(np.exp(-surprise), 5e-324, below_one))
+        return np.nextafter(eps, np.inf) - epsilon(np.clip(np.exp(-surprise), 5e-324, below_one))
 
     most = np.full_like(eps, _MOST_SURPRISE)
     holds, _ = bracketed(spare, np.zeros_like(eps), most)
