@@ -153,6 +153,21 @@ def test_public_parameters_that_do_not_fit_are_one_line(arguments, says):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("wrong", [0.0, np.nan, -1.0])
+def test_records_of_which_none_can_be_used(m, wrong):
+    told = str(check(SPDAffineInvariant(m), np.full((5, m, m), wrong)))
+    assert "5 of 5 records become the ball's center" in told
+
+
+def test_a_radius_is_of_the_space_that_was_asked_about():
+    """Directions in other units: their angles are those of a sphere, of whatever else such numbers may be points."""
+    told = str(check(Sphere(2), 57.3 * DIRECTIONS))
+    assert "fit into sphere:2 with radius" in told
+    assert "torus" not in told
+    assert "torus:1" in str(check(Torus(1), RNG.uniform(0, 6, (20, 1))))
+
+
 def test_one_record_is_not_enough():
     assert "at least 2" in said(check(S2, DIRECTIONS[:1]))
 

@@ -59,6 +59,14 @@ def test_the_number_of_records_gives_the_wanted_error(manifold):
     assert plan(manifold, n=200, radius=r).error == pytest.approx(study.error / 2, rel=0.05)
 
 
+def test_an_error_that_any_study_has_needs_two_records_and_any_radius():
+    study = plan(Sphere(2), n=200, radius=0.7)
+    assert study.records_needed(10.0) == 2
+    assert study.radius_for(10.0) == np.inf
+    given = ["plan", "-m", "sphere:2", "-n", "200", "-r", "0.7", "--rho", "0.5", "--error", "10"]
+    assert "2 records, or any radius" in CliRunner().invoke(app, given).stdout
+
+
 def test_what_is_said():
     study = plan(Sphere(2), n=200, radius=0.7)
     assert list(study.errors.values()) == sorted(study.errors.values())

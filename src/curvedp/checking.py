@@ -216,11 +216,9 @@ class _Look:
             yield self._suggestion()
 
     def _suggestion(self) -> str:
-        """A space, and a ball about the records' own mean: what a private choice would look for."""
-        fitting = self._spaces()
-        space = self.M.name if self.M.is_linear or not fitting or self.M.name in fitting else " or ".join(fitting)
+        """A ball about the records' own mean: what a private choice would look for."""
         reach = _up(float(np.quantile(self.spread, 0.99)))
-        return f"99% of them fit into {space} with radius {reach:g} about a center near their mean."
+        return f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean."
 
     def _scale_free(self) -> bool:
         """Whether multiples of points are points: the space has no scale of its own."""
@@ -242,18 +240,19 @@ class _Look:
     def _spaces(self) -> list[str]:
         """Names of the spaces of whose equations nearly all records are within rounding."""
         some = self.X[self.finite][:1000]
-        fitting = (M for M in _of_shape(self.X.shape[1:]) if np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
-        return [M.name for M in fitting] if len(some) else []
+        those = (self.M, *_of_shape(self.X.shape[1:]))
+        fitting = (M.name for M in those if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
+        return list(dict.fromkeys(fitting))
 
 
 def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
-    """Every named space whose points have this shape, but for the Euclidean ones, where everything is a point."""
+    """Every named space whose points have this shape, but for those of which everything is a point."""
     for cls in Manifold.kinds.values():
         arity = len(fields(cls))  # type: ignore[arg-type]  # every manifold is a dataclass
         for sizes in {shape[:arity], tuple(size - 1 for size in shape[:arity])}:
             try:
                 M = cls(*sizes)
-                if M.point_shape == shape and not M.is_linear:
+                if M.point_shape == shape and not M.residual(np.full(shape, 57.3)) <= OFF_MANIFOLD_TOLERANCE:
                     yield M
             except (CurvedpError, TypeError):
                 continue

@@ -77,3 +77,16 @@ def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
             for found in (kernel(*given), kernel(*(array.tolist() for array in given))):
                 assert found.dtype == np.float64, name
                 assert np.array_equal(found, right, equal_nan=True), name
+
+
+@pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
+def test_no_points_at_all_are_no_error_to_any_kernel(M):
+    """Beside one point, beside a batch of one, and beside none."""
+    one = np.asarray(M.origin)
+    none = np.empty((0, *M.point_shape), dtype=one.dtype)
+    for p in (one, one[None], none):
+        found = [M.exp(p, none), M.log(p, none), M.log(none, p), M.dist(p, none), M.dist(none, p)]
+        found += [M.inner(p, none, none), M.norm(p, none), M.transport(p, none, none), M.to_tangent(p, none)]
+        found += [M.from_coordinates(p, np.empty((0, M.dim))), M.to_coordinates(p, none)]
+        found += [M.project(none), M.nearest(none), M.residual(none)]
+        assert all(len(np.asarray(each)) == 0 for each in found)

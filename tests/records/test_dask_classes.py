@@ -153,7 +153,7 @@ class Fickle:
         (X, (y := da.zeros(500, chunks=100))[y == 0], "one label|unknown size"),
         (X, np.where(CODES == 0, np.nan, CODES), "NaN"),
         (X, chunked(np.where(CODES == 0, np.nan, CODES), (250, 250)), "NaN"),
-        (X, np.array([None, "a"] * 250, dtype=object), "no order"),
+        (X, np.array([None, "a"] * 250, dtype=object), "missing"),
         (X, chunked(np.array([None, "a"] * 250, dtype=object), (250, 250)), "no order"),
         (X, [[1], [2, 3]], "array of labels"),
         (X, np.r_[np.zeros(499), 1], "has one record"),

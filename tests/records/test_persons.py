@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from curvedp.errors import ParameterError
+from curvedp.records.labels import Labels
 from curvedp.records.persons import person_codes
 
 WHO = np.random.default_rng(0).permutation(np.arange(60) // 3)
@@ -32,6 +33,10 @@ KINDS = {
     "strings of pandas": pd.array([f"p{who}" for who in WHO], dtype="string"),
     "dates": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(WHO, unit="D")),
     "objects": kind(str),
+    "a list of several kinds": [int(who) if who % 2 else f"p{who}" for who in WHO],
+    "a list of numbers that are equal, and texts": [
+        f"p{who}" if who % 2 else (float(who) if i % 3 else int(who)) for i, who in enumerate(WHO)
+    ],
     "of several kinds": kind(lambda who: who if who % 2 else f"p{who}"),
     "sets, which are ordered in part": kind(lambda who: frozenset([who])),
     "pairs": kind(lambda who: (who, "a")),
@@ -55,3 +60,35 @@ def test_equal_ids_are_one_person_and_others_are_not(ids):
 def test_ids_that_cannot_be_compared_are_refused(bad):
     with pytest.raises(ParameterError):
         person_codes(kind(bad), 60)
+
+
+MISSING = {
+    "NaN in a list of texts": float("nan"),
+    "None": None,
+    "NaT": pd.NaT,
+    "pandas' NA": pd.NA,
+    "blank": "",
+    "spaces": "  ",
+}
+
+
+@pytest.mark.parametrize("none", list(MISSING.values()), ids=list(MISSING))
+@pytest.mark.parametrize("form", [list, tuple, pd.Series, lambda ids: np.array(ids, dtype=object)])
+def test_missing_ids_and_labels_are_refused(none, form):
+    ids = [f"p{who}" for who in WHO]
+    ids[7] = none
+    for read in (lambda: person_codes(form(ids), 60), lambda: Labels(form(ids), 60)):
+        with pytest.raises(ParameterError, match="missing"):
+            read()
+
+
+def test_masked_ids_and_labels_are_missing():
+    hidden = np.ma.array(WHO, mask=np.arange(60) == 7)
+    for read in (lambda: person_codes(hidden, 60), lambda: Labels(hidden, 60)):
+        with pytest.raises(ParameterError, match="missing"):
+            read()
+
+
+def test_labels_of_several_kinds_have_no_order():
+    with pytest.raises(ParameterError, match="order"):
+        Labels([1, "1"] * 30, 60)

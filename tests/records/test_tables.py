@@ -179,6 +179,37 @@ def test_a_column_beside_the_records(tmp_path):
         read_column(path, 0)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "record", [b"#N/A,0,1", b"1,0", b"1,0,0,0", b'0.9,"0.1,0.2', b'"', b"\xff\xfe,0,1", b",,", b"a,b,c"]
+)
+def test_whose_record_it_is_does_not_depend_on_the_record(tmp_path, record, last):
+    """Cells too many or too few, open quotes, bytes that are no text: the name beside them is the same."""
+    lines = [record if i == BAD else line for i, line in enumerate(CLEAN)]
+    named = [b"%s,p%d" % (line, i) if last else b"p%d,%s" % (i, line) for i, line in enumerate(lines)]
+    path = write(tmp_path / "x.csv", named, header=b"x,y,z,who\n" if last else b"who,x,y,z\n")
+    assert read_column(path, "who", header=True).tolist() == [f"p{i}" for i in range(N)]
+    assert len(read_records(path, SPHERE, header=True, columns=["x", "y", "z"])) == N
+
+
+def test_a_name_in_the_middle_of_a_damaged_line_is_missing_and_not_another(tmp_path):
+    path = write(tmp_path / "x.csv", [b"1,anna,0,0", b"1,2,anna,0,0", b"0,ben,0,1"], header=b"x,who,y,z\n")
+    assert read_column(path, "who", header=True).tolist() == ["anna", "", "ben"]
+
+
+@pytest.mark.parametrize("header", ["x,y,z\n", "Ω,y,z\n"])
+def test_files_in_other_encodings_are_refused_by_their_header(tmp_path, header):
+    for encoding in ("utf-16", "utf-16-le", "utf-32"):
+        (tmp_path / "x.csv").write_bytes((header + "1,0,0\n").encode(encoding))
+        with pytest.raises(ParameterError, match="UTF-8"):
+            read_records(tmp_path / "x.csv", SPHERE, header=True)
+
+
+def test_a_tab_may_be_written_as_shells_pass_it(tmp_path):
+    (tmp_path / "x.csv").write_text("1\t0\t0\n")
+    assert read_records(tmp_path / "x.csv", SPHERE, header=False, sep=r"\t").tolist() == [[1.0, 0.0, 0.0]]
+
+
 def test_columns_asked_for_by_name_are_those_of_a_header(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("who,x,y\nA,1,2\nB,3,4\n")

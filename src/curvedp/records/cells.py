@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import ParameterError
+from curvedp.geometry.numerics.namespace import to_host
 
 _REAL, _TEXT = "biuf", "OUST"
 
@@ -72,3 +73,30 @@ def _quiet() -> Iterator[None]:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def names(values: Any) -> np.ndarray:
+    """Public names of any kind as an array. A list of texts and others keeps its objects: as texts 1 and 1.0 would differ,
+    1 and "1" be the same, and NaN be a name."""
+    found = np.asarray(to_host(values))
+    if found.dtype.kind in "US" and isinstance(values, list | tuple) and found.ndim == 1:
+        return np.array(values, dtype=object) if len({type(each) for each in values}) > 1 else found
+    return found
+
+
+def any_missing(ids: np.ndarray, values: Any) -> bool:
+    """Whether one of these names is masked, NaN, NaT, None or a blank text."""
+    if np.ma.is_masked(values):
+        return True
+    if ids.dtype.kind in "fcmM":
+        return bool(np.isnan(ids).any())
+    if ids.dtype.kind in "US":
+        return bool((np.char.str_len(np.char.strip(ids)) == 0).any())
+    return ids.dtype.kind == "O" and any(_is_missing(each) for each in ids)
+
+
+def _is_missing(each: Any) -> bool:
+    try:
+        return each is None or bool(each != each) or (isinstance(each, str) and not each.strip())
+    except TypeError:  # a missing value that will not even say whether it equals itself
+        return True

@@ -120,8 +120,8 @@ def read_column(
     Returns
     -------
     array
-        Shape (n,), one for each of the records that `read_records` finds: texts from csv and tsv, empty where a line cannot
-        be read, and what they are otherwise.
+        Shape (n,), one for each of the records that `read_records` finds: texts from csv and tsv, empty where a line has
+        none, and what they are otherwise.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def read_column(
     >>> path = Path(tempfile.mkdtemp()) / "x.csv"
     >>> _ = path.write_text("who,x,y\\nanna,1,0\\nben,oops\\n")
     >>> read_column(path, "who", header=True).tolist()
-    ['anna', '']
+    ['anna', 'ben']
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)

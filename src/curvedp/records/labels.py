@@ -9,7 +9,7 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
-from curvedp.geometry.numerics.namespace import to_host
+from curvedp.records.cells import any_missing, names
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
 
 _FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
@@ -31,10 +31,12 @@ class Labels:
 
     def __init__(self, y: Any, n: int) -> None:
         try:
-            labels = to_host(y)
+            labels = names(y)
         except (TypeError, ValueError):
             raise ParameterError("y must be an array of labels") from None
         _check_shape(labels, n)
+        if any_missing(labels, y):
+            raise ParameterError("y has labels that are missing (NaN, NaT, None or blank)")
         self.classes, codes, self.sizes = _distinct(labels)
         # The smallest type that holds them: with chunked records the codes travel to the workers.
         self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))

@@ -7,6 +7,7 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.records.cells import any_missing, names
 
 MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 
@@ -24,11 +25,11 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     >>> person_codes(["ann", "bob", "ann"], 3)
     array([0, 1, 0])
     """
-    ids = np.asarray(groups)
+    ids = names(groups)
     if ids.shape != (n,):
         raise ParameterError("groups does not match the records in length or shape; each record needs one id")
-    if np.ma.is_masked(groups) or _any_missing(ids):
-        raise ParameterError("groups has ids that are missing (NaN, NaT or None)")
+    if any_missing(ids, groups):
+        raise ParameterError("groups has ids that are missing (NaN, NaT, None or blank)")
     codes = _coded(ids) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)[1]
     if len(np.unique(codes)) < least:
         raise ParameterError(f"groups names one person only; at least {least} are needed")
@@ -45,19 +46,6 @@ def _coded(ids: np.ndarray) -> np.ndarray:
         return np.array([codes.setdefault(each, len(codes)) for each in ids])
     except TypeError:
         raise ParameterError("groups has ids that cannot be compared; give numbers or texts") from None
-
-
-def _any_missing(ids: np.ndarray) -> bool:
-    if ids.dtype.kind in "fcmM":
-        return bool(np.isnan(ids).any())
-    return ids.dtype.kind == "O" and any(_is_missing(each) for each in ids)
-
-
-def _is_missing(each: Any) -> bool:
-    try:
-        return each is None or bool(each != each)
-    except TypeError:  # a missing value that will not even say whether it equals itself
-        return True
 
 
 def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -38,17 +38,34 @@ def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
 
     A line of the wrong length, with an open quote or with bytes that are no UTF-8, and every cell that is no number, is NaN.
     """
-    read = number if choices.decimal == "." else _comma
-    return np.array(_lines(path, prod(shape), choices.headed(), read), dtype=np.float64).reshape(-1, prod(shape))
+    read, choices = number if choices.decimal == "." else _comma, choices.headed()
+    sep, lines, picked, length = _table(path, prod(shape), choices)
+    rows = [_line(raw, sep, read, picked, length) for raw in lines]
+    return np.array(rows, dtype=np.float64).reshape(-1, prod(shape))
 
 
 def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
-    """One column as texts; empty where a line cannot be read."""
-    cells = _lines(path, 1, choices.headed()._replace(columns=[column]).headed(), str.strip, "")
-    return np.array([cell for (cell,) in cells], dtype=np.str_)
+    """One column as texts, empty where a line has none.
+
+    Whose record it is must not depend on the record: with cells too many or too few, or a quote left open, the first cell
+    of a line is still the first, and the last the last; between them nobody can tell.
+    """
+    sep, lines, picked, length = _table(path, 1, choices.headed()._replace(columns=[column]).headed())
+    return np.array([_named(raw, sep, picked[0], length) for raw in lines], dtype=np.str_)
 
 
-def _lines(path: Path, width: int, choices: Choices, read: Callable[[str], Any], bad: Any = float("nan")) -> list[Any]:
+def _named(raw: bytes, sep: str, place: int, length: int | None) -> str:
+    try:
+        cells = _cells(raw.rstrip(b"\r"), sep)
+    except (UnicodeDecodeError, csv.Error):
+        cells = [cell.strip('" ') for cell in raw.decode("utf-8", "replace").rstrip("\r").split(sep)]
+    if length is not None and len(cells) != length:
+        cells = [cells[0], *[""] * (length - 2), cells[-1]] if length > 1 else [""]
+    return cells[place].strip() if place < len(cells) else ""
+
+
+def _table(path: Path, width: int, choices: Choices) -> tuple[str, list[bytes], list[int], int | None]:
+    """(separator, lines below the header, places of the wanted cells, how many cells a line has where that is known)."""
     sep = _separator(path, choices)
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
@@ -60,10 +77,11 @@ def _lines(path: Path, width: int, choices: Choices, read: Callable[[str], Any],
             f"{path.name}: its lines end with a carriage return alone; save it with ordinary line ends"
         )
     lines = lines[integer("skip", choices.skip, 0) :]
+    if choices.header and lines and b"\x00" in lines[0]:
+        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; save it as CSV UTF-8")
     names = _cells(lines.pop(0).rstrip(b"\r"), sep, "replace") if choices.header and lines else None
     picked = chosen(path.name, names, choices.columns, width)
-    length = len(names) if names else width if choices.columns is None else None
-    return [_line(raw, sep, read, picked, length, bad) for raw in lines]
+    return sep, lines, picked, len(names) if names else width if choices.columns is None else None
 
 
 def _separator(path: Path, choices: Choices) -> str:
@@ -71,6 +89,7 @@ def _separator(path: Path, choices: Choices) -> str:
         line = "say whether its first line is a header: header=True or header=False (--header or --no-header)"
         raise ParameterError(f"{path.name}: {line}; this is never guessed from the data")
     sep = choices.sep or {".tsv": "\t"}.get(path.suffix.lower(), ",")
+    sep = "\t" if sep == r"\t" else sep  # as shells pass it
     if len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
         raise ParameterError(f"sep={shown(sep)} must be one character, such as ';'")
     if choices.decimal not in (".", ",") or choices.decimal == sep:
@@ -82,9 +101,7 @@ def _comma(cell: str) -> float:
     return number(cell.replace(",", "."))
 
 
-def _line(
-    raw: bytes, sep: str, read: Callable[[str], Any], picked: list[int], length: int | None, bad: Any
-) -> list[Any]:
+def _line(raw: bytes, sep: str, read: Callable[[str], float], picked: list[int], length: int | None) -> list[float]:
     """The cells of one line. Its length is known from the header, or because nothing but the record is in it."""
     try:
         cells = _cells(raw.rstrip(b"\r"), sep)
@@ -92,7 +109,7 @@ def _line(
             return [read(cells[place]) for place in picked]
     except (UnicodeDecodeError, csv.Error, IndexError):
         pass
-    return [bad] * len(picked)
+    return [float("nan")] * len(picked)
 
 
 def _cells(raw: bytes, sep: str, errors: str = "strict") -> list[str]:

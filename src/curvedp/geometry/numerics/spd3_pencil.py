@@ -23,7 +23,7 @@ Entries = tuple[Any, ...]  # arrays: of a lower triangle, row by row
 
 def log_spectrum3(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(L, logs, U) as `spd_pencil.log_spectrum`, and which pairs are doubtful, of p (n or 1, 3, 3) and q (n or 1, 3, 3)."""
-    n = max(len(p), len(q))
+    n = 0 if 0 in (len(p), len(q)) else max(len(p), len(q))
     L, logs, U, doubtful = np.zeros((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3, 3)), np.empty(n, dtype=bool)
     with np.errstate(all="ignore"):
         for start in range(0, n, _BLOCK):
