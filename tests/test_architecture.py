@@ -52,6 +52,7 @@ ARROWS: dict[str, set[str]] = {
         "ledger",
         "mechanisms",
         "privacy",
+        "records",
         "regression",
         "report",
     },  # `Region.plot`

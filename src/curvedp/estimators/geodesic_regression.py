@@ -201,7 +201,10 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _predictors(x: Any) -> np.ndarray:
     """Predictors as floats, (n,) or (n, k)."""
-    shape = np.shape(x)
+    try:
+        shape = np.shape(x)
+    except ValueError:  # whose message would say which row it is
+        raise ParameterError("the rows of x differ in length; each must have all predictors") from None
     if len(shape) == 0 and not hasattr(x, "chunks"):
         return np.asarray(_validate.array("x", x))
     return open_records(x, tuple(shape[1:]), "x", least=1).array()

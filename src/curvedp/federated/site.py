@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party, Request
@@ -19,6 +18,7 @@ from curvedp.federated.release import FederatedMechanism, asked, stage_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate, digest_of_integers
 from curvedp.mechanisms.payment import pay
+from curvedp.records.memory import entries
 from curvedp.records.persons import person_codes
 
 
@@ -79,7 +79,7 @@ class Site(Party):
     ) -> None:
         super().__init__(plan.session, identity, state, journal)
         self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
-        self._classes = self._by_class(_validate.array("records", records), labels, groups)
+        self._classes = self._by_class(entries("records", records, plan.kernel.manifold.point_shape), labels, groups)
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:

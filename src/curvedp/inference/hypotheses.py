@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
@@ -15,6 +14,7 @@ from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.privacy import GDP, Guarantee
+from curvedp.records.memory import entries
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
     if not isinstance(samples, list | tuple):
         raise ParameterError("samples must be a list of arrays, one a sample")
     for number, sample in enumerate(samples, 1):
-        array = _validate.array(f"sample {number}", sample)
+        array = entries(f"sample {number}", sample, shape)
         if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
             expected = f"(n, {', '.join(map(str, shape))})"
             raise ParameterError(f"sample {number} has shape {array.shape}; it must be {expected}")

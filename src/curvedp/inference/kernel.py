@@ -22,6 +22,7 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.statistic import Statistic, public_ball
+from curvedp.records.memory import entries
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory
 _UNIT = 2.0**-53
@@ -91,7 +92,7 @@ class KernelStatistic(Statistic):
         """
         parts = []
         for number, (size, sample) in enumerate(zip(self.sizes, data, strict=True), 1):
-            array = _validate.array(f"sample {number}", sample)
+            array = entries(f"sample {number}", sample, self.manifold.point_shape)
             if array.shape != (size, *self.manifold.point_shape):
                 expected = (size, *self.manifold.point_shape)
                 raise ParameterError(f"sample {number} has shape {array.shape}, not {expected}")

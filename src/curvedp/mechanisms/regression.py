@@ -24,6 +24,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
 from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
 from curvedp.privacy import Guarantee, PureDP
+from curvedp.records.memory import entries
 from curvedp.regression.bounds import (
     DEVIATION,
     HALF,
@@ -145,7 +146,7 @@ class GeodesicLine(Statistic):
     def accepted(self, data: Any) -> Data:
         """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
         (each its own unless told); only shapes and types are refused."""
-        x, Y = (_validate.array(name, part) for name, part in zip(("x", "Y"), data[:2], strict=True))
+        x, Y = entries("x", data[0], (len(self.x_range),)), entries("Y", data[1], self.manifold.point_shape)
         x = x.reshape(len(x), -1) if x.ndim == 1 else x
         codes = np.asarray(data[2]) if len(data) > 2 else np.arange(len(x))
         shapes = (len(codes), len(self.x_range)), (len(codes), *self.manifold.point_shape)

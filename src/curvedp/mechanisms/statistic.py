@@ -23,6 +23,7 @@ from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
+from curvedp.records.memory import entries
 
 PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
 
@@ -292,7 +293,8 @@ class _OfBall(Statistic):
 
     def accepted(self, records: Any) -> np.ndarray:
         """The records as doubles, carried home and moved into the ball; only their shape and type can be refused."""
-        records = _validate.array("records", records)
+        if not isinstance(records, np.ndarray) or records.dtype != np.float64:
+            records = entries("records", records, self.manifold.point_shape)
         if records.shape != (self.n, *self.manifold.point_shape):
             raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
         carried = carry_records(self.manifold, self.center, records)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from array_api_compat import is_array_api_obj
 from jax.experimental.compilation_cache import compilation_cache
 
 from curvedp import _validate
@@ -21,7 +22,9 @@ from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
+from curvedp.records.cells import numbers
 from curvedp.records.chunked import refuse_chunked
+from curvedp.records.memory import entries
 from curvedp.records.persons import person_codes
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
@@ -202,7 +205,7 @@ def prepare(problem: Problem, data: Any, init: Any, groups: Any = None, least: i
         raise ParameterError(f"init must be a point of {manifold!r}, of shape {manifold.point_shape}")
     start = manifold.project(start).astype(start.dtype)
     refuse_chunked("data", data)
-    records = _array("data", data)
+    records = _given(data, problem.record_shape)
     if records.ndim < 1 or len(records) < least:
         raise ParameterError(f"data has no first axis, or too few records along it; at least {least} are needed")
     if not any(jnp.issubdtype(records.dtype, kind) for kind in (jnp.integer, jnp.floating)):
@@ -221,6 +224,17 @@ def prepare(problem: Problem, data: Any, init: Any, groups: Any = None, least: i
     count = np.bincount(codes)
     held = jnp.asarray(records)[np.argsort(codes, kind="stable")]
     return jnp.asarray(start), Persons(held, jnp.asarray(np.cumsum(count) - count), jnp.asarray(count))
+
+
+def _given(data: Any, shape: tuple[int, ...] | None) -> Any:
+    """Records as an array. What lists, tables, object and masked arrays hold is data: NaN where it is not a number."""
+    if is_array_api_obj(data) and not isinstance(data, np.ma.MaskedArray) and data.dtype != object:
+        return _array("data", data)
+    if shape is not None:
+        return entries("data", data, shape)
+    found = _array("data", data)  # refuses rows that differ in length: without a shape of a record, theirs is needed
+    masked = isinstance(data, np.ma.MaskedArray)
+    return numbers("data", data if masked or found.dtype.kind in "biuf" else np.asarray(data, dtype=object))
 
 
 def _array(name: str, values: Any) -> Any:

@@ -1,0 +1,134 @@
+"""What lists, tables, object and masked arrays hold is data: nobody that reads records may refuse because of it."""
+
+import numpy as np
+import pytest
+
+from curvedp import (
+    GDP,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PrivateGeodesicRegression,
+    PrivateMDM,
+    PrivatePCA,
+    PrivateTangentSpace,
+    PureDP,
+)
+from curvedp.errors import ParameterError
+from curvedp.federated import MeanKernel, Plan, Site, key_of, new_identity
+from curvedp.geometry import Sphere
+from curvedp.inference import k_sample_test, paired_test, two_sample_test
+from curvedp.mechanisms import KNGMechanism
+from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
+
+pandas = pytest.importorskip("pandas")
+
+N, S = 40, Sphere(2)
+GOOD = np.asarray(S.unchart(S.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 2))))
+KEYS = new_identity(), new_identity()
+DESCENT = {"clip": 1.0, "learning_rate": 0.5, "noise": 0.1}
+
+
+def changed(row):
+    """A list of lists with one record replaced."""
+    return [*GOOD[:3].tolist(), row, *GOOD[4:].tolist()]
+
+
+def frame(value, kind):
+    found = pandas.DataFrame(GOOD, columns=list("abc")).astype(kind)
+    found.iloc[3, 0] = value
+    return found
+
+
+def objects(value):
+    found = np.array(GOOD, dtype=object)
+    found[3, 0] = value
+    return found
+
+
+CONTAINERS = {
+    "no cell": changed([None, 0, 0]),
+    "text": changed(["x", "y", "z"]),
+    "complex": changed([1j, 0, 0]),
+    "huge": changed([10**400, 0, 0]),
+    "objects": objects(None),
+    "text in objects": objects("n/a"),
+    "masked": np.ma.MaskedArray(GOOD, np.arange(N)[:, None] * [1, 1, 1] == 3),
+    "frame": frame(np.nan, float),
+    "text in a frame": frame("oops", object),
+    "nothing in a frame": frame(pandas.NA, "Float64"),
+}
+RAGGED = {"no record": changed(None), "short": changed([1.0, 0.0])}
+
+READERS = {
+    "mean": lambda X: PrivateFrechetMean(S, radius=0.7).fit(X),
+    "mean in a private ball": lambda X: PrivateFrechetMean(S, radius="private", guarantee=GDP(4.0)).fit(X),
+    "mean of persons": lambda X: PrivateFrechetMean(S, radius=0.7).fit(X, groups=np.arange(N) // 2),
+    "n private": lambda X: PrivateFrechetMean(S, radius=0.7, guarantee=GDP(1.0, adjacency="add-remove")).fit(X),
+    "median": lambda X: PrivateFrechetMedian(S, radius=0.7).fit(X),
+    "dispersion": lambda X: PrivateDispersion(S, radius=0.7).fit(X),
+    "classes": lambda X: PrivateMDM(S, radius=0.7).fit(X, np.arange(N) % 2).predict_proba(X),
+    "tangents": lambda X: PrivateTangentSpace(S, radius=0.7).fit(X).transform(X),
+    "geodesic": lambda X: PrivateGeodesicRegression(S, radius=0.7, speed=0.5, clip=0.5).fit(np.linspace(0, 1, N), X),
+    "two samples": lambda X: two_sample_test(S, X, GOOD, radius=0.7),
+    "k samples": lambda X: k_sample_test(S, [GOOD, X, GOOD], radius=0.7),
+    "pairs": lambda X: paired_test(S, GOOD, X, radius=0.7),
+    "descent": lambda X: dp_rgd(FrechetMeanProblem(S), X, S.origin, steps=2, **DESCENT),
+    "batches": lambda X: dp_rsgd(LeadingEigenvectorProblem(3), X, S.origin, steps=2, batch_size=4, **DESCENT),
+    "epochs": lambda X: dp_rsvrg(
+        FrechetMeanProblem(S),
+        X,
+        S.origin,
+        epochs=1,
+        inner_steps=2,
+        batch_size=4,
+        **{**DESCENT, "clip": (1.0, 1.0), "noise": (0.1, 0.1)},
+    ),
+    "mechanism": lambda X: KNGMechanism(S, None, 0.7, N, PureDP(1.0)).release(X),
+    "site": lambda X: Site(Plan(MeanKernel(S, 0.7), [key_of(key) for key in KEYS], [N, N], GDP(1.0)), KEYS[0], X),
+}
+BY_WIDTH = {  # these read how wide a record is off the records' shape, and a list of lists that differ has none
+    "components": lambda X: PrivatePCA(radius=1.0).fit(X),
+    "a loss of one's own": lambda X: dp_rgd(
+        Problem(S, lambda w, z: ((w - z) ** 2).sum()), X, S.origin, steps=2, **DESCENT
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
+@pytest.mark.parametrize("reader", READERS | BY_WIDTH)
+def test_no_record_is_a_reason_to_refuse(reader):
+    for X in (CONTAINERS | ({} if reader in BY_WIDTH else RAGGED)).values():
+        (READERS | BY_WIDTH)[reader](X)
+
+
+@pytest.mark.parametrize("reader", BY_WIDTH)
+def test_without_a_shape_the_refusal_names_no_record(reader):
+    for X in RAGGED.values():
+        with pytest.raises(ParameterError) as raised:
+            BY_WIDTH[reader](X)
+        assert "\n" not in str(raised.value)
+
+
+def test_predictors_are_data_too():
+    times = np.linspace(0, 1, N).tolist()
+    for odd in (None, "soon", 1j, 10**400):
+        line = PrivateGeodesicRegression(S, radius=0.7, speed=0.5, clip=0.5)
+        line.fit([odd, *times[1:]], GOOD)
+        line.fit([[odd, 0.5], *([time, 0.5] for time in times[1:])], GOOD)
+    with pytest.raises(ParameterError, match="differ in length"):
+        PrivateGeodesicRegression(S, radius=0.7, speed=0.5, clip=0.5).fit([[0.1, 0.2], *([t] for t in times[1:])], GOOD)
+
+
+def test_a_hidden_record_stays_hidden():
+    """What a mask hides is not read: NaN, and so the start."""
+    wild = np.ma.MaskedArray(
+        np.where(np.arange(N)[:, None] == 3, [0.0, 0.0, 1.0], GOOD), np.arange(N)[:, None] * [1, 1, 1] == 3
+    )
+    missing = np.where(np.arange(N)[:, None] == 3, np.nan, GOOD)
+    options = {"steps": 3, **DESCENT}
+    found, same = (
+        dp_rgd(FrechetMeanProblem(S), X, S.origin, rng=np.random.default_rng(0), **options).point
+        for X in (wild, missing)
+    )
+    np.testing.assert_array_equal(found, same)
