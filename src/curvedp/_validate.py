@@ -83,6 +83,14 @@ def array(name: str, value: Any) -> np.ndarray:
     raise ParameterError(f"{name} must be an array of numbers with rows of one shape; this {kind} is not")
 
 
+def shape(name: str, value: Any) -> tuple[int, ...]:
+    """Of an array of any library, or of lists in lists whose lengths agree. The message says nothing of which differs."""
+    try:
+        return tuple(np.shape(value))
+    except ValueError:
+        raise ParameterError(f"the rows of {name} differ in length, so that it has no shape") from None
+
+
 def shown(value: Any) -> str:
     """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
     quoted."""

@@ -201,10 +201,7 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _predictors(x: Any) -> np.ndarray:
     """Predictors as floats, (n,) or (n, k)."""
-    try:
-        shape = np.shape(x)
-    except ValueError:  # whose message would say which row it is
-        raise ParameterError("the rows of x differ in length; each must have all predictors") from None
+    shape = _validate.shape("x", x)
     if len(shape) == 0 and not hasattr(x, "chunks"):
         return np.asarray(_validate.array("x", x))
     return open_records(x, tuple(shape[1:]), "x", least=1).array()
@@ -213,10 +210,9 @@ def _predictors(x: Any) -> np.ndarray:
 def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
     Y = open_records(Y, M.point_shape, "Y", least=1).array()
-    if len(np.shape(x)) not in (1, 2) or np.shape(x)[0] != len(Y) or 0 in np.shape(x):
-        raise ParameterError(
-            f"x has shape {np.shape(x)}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
-        )
+    shape = _validate.shape("x", x)
+    if len(shape) not in (1, 2) or shape[0] != len(Y) or 0 in shape:
+        raise ParameterError(f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed")
     x = _predictors(x).reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
         raise ParameterError(

@@ -200,10 +200,7 @@ def _width(X: Any, least: int = 1) -> int:
         raise ParameterError("X is a sparse array; dense records are needed, X.toarray() makes them")
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ParameterError("Complex data not supported: X must be real numbers")
-    try:
-        shape = tuple(np.shape(X))
-    except ValueError:  # whose message would say which row it is
-        raise ParameterError("the rows of X differ in length; they must all have the same features") from None
+    shape = _validate.shape("X", X)
     if len(shape) != 2:
         raise ParameterError(f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)")
     if shape[1] < 1:
