@@ -260,6 +260,16 @@ def test_every_estimator(M):
     assert "300" in str(check(M, X, radius=radius))
 
 
+@every
+def test_arrays_of_other_libraries(M):
+    """JAX traces kernels, which these cannot stand: their records are taken to the host."""
+    jnp, dask = pytest.importorskip("jax.numpy"), pytest.importorskip("dask.array")
+    radius, X = cloud(M)
+    for other in (jnp.asarray(X), dask.from_array(X, chunks=(100, *M.point_shape))):
+        mean = PrivateFrechetMean(M, radius=radius).fit(other)
+        assert M.dist(mean.location_, frechet_mean(M, X)) < 20 * mean.predicted_error_
+
+
 TWINS = [
     (Globe(2.0), Sphere(2), 2.0),
     (Lines(), Grassmann(3, 1), 1.0),

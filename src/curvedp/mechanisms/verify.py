@@ -287,7 +287,7 @@ def _is_digest(text: Any) -> bool:
 
 def _shown(value: Any) -> str:
     """A field of a stranger's certificate, inert and short."""
-    return re.sub(r"[^\w .:()-]", "?", str(value))[:80]
+    return re.sub(r"[^\w .,;:='()-]", "?", str(value))[:80]
 
 
 def _one_line(error: Exception) -> str:

@@ -61,7 +61,10 @@ def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
 def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
     """`device_mean` where the device's kernels are accurate enough for it, and otherwise that of a copy on the host."""
     if accurate(domain, X):
-        return device_mean(domain, X)
+        try:
+            return device_mean(domain, X)
+        except TypeError:  # on tracing, before anything is computed: kernels of a user's own, for NumPy alone
+            pass
     return memory_moments(domain, np.asarray(to_host(X), dtype=np.float64))
 
 
