@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -322,3 +325,32 @@ def test_a_warning_is_one_line(sphere_file, tmp_path):
     assert result.output.count("which no error bar covers") == 1
     assert "Warning" not in result.output
     assert ".py" not in result.output
+
+
+def without(package, arguments, folder):
+    """The command line where a package is not installed."""
+    hidden = f"import sys; sys.modules[{package!r}] = None; sys.argv[1:] = {arguments!r}"
+    code = f"{hidden}; from curvedp.__main__ import main; main()"
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("matplotlib", ["demo"]),
+        ("starlette", ["studio", "--no-browser"]),
+        ("matplotlib", ["release", "x.npy", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--report", "r.html", "--ledger", "l"]),
+        ("typer", ["demo"]),
+    ],
+)  # fmt: skip
+def test_a_missing_extra_is_named_in_one_line(sphere_file, package, arguments):
+    done = without(package, arguments, sphere_file)
+    assert done.returncode in (1, 2)
+    assert "pip install 'curvedp[" in done.stderr
+    assert len((done.stdout + done.stderr).strip().splitlines()) == 1
+    assert not (sphere_file / "l").exists()
+
+
+def test_the_version_needs_no_extra():
+    done = without("typer", ["--version"], ".")
+    assert done.stdout.split() == ["curvedp", version("curvedp")]

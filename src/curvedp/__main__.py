@@ -4,7 +4,11 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; without the extra `cli`, say how to get it."""
+    """Run the command line; without the extra `cli`, say how to get it. `--version` needs nothing."""
+    if sys.argv[1:] == ["--version"]:
+        from curvedp import __version__
+
+        return print(f"curvedp {__version__}")
     try:
         from curvedp.cli import app
     except ModuleNotFoundError as error:

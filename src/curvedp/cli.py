@@ -242,9 +242,9 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
-    from curvedp.demo import run_demo
-
     with one_line_errors():
+        from curvedp.demo import run_demo
+
         summary = run_demo(output, console=errors if json else console)
         if json:
             print(json_module.dumps(summary))

@@ -61,7 +61,6 @@ RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1
         ({"data": np.float64(3.0)}, "data"),
         ({"data": np.array(["a", "b", "c"])}, "numbers"),
         ({"data": X + 0j}, "numbers"),
-        ({"data": [[1.0, 0.0, 0.0], [1.0]]}, "numbers"),
         ({"data": None}, "data"),
         ({"problem": "mean"}, "problem"),
     ],
