@@ -339,7 +339,7 @@ def without(package, arguments, folder):
     [
         ("matplotlib", ["demo"]),
         ("starlette", ["studio", "--no-browser"]),
-        ("matplotlib", ["release", "x.npy", "-m", "sphere:2", "-r", "0.5", "--mu", "1", "--report", "r.html", "--ledger", "l"]),
+        ("matplotlib", ["release", "x.npy", "-m", "sphere:2", "-r", "1", "--mu", "1", "--report", "r.html", "--ledger", "l"]),
         ("typer", ["demo"]),
     ],
 )  # fmt: skip
