@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -44,9 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What JAX compiles here runs once: it is compiled quickly, except where stored bits are compared."""
+    """What JAX compiles here runs once: it is compiled quickly, except where stored bits are compared. And the commands of
+    the command line, whose making is nearly all that a call of it takes, are made once."""
     if (jax := sys.modules.get("jax")) is not None:
         jax.config.update("jax_disable_most_optimizations", "golden" not in item.path.parts)
+    runner = sys.modules.get("typer.testing")
+    if hasattr(runner, "_get_command") and not hasattr(runner._get_command, "cache_info"):
+        runner._get_command = cache(runner._get_command)
 
 
 @pytest.fixture
