@@ -56,8 +56,10 @@ def digest(value: Any) -> bytes:
 
 
 def _spelled(value: Any) -> str:
-    if value is None or isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return json.encoder.encode_basestring(value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
@@ -74,6 +76,8 @@ def _number(value: float) -> str:
     """A double as ECMAScript writes it: the fewest digits that read back, with an exponent from 1e21 and below 1e-6."""
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
+    if value and "e" not in (text := repr(value)):  # from 1e-4 to 1e16 the two spell alike, but for ".0"
+        return text.removesuffix(".0")
     minus, figures, exponent = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, figures)).rstrip("0")
     if not digits:
