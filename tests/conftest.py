@@ -1,6 +1,7 @@
 """What holds for all tests: which of them `make check` leaves out, how JAX compiles; and files that several need."""
 
 import ctypes
+import gc
 import os
 import sys
 from functools import cache
@@ -42,6 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in SLOW or (test in seen and item.path.name not in WHOLE):
             item.add_marker(pytest.mark.slow)
         seen.add(test)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays until the end: it need not be searched for garbage again and again."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -38,7 +38,7 @@ def only_our_warnings():
 def test_the_predicted_error_of_a_mean_is_of_the_size_of_the_error(M, radius):
     X = records(M)
     truth, found, foreseen = frechet_mean(M, X), [], []
-    for seed in range(4):
+    for seed in range(3):
         mean = PrivateFrechetMean(M, radius=radius, source=source(seed)).fit(X)
         found.append(float(M.dist(truth, mean.location_)))
         foreseen.append(mean.predicted_error_)

@@ -37,7 +37,7 @@ def cases(count):
         yield kind, curvature, d, scale, D, eps if eps < profile.pure_epsilon else 0.7 * profile.pure_epsilon
 
 
-@pytest.mark.parametrize("case", list(cases(50)))
+@pytest.mark.parametrize("case", list(cases(30)))
 def test_the_float_path_lies_inside_and_is_never_below(case):
     kind, *numbers, eps = case
     lower, upper = certified_delta(*case)
