@@ -13,6 +13,7 @@ _KERNELS = {
     "exp", "log", "inner", "norm", "dist", "transport", "project", "nearest", "to_tangent", "residual",
     "from_coordinates", "to_coordinates",
 }  # fmt: skip
+_DOUBLE = np.dtype(np.float64)
 _undifferentiated = ContextVar("undifferentiated", default=False)
 
 
@@ -21,8 +22,13 @@ def namespace(*arrays: Any) -> Any:
 
     NumPy is its own: what we call of it is the standard's, and the wrapper takes 0.3 s to import.
     """
-    others = [a for a in arrays if not is_numpy_array(a)]
+    others = [a for a in arrays if not _plain(a) and not is_numpy_array(a)]
     return array_namespace(*others) if others else np
+
+
+def _plain(array: Any) -> bool:
+    """Whether it is what nearly every array is: a quick answer for kernels of microseconds."""
+    return type(array) is np.ndarray and array.dtype is _DOUBLE
 
 
 def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +36,9 @@ def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(kernel)
     def called(self: Any, *arrays: Any, **named: Any) -> Any:
-        return kernel(self, *map(_doubles, arrays), **{name: _doubles(array) for name, array in named.items()})
+        if named:
+            return kernel(self, *map(_doubles, arrays), **{name: _doubles(array) for name, array in named.items()})
+        return kernel(self, *map(_doubles, arrays))
 
     return called
 
@@ -42,6 +50,8 @@ def take_numbers(manifold: type) -> None:
 
 
 def _doubles(array: Any) -> Any:
+    if _plain(array):
+        return array
     found = array if hasattr(array, "dtype") else np.asarray(array)
     return found.astype(float) if getattr(found.dtype, "kind", "f") in "biuO" else found
 
