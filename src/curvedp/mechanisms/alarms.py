@@ -21,6 +21,7 @@ _OUTER = "the release lies on the edge of the outer ball: records may be outside
 _DROWNED = "the directions differ no more than noise alone would make them: noise dominates"
 _ALONE = 0.95  # of releases of noise alone are shorter
 _SURE = 6.0  # deviations, or scales, of a count
+_LITTLE = 3.0  # predicted errors: 2.4 deviations of Gaussian noise
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
 
 
@@ -60,10 +61,21 @@ def _odd(value: Any, mechanism: Any) -> list[str]:
     ball = statistic.values
     if np.shape(value) != space.point_shape:
         return []
+    if getattr(statistic, "manifold", None) is not space:
+        return _variance(float(value[0]), 2 * ball.radius, mechanism)
     center = np.asarray(statistic.placed(np.asarray(ball.center)[None])[0])
     away = float(space.dist(center, np.asarray(value)))
-    edge = _EDGE if getattr(statistic, "manifold", None) is space else _HOME  # a variance may well be near 0
-    return [*_place(away, ball.radius, edge, mechanism.afterwards), *_noise(away, ball.radius, mechanism)]
+    return [*_place(away, ball.radius, mechanism.afterwards), *_noise(away, ball.radius, mechanism)]
+
+
+def _variance(value: float, most: float, mechanism: Any) -> list[str]:
+    """Records outside the ball are alike once they are on its edge: their variance is next to nothing."""
+    if value >= most * (1 - _HOME):
+        return [_ON_EDGE]
+    error = foreseen_error(mechanism)
+    if error is None or value > _LITTLE * error:
+        return []
+    return [f"the release may be noise alone (predicted error {error:.3g}): noise dominates, or the ball is misplaced"]
 
 
 def _unpredicted(made: Any, certificate: Any) -> list[str]:
@@ -79,8 +91,8 @@ def _unpredicted(made: Any, certificate: Any) -> list[str]:
     return [_ON_EDGE] * bool(statistic.manifold.dist(ball.center, point) >= ball.radius * (1 - _EDGE))
 
 
-def _place(away: float, radius: float, edge: float, afterwards: list[str]) -> list[str]:
-    if away >= radius * (1 - edge):
+def _place(away: float, radius: float, afterwards: list[str]) -> list[str]:
+    if away >= radius * (1 - _EDGE):
         return [_ON_EDGE]
     if away <= radius * _HOME and any("shrinkage" in step for step in afterwards):
         return ["the release was shrunk to the center of the ball: noise hides the statistic"]

@@ -204,7 +204,8 @@ def _warning(certificate: Certificate, alarms: Sequence[str]) -> str:
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
     n = certificate.statistic.get("n")
-    people = f"{escape(str(n))} records" if n else "the data"
+    many = "persons" if "person" in certificate.unit else "records"
+    people = f"{escape(str(n))} {many}" if n else "the data"
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
