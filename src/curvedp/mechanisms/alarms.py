@@ -57,7 +57,8 @@ def _beyond(ball: Any, n: int, c: Any, lengths: Any, counts: Any, noise: float) 
 
 
 def _odd(value: Any, mechanism: Any) -> list[str]:
-    statistic, space = mechanism.statistic, mechanism.manifold
+    statistic: Any = mechanism.statistic
+    space: Any = mechanism.manifold
     ball = statistic.values
     if np.shape(value) != space.point_shape:
         return []
