@@ -57,12 +57,11 @@ def _beyond(ball: Any, n: int, c: Any, lengths: Any, counts: Any, noise: float) 
 
 
 def _odd(value: Any, mechanism: Any) -> list[str]:
-    statistic: Any = mechanism.statistic
-    space: Any = mechanism.manifold
-    ball = statistic.values
+    statistic, space = mechanism.statistic, mechanism.manifold
+    ball, varies = statistic.values, getattr(statistic, "manifold", None) is not space
     if np.shape(value) != space.point_shape:
         return []
-    if getattr(statistic, "manifold", None) is not space:
+    if varies and np.shape(value) == (1,):
         return _variance(float(value[0]), 2 * ball.radius, mechanism)
     center = np.asarray(statistic.placed(np.asarray(ball.center)[None])[0])
     away = float(space.dist(center, np.asarray(value)))
