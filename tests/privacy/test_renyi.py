@@ -1,6 +1,7 @@
 """Rényi divergences near every edge, against many digits."""
 
 import math
+from functools import partial
 
 import mpmath as mp
 import numpy as np
@@ -15,7 +16,7 @@ from curvedp.privacy import (
     convert,
 )
 from curvedp.privacy.randomized_response import pure_renyi
-from curvedp.privacy.renyi import _log_h_at_one, renyi_epsilon
+from curvedp.privacy.renyi import _log_h_at_one, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 
 
 def randomized_response(eps, order):
@@ -127,3 +128,24 @@ def test_touching_function_at_one(order, y):
         a, u = mp.mpf(order), mp.exp(-mp.mpf(y))
         truth = mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a)
     assert float(_log_h_at_one(order, np.array(-y))) == pytest.approx(float(truth), rel=1e-12, abs=1e-11)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [
+    (partial(zcdp_epsilon, 0.1), partial(zcdp_delta, 0.1)), (partial(zcdp_epsilon, 20.0), partial(zcdp_delta, 20.0)),
+    (partial(renyi_epsilon, 3.0, 0.7), partial(renyi_delta, 3.0, 0.7)),
+])  # fmt: skip
+def test_delta_is_on_the_private_side_of_epsilon_and_close(epsilon, delta):
+    eps = np.array([0.0, 1e-3, 0.4, 1.0, 3.0, 7.7, 15.0])
+    found = delta(eps)
+    assert np.all(epsilon(found) <= eps)  # as evaluated, to the last bit
+    assert np.all(epsilon(found * (1 - 1e-11)) > eps)
+    np.testing.assert_allclose([delta(float(e)) for e in eps], found, rtol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.5, 3.0, 50.0, 1e4])
+def test_the_series_near_one_against_60_digits(alpha):
+    for y in np.array([0.4999, 0.3, 1e-2, 1e-6]) / alpha:
+        with mp.workdps(60):
+            a, u = mp.mpf(alpha), mp.exp(-mp.mpf(y))
+            truth = float(mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a))
+        assert _log_h_at_one(alpha, np.array(-y)) == pytest.approx(truth, abs=4e-15 * (1 + 1 / (alpha - 1)), rel=4e-15)
