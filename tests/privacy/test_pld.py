@@ -10,7 +10,8 @@ import pytest
 from flint import fmpz_poly
 
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose_profiles, laplace_profile
-from curvedp.privacy.pld import Composed, Loss, _convolved, _envelope, discretize  # the error bounds are not public
+from curvedp.privacy._transforms import Loss, convolved, tilted
+from curvedp.privacy.pld import Composed, _envelope, discretize  # the error bounds are not public
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
 
 UNIT = 1 << 220  # masses are rounded down to multiples of 2^-220
@@ -80,7 +81,7 @@ def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, ki
     }[kind]
     loss = Loss(2.0**-6, index, masses / masses.sum(), 0.0)
     for rate in (0.0, 3.0):
-        found, kappa, error = _convolved([(loss, count)], rate, size)
+        found, kappa, error = convolved([(loss, count)], rate, size)
         weights = loss.masses * np.exp(rate * loss.losses - loss.log_moment(rate)[0])
         truth = exact_wrapped(index, weights, count, size)
         made = np.linalg.norm(found - truth)
@@ -88,6 +89,35 @@ def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, ki
         assert made <= error + rounding
         assert error < 1e-9
         assert kappa == pytest.approx(count * loss.log_moment(rate)[0], rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [1 << 14, 10**6, 10**6 + 1])
+@pytest.mark.parametrize("kind", ["quiet", "small", "lattice", "far", "many"])
+def test_powers_of_very_many_steps_by_sixty_digits(kind, count):
+    size, rng = 256, np.random.default_rng(2)
+    index = np.arange(-100, 101)
+    masses = {
+        "quiet": np.where(index == 0, 1.0, 1e-7 * rng.random(len(index))),
+        "small": 1e-4 * np.exp(-((index / 3.0) ** 2)) + (index == 0),  # losses of a few cells, as of small batches
+        "lattice": 1.0 * np.isin(index, [-1, 1]) + 1e-30,  # its transform is −1 at the highest frequency
+        "far": (index == 0) + 1e-6 * (index == 100) + 1e-3 * (index == 1) + 1e-30,
+        "many": rng.random(len(index)),
+    }[kind]
+    loss = Loss(2.0**-6, index, masses / masses.sum(), 0.0)
+    found, _, error = convolved([(loss, count)], 0.0, size)
+    made = np.linalg.norm(found - mp_wrapped(index, tilted(loss, 0.0)[1], count, size))
+    assert made <= error
+    assert error < {"lattice": 1e-7, "many": 1e-7}.get(kind, 1e-11)
+
+
+def mp_wrapped(index, weights, count, size):
+    """The weights' convolution with themselves modulo `size`, as an inverse transform of powers."""
+    with mp.workdps(60):
+        roots = [mp.expjpi(mp.mpf(-2 * k) / size) for k in range(size)]
+        place = [(int(i) % size, mp.mpf(float(w))) for i, w in zip(index, weights, strict=True)]
+        powers = [mp.fsum(w * roots[i * k % size] for i, w in place) ** count for k in range(size)]
+        back = [mp.fsum(powers[k] * mp.conj(roots[i * k % size]) for k in range(size)) for i in range(size)]
+        return np.array([float(mp.re(value) / size) for value in back])
 
 
 def exact_wrapped(index, weights, count, size):

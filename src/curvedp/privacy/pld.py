@@ -17,9 +17,7 @@ Guarantees. Every number is an upper bound:
 - masses are rounded up; where rounding makes one negative it is raised to 0. For measures p⁺ ≥ 0 with
   Σp⁺_i(1 − e^{ε−L_i})₊ ≥ δ(ε) at all ε, exchanging one factor of a product at a time shows that the product bounds the
   composition;
-- a transform of length N = 2^k has an error of 2-norm at most 7k·u times that of its result (Higham 2002, Thm 24.2, for
-  radix 2 and roots of unity with errors below u = 2^-53); 16k·u is charged, for every transform and every factor, and becomes
-  an error of δ by Cauchy and Schwarz;
+- the rounding of transforms is bounded (`_transforms`), and becomes an error of δ by Cauchy and Schwarz;
 - what wraps around the window's ends only adds to masses in it; what lies above the window is bounded by Chernoff's
   inequality and counted as an infinite loss.
 """
@@ -31,43 +29,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
+from curvedp.privacy._transforms import MANY, Loss, U, convolved, discounted, tilted
 from curvedp.privacy.rounding import up
 
 Array = NDArray[np.float64]
-Masses = NDArray[np.float64]
 Profile = Callable[[Array], Array]
 
-U = 2.0**-53
 _FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window
 _GROWTH = 2.0**-10  # dots may lie this much of their loss apart, which adds 2^-20/6 of its variance at most …
 _FEWEST = 16384  # … but no farther than this part of the whole range
 _RATES = (6.0, 18.0, 36.0, 60.0, 90.0)  # −log δ at which the tilts are best, to e^-101 = 1e-44
 _REACH = 26.0  # a window leaves out e^-26 of a tilted distribution on each side
-
-
-@dataclass(frozen=True)
-class Loss:
-    """P's masses at the losses index·width, and at infinity, all rounded up; their sum may exceed 1."""
-
-    width: float
-    index: NDArray[np.int64]
-    masses: Array
-    infinite: float
-
-    @property
-    def losses(self) -> Array:
-        return np.asarray(self.index * self.width, np.float64)
-
-    def log_moment(self, tilt: float) -> tuple[float, float]:
-        """(κ, κ′): log Σ p·e^{tilt·L} over the finite losses, and its derivative."""
-        exponent = tilt * self.losses
-        top = float(exponent.max())
-        weights = self.masses * np.exp(exponent - top)
-        total = float(weights.sum())
-        return math.log(total) + top, float(weights @ self.losses) / total
 
 
 def discretize(
@@ -156,6 +130,8 @@ class Composed:
 
     def __init__(self, parts: tuple[tuple[Any, ...], ...], counts: tuple[int, ...], fineness: float = 1.0) -> None:
         self._parts, self._counts = parts, counts
+        # Of very many steps a tilt may favor rare large losses over the small ones that add up, whose sum is sharp without.
+        self._many = min(counts) >= MANY
         fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top, *_ in parts]
         rough = [discretize(p[0], p[1], w, 0.03, 200, *p[2:]) for p, w in zip(parts, fine, strict=True)]
         self._plan = _Plan(rough, counts, fineness, parts[int(np.argmax(counts))][1])
@@ -168,12 +144,12 @@ class Composed:
         region = np.searchsorted(self._plan.ends[:-1], eps)
         for k in np.unique(region):
             out[region == k] = self._interpolated(int(k), eps[region == k])
-        return out
+        return np.minimum(out, self._interpolated(0, eps)) if self._many else out
 
     def bracket(self, delta: float) -> tuple[float, float]:
         """Losses about the smallest ε >= 0 with δ(ε) <= delta, from as few transforms as can be; (inf, inf) if none."""
         ends, seen = self._plan.ends, set[int]()
-        k = min(int(np.searchsorted(_RATES, -math.log(delta))), len(ends) - 1)
+        k = 0 if self._many else min(int(np.searchsorted(_RATES, -math.log(delta))), len(ends) - 1)
         while True:
             begin = math.nextafter(ends[k - 1], math.inf) if k else 0.0
             at = self.delta(np.array([begin, min(ends[k], 1e300)]))
@@ -219,34 +195,15 @@ class Composed:
         start = -last if math.isinf(tilt.below) else math.floor(tilt.low / width)
         end = last + 1 if math.isinf(tilt.beyond) else math.ceil(tilt.high / width)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
-        masses, kappa, error = _convolved(factors, tilt.rate, size)
+        masses, kappa, error = convolved(factors, tilt.rate, size)
         first = max(start, 0)
         grid = np.arange(first, start + size)
-        values = _discounted(np.roll(masses, -start)[first - start :], tilt.rate, width, error)
+        values = discounted(np.roll(masses, -start)[first - start :], tilt.rate, width, error)
         exponent = kappa - tilt.rate * (grid * width)
         values *= np.exp(np.minimum(exponent + 8 * U * (abs(kappa) + np.abs(exponent) + 8), 700.0))
         values[grid >= last] = 0.0
         rest = _infinite(factors) + math.exp(_log_beyond(factors, tilt.beyond, (start + size - 1) * width))
         return width, first, np.minimum(up(values + rest, 4 * U), 1.0)
-
-
-def _convolved(factors: list[tuple[Loss, int]], rate: float, size: int) -> tuple[Array, float, float]:
-    """(tilted masses modulo `size`, Σ nκ, a bound on the 2-norm of their error)."""
-    bits = size.bit_length() - 1
-    kappa, log_norm, error, smallest = 0.0, 0.0, 0.0, math.inf
-    product: NDArray[np.complex128] | None = None
-    for loss, count in factors:
-        own, tilted = _tilted(loss, rate)
-        wrapped = np.bincount(loss.index % size, weights=tilted, minlength=size)
-        norm = 1.01 * math.sqrt(float(wrapped @ wrapped))
-        factor = _power(scipy.fft.rfft(wrapped), count)
-        product = factor if product is None else product * factor
-        slip = 16 * (bits + 1) * U * norm  # of one transform, relative to √N, and one power's rounding
-        log_norm += count * math.log(float(tilted.sum()) * (1 + len(tilted) * U) + math.sqrt(size) * slip)
-        error, smallest, kappa = error + count * slip, min(smallest, norm), kappa + count * own
-    assert product is not None
-    whole = math.exp(min(log_norm, 700.0))  # no value of the transforms' product is larger
-    return scipy.fft.irfft(product, size), kappa, 1.01 * whole * (error + 16 * bits * U * smallest)
 
 
 def _infinite(factors: list[tuple[Loss, int]]) -> float:
@@ -339,44 +296,6 @@ class _Plan:
         """The tilted losses' mean absolute deviation, times √(π/2): a normal law's deviation, and less if jumps are rare."""
         total = 0.0
         for part, count in zip(self.parts, self.counts, strict=True):
-            _, tilted = _tilted(part, rate)
-            total += count * float(tilted @ np.abs(part.losses - tilted @ part.losses)) ** 2
+            _, masses = tilted(part, rate)
+            total += count * float(masses @ np.abs(part.losses - masses @ part.losses)) ** 2
         return math.sqrt(math.pi / 2 * total / sum(self.counts))
-
-
-def _tilted(loss: Loss, rate: float) -> tuple[float, Array]:
-    """(κ, p·e^{rate·L − κ}), the masses rounded up; κ is any number close to the moment's logarithm."""
-    kappa, _ = loss.log_moment(rate)
-    exponent = rate * loss.losses
-    with np.errstate(under="ignore"):
-        return kappa, loss.masses * np.exp(exponent - kappa + 4 * U * (np.abs(exponent) + abs(kappa) + 16))
-
-
-def _power(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
-    """By repeated squaring: the relative error is at most 3·count·u, which one more `bits` in the slip pays for."""
-    result = values.copy()
-    for bit in bin(count)[3:]:
-        np.multiply(result, result, out=result)
-        if bit == "1":
-            np.multiply(result, values, out=result)
-    return result
-
-
-def _discounted(masses: Array, rate: float, width: float, error: float) -> Array:
-    """Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j}) + its error, t = e^{−rate·w}, s = e^{−w}: δ_j in units of e^{κ − rate·ε_j}.
-
-    `error` bounds the 2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step.
-    """
-    size = len(masses)
-    spread = math.sqrt(min(size, 1 / -math.expm1(-2 * rate * width)) if rate else size)  # at least ‖t^k‖₂
-    whole = _sums(masses, math.exp(-rate * width))
-    part = _sums(masses, math.exp(-(rate + 1) * width))
-    rounding = 8 * U * (size + 4) * (1 + (rate + 1) * width)
-    return np.asarray(whole - part + rounding * np.abs(whole) + (1 + 2 * rounding) * error * spread)
-
-
-def _sums(masses: Array, ratio: float) -> Array:
-    """Σ_{i>j} m_i·ratio^{i−j} for every j."""
-    from scipy.signal import lfilter  # half a second, of which most programs need nothing
-
-    return np.asarray(lfilter([0.0, ratio], [1.0, -ratio], masses[::-1])[::-1])
