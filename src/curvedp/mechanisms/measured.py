@@ -13,7 +13,7 @@ All hold for the computed numbers on ANY manifold: clipping comes last, and no r
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, frexp, inf, nextafter, pi, sqrt
+from math import ceil, frexp, inf, log, nextafter, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -145,20 +145,23 @@ def likeliest(sums: np.ndarray, noise: Any, n: int, law: Law = "gaussian") -> np
     """Where most records are, in bins from the middle edge, at the public center, by their noisy shares at all edges: between
     two neighboring edges, or in the middle, whichever is likeliest if all records were there.
 
-    A pair of edges must be likelier than the middle by more than the square of the number of pairs that are as near: a wrong
-    unit is no use. Where the length of shares is theirs, the logarithm of the likelihood is n·length/noise² and what all
-    places have; of Laplace noise with deviation √2·b it is Σ (|y| − |y − share·n|)/b.
+    A pair of edges must be likelier than the middle by more than the square of the number of pairs that are as near, or of
+    all pairs where records are too few to be seen among them: a wrong unit is no use. Where the length of shares is theirs,
+    the logarithm of the likelihood is n·length/noise² and what all places have; of Laplace noise with deviation √2·b it is
+    Σ (|y| − |y − share·n|)/b.
     """
     a, b, middle = sums[..., :-1], sums[..., 1:], sums.shape[-1] // 2
     up, down, noise = np.maximum(b, 0.0), np.maximum(a, 0.0), np.asarray(noise)[..., None]
     if law == "laplace":
-        part = up / np.maximum(down + up, 1e-300)
+        part, most = up / np.maximum(down + up, 1e-300), sqrt(2) / noise * n
         told = sqrt(2) / noise * (_nearer(a, n * (1 - part)) + _nearer(b, n * part))
         none = sqrt(2) / noise * _nearer(sums[..., [middle]], n)
     else:
         told, none = n / noise**2 * np.sqrt(up**2 + down**2), n / noise**2 * sums[..., [middle]]
-    away = np.arange(a.shape[-1]) - middle
-    gain = told - none - 2 * np.log(2 * np.where(away < 0, -away, away + 1))
+        most = (n / noise) ** 2 / 2
+    away, pairs = np.arange(a.shape[-1]) - middle, a.shape[-1]
+    near = np.where(most > 2 * log(pairs), 2 * np.where(away < 0, -away, away + 1), pairs)
+    gain = told - none - 2 * np.log(near)
     best = np.argmax(gain, axis=-1)[..., None]
     more, up, down = (np.take_along_axis(each, best, -1)[..., 0] for each in (gain, up, down))
     part = up / np.maximum(down + up, 1e-300) if law == "laplace" else np.arctan2(up, down) / (pi / 2)

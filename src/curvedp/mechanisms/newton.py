@@ -56,7 +56,7 @@ class _Schedule(NamedTuple):
 # H is large and differs between directions: more has to be known about it, and early steps are still far from the mean.
 _POSITIVE = {"gaussian": _Schedule(2, 0.01, 8.0, True), "laplace": _Schedule(2, 0.03, 8.0, True)}
 _NEGATIVE = {"gaussian": _Schedule(4, 0.1, 3.0, False), "laplace": _Schedule(2, 0.1, 5.0, False)}
-_NEAR = 8.0  # that ratio of just two steps by Gaussian noise in hyperbolic space, which begin near the mean
+_NEAR = 5.0  # that ratio of just three steps by Gaussian noise in hyperbolic space, which begin near the mean
 
 
 class Stage(NamedTuple):
@@ -228,7 +228,7 @@ class NewtonMechanism(GaussianMeanMechanism):
     def shares(self) -> tuple[list[float], list[float]]:
         """Shares of μ² of the gradients and of the numbers about H; the last step takes H from the one before."""
         plan, measured = self._schedule, max(1, self.steps - 1)
-        ratio = _NEAR if self.steps == 2 < plan.steps else plan.ratio
+        ratio = _NEAR if self.steps == 3 < plan.steps else plan.ratio
         weights = [ratio**step for step in range(self.steps)]
         gradients = [(1 - plan.of_hessian) * weight / sum(weights) for weight in weights]
         return gradients, [plan.of_hessian / measured if step < measured else 0.0 for step in range(self.steps)]

@@ -167,8 +167,9 @@ class PrivateBallMechanism(StagedMechanism):
         straight = self._pure and ball.radius**2 * -self.manifold.curvature_bounds[0] <= _STRAIGHT
         name = self.target.lasts(self.law)[-1].name if straight else self.last
         found: Any = Mechanism.registry[name].for_statistic(self.target.within(ball), rest)
-        if name == NewtonMechanism.name:  # from a center that is near: two steps are enough
-            found = found.rebuilt(found.statistic, {**found.parameters, "steps": 2})
+        near = (self._roughness * ball.radius) ** 2 * -self.manifold.curvature_bounds[0] <= 1  # H is the same that near
+        if name == NewtonMechanism.name and near:  # so three steps are enough
+            found = found.rebuilt(found.statistic, {**found.parameters, "steps": min(found.steps, 3)})
         place = {"kind": "ball", "center": ball.center.tolist(), "radius": ball.radius}
         stages.told += [place, {"kind": name, "share": share, **found.parameters}]
         return found
