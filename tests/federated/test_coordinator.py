@@ -290,6 +290,64 @@ def test_nonsense_from_the_server_is_refused_in_one_line(request_):
     assert "\n" not in str(caught.value)
 
 
+def leaves(value, place=()):
+    """Places in a JSON value, the value's own included; of long lists the first two."""
+    yield place
+    parts = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from leaves(part, (*place, key))
+
+
+def with_leaf(value, place, new):
+    if not place:
+        return new
+    return {**value, place[0]: with_leaf(value[place[0]], place[1:], new)} if isinstance(value, dict) else [
+        with_leaf(part, place[1:], new) if k == place[0] else part for k, part in enumerate(value)
+    ]  # fmt: skip
+
+
+STRANGE = [
+    None,
+    True,
+    -1,
+    7,
+    10**400,
+    2**64,
+    0.5,
+    np.nan,
+    np.inf,
+    1e308,
+    "",
+    "x",
+    "\ud800",
+    "9" * 5000,
+    [],
+    {},
+    [[None]],
+    {"0": 1},
+]
+
+
+def test_no_leaf_of_a_request_makes_a_site_raise_or_pay_for_nothing(tmp_path):
+    plan, people, records = study(3, 4, dropouts=0, rounds=1)
+    sites, asked = sites_of(plan, people, records), []
+
+    def remembered(requests):
+        asked.append((copy.deepcopy(sites[0].state), copy.deepcopy(requests[0])))
+        return in_process(sites)(requests)
+
+    coordinate(plan, remembered)
+    assert [request["stage"] for _, request in asked] == ["announce", "share", "mask", "unmask", "sign"]
+    book = Ledger(tmp_path / "l.ledger", GDP(100.0))
+    for state, request in asked[:-1]:
+        for place in list(leaves(request))[1:]:
+            for strange in STRANGE:
+                site = Site(plan, people[0], records[0], state=copy.deepcopy(state), ledger=book)
+                paid = len(book.entries)
+                said = in_process({0: site})({0: with_leaf(request, place, strange)})
+                assert said or len(book.entries) == paid, (place, strange)
+
+
 def test_a_server_that_chooses_the_point_gets_bounded_terms():
     plan, _, records = study(3, dropouts=0)
     start, question = plan.kernel.start(), plan.questions[0]

@@ -140,7 +140,10 @@ def test_a_plan_reads_back_and_its_name_covers_every_term():
         {"rounds": 7},
         {"created": "yesterday"},
         {"created": "2026-01-01T00:00:00"},
+        {"created": "0001-01-01T00:00:00+00:00"},
+        {"created": "9999-12-31T23:59:59+00:00"},
         {"hours": 0},
+        {"hours": 1e300},
         {"exponents": [1, 2, 3]},
         {"guarantee": {**GDP(1.0).to_dict(), "adjacency": "add-remove"}},
         {"extra": 1},
@@ -151,6 +154,17 @@ def test_unusable_terms_are_refused(change):
     plan, _, _ = study(4)
     with pytest.raises(ParameterError):
         Plan.from_dict({**plan.to_dict(), **change})
+
+
+def test_numbers_of_numpy_are_numbers():
+    people, kernel = identities(5), ClassMeansKernel(Sphere(2), 0.7, count=2)
+    made = [
+        Plan(kernel, keys(people), counts, GDP(1.0), created="2026-01-01T00:00:00+00:00", **{name: of(one)})
+        for counts in ([[10, 20]] * 5, np.tile([10, 20], (5, 1)), [np.array([10, 20])] * 5)
+        for name, one in (("dropouts", 1), ("collusion", 1), ("rounds", 2), ("hours", 3))
+        for of in (int, np.int64, np.int8)
+    ]
+    assert len({plan.id for plan in made}) == 4  # one for each term
 
 
 def test_moments_are_of_vectors():

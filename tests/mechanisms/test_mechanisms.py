@@ -29,9 +29,10 @@ from curvedp.mechanisms import (
     LogGaussianMechanism,
     LogLaplaceMechanism,
 )
-from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from spaces import SPACES
 
 CURVED = [Sphere(2), Sphere(20), Lorentz(2), Euclidean(4)]
 EVERYWHERE = [
@@ -272,3 +273,17 @@ def test_a_chart_under_positive_curvature_needs_a_ball_even_where_injectivity_ha
         with pytest.raises(ParameterError, match="needs radius="):
             kind.calibrated(space, 0.1, ApproxDP(1.0, 1e-6))
         assert kind.calibrated(space, 0.1, ApproxDP(1.0, 1e-6), radius=1.0).scale > 0
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_a_center_near_the_largest_double_is_a_point_or_refused(M):
+    """Without a warning, which is an error here; a center that is not finite would be every record's place."""
+    for entry in (1.7e308, -1e308, 1e160, 5e-324):
+        for place in range(M.origin.size):
+            center = np.array(M.origin)
+            center.flat[place] = entry
+            try:
+                found = public_ball(M, center, 0.1).center
+            except ParameterError:
+                continue
+            assert np.isfinite(found).all()

@@ -154,3 +154,25 @@ def test_refusals():
     ):
         with pytest.raises(ParameterError, match=says):
             private_selection(*arguments)
+
+
+@pytest.mark.parametrize(
+    "score", [3, 3.0, np.float32(3), np.array(3), np.array([3.0]), [3.0], np.array([[3]])], ids=repr
+)
+def test_one_number_is_a_score_however_it_is_written(score):
+    assert private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score == 3.0
+
+
+@pytest.mark.parametrize("score", [np.nan, -np.inf, None, np.ma.masked, np.array([np.nan])], ids=repr)
+def test_no_number_is_the_worst_score(score):
+    assert private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score == -np.inf
+
+
+@pytest.mark.parametrize(
+    "found", [None, 5, (1,), (1, 2, 3), ("text", 1), (1j, 1), (10**400, 1), ([1.0, 2.0], 1), ([], 1)], ids=str
+)
+def test_what_is_no_score_and_value_is_refused_without_a_quotation(found):
+    with pytest.raises(
+        ParameterError, match=r"^release must return \(score, value\), and the score must be one number$"
+    ):
+        private_selection([1, 2], lambda *given: found, PureDP(1.0))

@@ -341,5 +341,5 @@ def _understood() -> Iterator[None]:
         yield
     except ParameterError:
         raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None

@@ -27,6 +27,7 @@ from curvedp.signing import digest
 
 MOST_ROUNDS = 6
 _SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times, or the server's
+_LONGEST = 1e6  # hours, so that a plan's end is a date
 _LARGEST = 1024  # dimensions
 _FLOAT = 2.0**-40  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
 _PRECISE = 44  # bits of a term
@@ -123,12 +124,12 @@ class Plan(Statistic):
         if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
-        if _validate.integer("rounds", rounds, self.kernel.least_rounds) > MOST_ROUNDS:
+        if (rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)) > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
         counts = [self._counts_of(count) for count in self.counts]
-        assign(
-            self, sites=list(self.sites), counts=counts, rounds=rounds, hours=_validate.positive("hours", self.hours)
-        )
+        lost = {name: _validate.integer(name, getattr(self, name), 0) for name in ("dropouts", "collusion")}
+        assign(self, sites=list(self.sites), counts=counts, rounds=rounds, **lost)
+        assign(self, hours=_validate.within("hours", self.hours, 0, _LONGEST, open_low=True))
         if len(self.counts) != len(self.sites):
             raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
         if self.exponents not in (None, exponents := [self._exponent(r) for r in range(rounds)]):
@@ -137,8 +138,8 @@ class Plan(Statistic):
         _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
 
     def _counts_of(self, count: Any) -> list[int]:
-        each = list(count) if isinstance(count, Sequence) else [count]
-        if len(each) != self.kernel.classes or isinstance(count, str):
+        each = list(count) if np.ndim(count) else [count]
+        if len(each) != self.kernel.classes:
             raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
         return [_validate.integer("counts", n, 0) for n in each]
 
@@ -199,8 +200,8 @@ class Plan(Statistic):
             created = datetime.fromisoformat(self.created)
         except (TypeError, ValueError):
             raise ParameterError(f"created={_validate.shown(self.created)} must be a time in ISO 8601") from None
-        if created.tzinfo is None:
-            raise ParameterError("created needs its time zone, such as +00:00")
+        if created.tzinfo is None or not 2000 <= created.year < 9000:
+            raise ParameterError("created needs its time zone, such as +00:00, and a year from 2000 on")
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:

@@ -99,7 +99,8 @@ class Site(Party):
         round, at = int(request["round"]), np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(j): box for j, box in request["boxes"].items()})
-        self.plan.kernel.places(at)  # refused before it is paid for
+        self._check_round(round)  # refused before it is paid for, as places are
+        self.plan.kernel.places(at)
         self._pay()
         parts = [self.plan.integers(round, at, records, label) for label, records in enumerate(self._classes)]
         noise = site_noise(self.plan.layers(round), self.seed(round), self.plan.length(round), self._source)

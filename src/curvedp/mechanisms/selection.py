@@ -114,8 +114,13 @@ def private_selection(
     paid = pay(ledger, label, guarantee, mechanism)
 
     def one(number: int) -> tuple[float, Any]:
-        score, value = release(candidates[number], run, source)
-        return (float(score) if score == score else -inf), value
+        found = release(candidates[number], run, source)
+        try:
+            score, value = found
+            score = np.ma.asarray(score, dtype=np.float64).filled(-inf).item()
+        except (OverflowError, TypeError, ValueError):  # whose message may quote what is not yet released
+            raise ParameterError("release must return (score, value), and the score must be one number") from None
+        return (score if score == score else -inf), value
 
     found = mechanism.release(one, source=source, guarantee=guarantee, reason="a choice was asked for", entry=paid)
     number, score, value = found.value

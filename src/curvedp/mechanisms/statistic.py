@@ -165,9 +165,12 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
         raise ParameterError(
             f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"
         )
-    if not np.all(np.isfinite(array)) or not float(manifold.residual(array)) <= 1e-6:
+    with np.errstate(all="ignore"):  # entries near the largest double
+        usable = np.all(np.isfinite(array)) and float(manifold.residual(array)) <= 1e-6
+        found = np.asarray(manifold.project(array)) if usable else array
+    if not usable or not np.all(np.isfinite(found)):
         raise ParameterError(f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project")
-    return np.asarray(manifold.project(array))
+    return found
 
 
 def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
