@@ -16,6 +16,7 @@ from curvedp.audit import audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws import GeodesicBall
+from curvedp.laws.cells import CellSampler
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP
@@ -183,7 +184,7 @@ def test_e22_drawn_jointly_it_is_private():
     draws = []
     for x, Y in sets:
         bundle, scale, norm, constants, _ = plan.problem((x - 0.5)[:, None], Y)
-        middle, v = KNormLaw(bundle, scale).sample(np.random.default_rng(0), norm, constants, 4000)
+        middle, v = bundle.points(CellSampler(bundle, scale, norm, constants, np.random.default_rng(0)).draw(4000))
         draws.append(M.exp(middle, -v / 2))  # the footpoint γ(0)
     assert audit_scores(PureDP(1.0), *nearer(M, sets, draws)).holds
 

@@ -8,7 +8,7 @@ import numpy as np
 from curvedp.audit.empirical import AuditResult, audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry.base import Manifold
-from curvedp.laws.cells import CellSampler
+from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.laws.domains import GeodesicBall
 from curvedp.privacy import Guarantee
 
@@ -40,7 +40,7 @@ def k_norm_outputs(
     domain: GeodesicBall,
     scale: float,
     norms: Sequence[Callable[..., np.ndarray]],
-    constants: Sequence[tuple[float, ...]],
+    constants: Sequence[tuple[float, ...] | LocalConstants],
 ) -> Outputs:
     """Exact draws of exp(−norm/scale) for either norm, with both norms and their difference as scores.
 

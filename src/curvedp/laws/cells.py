@@ -20,6 +20,8 @@ from curvedp.laws.domains import GeodesicBall
 
 Float = NDArray[np.float64]
 Cells = dict[str, Float]  # columns of a table with one row a cell
+# (*points, how far each argument of g may move from them (N, blocks)) -> constants of g there, (N,) for each block
+LocalConstants = Callable[..., tuple[Float, ...]]
 
 _MOST_CELLS = 1 << 20  # about 300 MB; from there on the envelope stays as it is, and sampling goes on under it
 _BATCH = 2048  # evaluations of g in one call
@@ -29,14 +31,16 @@ _ROUNDING = 1e-9  # relative; a wrong constant shows at 1e-2 and more
 
 
 class CellSampler:
-    """Cells over `domain` for the target exp(−g/scale)·J, g Lipschitz with `constants` (one for each block)."""
+    """Cells over `domain` for the target exp(−g/scale)·J, g Lipschitz with `constants`: one for each block, or a function
+    that bounds them in a part of the domain.
+    """
 
     def __init__(
         self,
         domain: GeodesicBall,
         scale: float,
         g: Callable[..., Any],
-        constants: tuple[float, ...],
+        constants: tuple[float, ...] | LocalConstants,
         rng: Any,  # a NumPy generator, or anything with its `random`, `uniform` and `standard_exponential`
     ) -> None:
         self._domain, self._scale, self._g, self._constants, self._rng = domain, scale, g, constants, rng
@@ -109,7 +113,7 @@ class CellSampler:
         at = center * np.where(outside, self._radii / np.where(outside, norm, 1.0), 1.0)[:, :, None]
         value = self._evaluate(at)
         self.built += len(value)
-        lipschitz = self._domain.lipschitz(self._constants, high)
+        lipschitz = self._lipschitz(at, half * math.sqrt(self._k), high)
         reach = lipschitz * half * math.sqrt(self._k)
         lower = np.maximum(value - reach.sum(axis=1), 0.0)
         if parents is not None:
@@ -137,6 +141,16 @@ class CellSampler:
             "log_target": log_target,
             "spread": spread,
         }
+
+    def _lipschitz(self, at: Float, reach: Float, high: Float) -> Float:
+        """Constants in the coordinates, as far as `reach` from `at` in each block, which holds the cell and its children."""
+        if isinstance(self._constants, tuple):
+            return self._domain.lipschitz(self._constants, high)
+        units = [tuple(row) for row in np.eye(len(self._radii))]
+        moved = np.stack([np.sum(self._domain.lipschitz(unit, high) * reach, axis=1) for unit in units], axis=1)
+        parts = [slice(i, i + _BATCH) for i in range(0, len(at), _BATCH)]
+        found = [self._constants(*self._domain.points(at[i]), moved[i]) for i in parts]
+        return self._domain.lipschitz(tuple(np.concatenate(part) for part in zip(*found, strict=True)), high)
 
     def _propose(self, evaluations: int) -> Float:
         """Thinned proposals, as many as g may be evaluated, and those that g accepts."""
@@ -184,7 +198,7 @@ class CellSampler:
         if not np.all(smaller <= larger + _ROUNDING * (self._scale + np.abs(value))):
             raise EnvelopeViolation(
                 f"the gradient norm leaves its Lipschitz bound by {np.max(smaller - larger):.3g}: "
-                f"the constants {self._constants} are too small for it"
+                "its constants are too small"
             )
 
 

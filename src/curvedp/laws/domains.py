@@ -115,9 +115,9 @@ class GeodesicBall:
         first = z[:, 0]
         return np.asarray(np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1))
 
-    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+    def lipschitz(self, constants: tuple[Any, ...], high: Float) -> Float:
         """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""
-        return constants[0] * self.stretch(high[:, :1])
+        return np.asarray(constants[0] * self.stretch(high[:, :1]))
 
     def stretch(self, r: Float) -> Float:
         """max(1, sn_{κ_min}(r)/r), the largest stretch of exp_c within r (Rauch)."""
@@ -169,11 +169,11 @@ class TangentBundleBall(GeodesicBall):
         M, c, (p,) = self.manifold, self.center, super().points(z)
         return p, M.transport(c, p, M.from_coordinates(c, z[:, 1]))
 
-    def lipschitz(self, constants: tuple[float, ...], high: Float) -> Float:
+    def lipschitz(self, constants: tuple[Any, ...], high: Float) -> Float:
         along, fibre = constants
         turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in self.roots)
         first = along * self.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
-        return np.stack([first, np.full(len(high), fibre)], axis=1)
+        return np.stack([first, np.broadcast_to(fibre, first.shape)], axis=1)
 
 
 def _log_sn(curvature: float, r: Float) -> Float:

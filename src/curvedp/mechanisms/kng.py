@@ -17,7 +17,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws import GeodesicBall
-from curvedp.laws.cells import CellSampler
+from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.mechanisms.base import FLOAT, Draw, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
@@ -177,7 +177,11 @@ class KNGMechanism(MeanMechanism):
 
 
 def kng_draw(
-    domain: GeodesicBall, scale: float, g: Callable[..., Any], lipschitz: tuple[float, ...], source: Source
+    domain: GeodesicBall,
+    scale: float,
+    g: Callable[..., Any],
+    lipschitz: tuple[float, ...] | LocalConstants,
+    source: Source,
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing), and
     those coordinates as integers."""

@@ -19,6 +19,7 @@ from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.laws import TangentBundleBall
+from curvedp.laws.cells import LocalConstants
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
@@ -32,10 +33,10 @@ from curvedp.regression.bounds import (
     endpoint_clips,
     endpoint_norm,
     endpoint_sensitivity,
+    gradient_slopes,
     joint_sensitivity,
-    lipschitz_constants,
 )
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import clipped_gradient, prediction_distances
 from curvedp.regression.jacobi import check_symmetric
 
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
@@ -306,7 +307,11 @@ class KNGRegressionMechanism(LineMechanism):
         def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
             return endpoint_norm(*gradient(p, v))
 
-        constants = lipschitz_constants(model, scaled, x, np.asarray(model.dist(o, mapped)))
+        slopes = gradient_slopes(model, scaled, x, np.asarray(model.dist(o, mapped)))
+
+        def constants(p: np.ndarray, v: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return slopes.near(prediction_distances(model, x, np.asarray(mapped), p, v), moved)
+
         bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
@@ -338,12 +343,12 @@ class KNGRegressionMechanism(LineMechanism):
 
 
 class KNormProblem(NamedTuple):
-    """What one K-norm draw is made of: exp(−norm/scale) on the bundle, norm Lipschitz with these constants."""
+    """What one K-norm draw is made of: exp(−norm/scale) on the bundle, norm Lipschitz in each part."""
 
     bundle: TangentBundleBall
     scale: float
     norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    constants: tuple[float, float]
+    constants: LocalConstants
     unit: float  # √|κ|
 
 

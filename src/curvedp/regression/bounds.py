@@ -87,12 +87,42 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     return nextafter(2 * domain.clip * max(1.0, factor) / domain.n, inf)
 
 
-def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray) -> tuple[float, float]:
-    """Lipschitz constants of the `endpoint_norm` of the clipped gradient on the domain: along p, and along v.
+class Slopes(NamedTuple):
+    """How fast the `endpoint_norm` of the clipped gradient changes, in parts of a domain: linear in how fast residuals do.
 
-    They follow the records (predictors x, responses at `distance` from the center): that steers the sampler's work, not its
-    law (docs/knorm.md).
+    It follows the records: that steers the sampler's work, not its law (docs/knorm.md). A residual that is clipped all over
+    a part only turns there, by τ·|ct(d)| at distance d, which is far less than 1 where the records are far away.
     """
+
+    clip: np.ndarray  # of each record
+    reach: np.ndarray  # no residual is longer
+    ends: np.ndarray  # (2, n): how far its prediction moves with p, and with v
+    weights: np.ndarray  # (2, n): what its residual's constant counts for along p, and along v
+    rest: np.ndarray  # (2,): what curvature adds
+    curvature: float
+    dim: int
+
+    def everywhere(self) -> tuple[float, float]:
+        """Lipschitz constants on the whole domain: along p, and along v."""
+        along, fibre = self._of(_residual_bound(self.curvature, self.clip, self.reach))
+        return float(along), float(fibre)
+
+    def near(self, distance: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same where p moves by at most moved[:, 0] and v by moved[:, 1] from a place with residuals of these lengths."""
+        most = moved @ self.ends
+        low, high = distance - most, np.minimum(distance + most, self.reach)
+        whole = _residual_bound(self.curvature, self.clip, self.reach)
+        far = low > self.clip
+        turning = np.zeros_like(low) if self.dim == 1 else _turning(self.curvature, np.where(far, low, self.clip), high)
+        return self._of(np.where(far, np.minimum(self.clip * turning, whole), whole))
+
+    def _of(self, bend: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along, fibre = (bend @ weights + rest for weights, rest in zip(self.weights, self.rest, strict=True))
+        return along, np.maximum(fibre, 1e-12 * along)
+
+
+def gradient_slopes(manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray) -> Slopes:
+    """Of the records: predictors x, responses at `distance` from the center."""
     curvature, V, clip = _curvature(manifold), domain.speed, endpoint_clips(domain.clip, x)
     root, x = sqrt(abs(curvature)), np.abs(x)
     a, t = root * V * x, x / DEVIATION
@@ -107,11 +137,18 @@ def lipschitz_constants(manifold: Manifold, domain: Domain, x: np.ndarray, dista
     safe = np.where(a > 1e-4, a, 1.0)  # each quotient below is O(a) near 0; a bounds it there
     turned, slope, rest = (np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest))
     ends = _spread_of_ends(curvature, V, x)
-    bend = _residual_bound(curvature, clip, domain.radius + V * x + distance)
-    foot = ends * (bend * c + clip * root * sn)
     of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
-    shoot = x * (ends * (bend * s + clip * root * turned) + clip * root * (of_cos + t * of_sinc))
-    return float(np.mean(foot)), float(max(np.mean(shoot), 1e-12 * np.mean(foot)))
+    foot = ends * clip * root * sn
+    shoot = x * (ends * clip * root * turned + clip * root * (of_cos + t * of_sinc))
+    return Slopes(
+        clip,
+        domain.radius + V * x + distance,
+        np.stack([c, x * s]),
+        np.stack([ends * c, x * ends * s]) / len(x),
+        np.array([np.mean(foot), np.mean(shoot)]),
+        curvature,
+        manifold.dim,
+    )
 
 
 def _curvature(manifold: Manifold) -> float:
@@ -147,3 +184,13 @@ def _residual_bound(curvature: float, clip: np.ndarray, reach: np.ndarray) -> np
         return np.asarray(np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)), 1 + s))
     angle = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
     return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)) if curvature > 0 else np.ones_like(reach))
+
+
+def _turning(curvature: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """sup |ct(d)| over low ≤ d ≤ high: how fast the direction to a point at distance d turns (Karcher 1977)."""
+    root = sqrt(abs(curvature))
+    if curvature < 0:
+        return np.asarray(root / np.tanh(root * low))
+    if curvature == 0:
+        return np.asarray(1 / low)
+    return np.asarray(root * np.maximum(1 / np.tan(root * low), -1 / np.tan(root * np.maximum(high, low))))
