@@ -417,6 +417,38 @@ def test_nonsense_from_a_site_makes_it_a_lost_one(stage, nonsense):
     assert len(release.signatures) == (4 if stage == "unmask" else 3)
 
 
+STAGES = ["announce", "share", "mask", "unmask", "sign"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("other", [-1, 4, 99, "0", None, 2.0, np.int64(1)], ids=repr)
+def test_answers_under_other_numbers_are_not_heard(stage, other):
+    plan, people, records = study(4, 5, dropouts=1, rounds=1)
+    good = in_process(sites_of(plan, people, records))
+
+    def ask(requests):
+        here = next(iter(requests.values()))["stage"] == stage
+        return {**({other: "late"} if here else {}), **good(requests)}
+
+    assert len(coordinate(plan, ask).signatures) == 4
+
+
+@pytest.mark.parametrize("lost", STAGES[:4])
+def test_a_site_that_was_lost_is_not_heard_again(lost):
+    """A vector that comes a round late would be in the sum, with masks that nobody takes off."""
+    plan, people, records = study(4, 5, dropouts=1, rounds=2)
+    sites, late = sites_of(plan, people, records), []
+
+    def ask(requests):
+        stage = next(iter(requests.values()))["stage"]
+        answers = in_process(sites)(requests)
+        late.extend([answers.pop(3)] if stage == lost and 3 in answers else [])
+        return {**answers, **({3: late[0]} if late and 3 not in requests else {})}
+
+    rounds = coordinate(plan, ask).rounds
+    assert [r.alive for r in rounds] == [[0, 1, 2, 3] if lost == "unmask" and r == 0 else [0, 1, 2] for r in range(2)]
+
+
 def test_two_processes_of_a_site_do_not_both_answer(tmp_path):
     """From one state, before either has written it back: two vectors of a round would be two releases, paid once."""
     plan, people, records = study(3, dropouts=0)

@@ -178,6 +178,7 @@ def test_refusals_do_not_tell_n():
     target = GDP(1.0, **ADDED)
     calls = {
         "share": lambda: dp_rsgd(MEAN, X, START, 10, 20, 0.7, 0.2, guarantee=target),
+        "as a share": lambda: dp_rsgd(MEAN, X, START, 10, np.int64(1), 0.7, 0.2, guarantee=target),
         "poisson": lambda: dp_rsgd(MEAN, X, START, 10, 0.1, 0.7, 0.2, guarantee=target, sampling="fixed-size"),
         "batch_size": lambda: dp_rsgd(MEAN, X, START, 10, 1.5, 0.7, 0.2, guarantee=target),
         "give batch_size": lambda: dp_rsvrg(MEAN, X, START, 2, 3, (0.7, 0.3), 0.2, guarantee=target),

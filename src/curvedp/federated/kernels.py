@@ -347,6 +347,12 @@ class MomentKernel(Kernel):
         spent = max(_COUNTS, few) * self.is_private
         return [*[Distances(self.ball, spent, hidden)] * self.is_private, Moment(self.ball, 1 - spent)]
 
+    def places(self, at: Array) -> list[Where]:
+        """With the radius that is agreed on, whatever a server says: rows cut to a smaller one would add up to more than a
+        person has."""
+        found = super().places(at)
+        return found if self.is_private else [where._replace(radius=self.radius) for where in found]
+
     def by_person(self, records: Array, codes: Array) -> Array:
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")

@@ -207,7 +207,7 @@ def asked(round: int, at: np.ndarray) -> bytes:
 
 class _Run:
     def __init__(self, plan: Plan, ask: Ask) -> None:
-        self.plan, self.session, self._ask = plan, plan.session, ask
+        self.plan, self.session, self._carry = plan, plan.session, ask
         self.announcements: Answers = {}
         self.boxes: dict[int, dict[str, str]] = {}
         self.rounds: list[Round] = []
@@ -221,6 +221,11 @@ class _Run:
             self.points.append(self.plan.points(self.rounds)[-1])
             alive = self._round(r, alive)
         return self.rounds
+
+    def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+        """Answers of the sites that were asked; another's is late, and of another stage."""
+        heard = self._carry(requests)
+        return {i: heard[i] for i in requests if i in heard}
 
     def _set_up(self) -> None:
         request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}

@@ -113,7 +113,7 @@ def dp_rsgd(
 
 def chance_of(batch_size: float | None, sampling: str) -> float:
     """Of a record to be in a batch, public where n is private."""
-    if sampling != "poisson" or batch_size is None or isinstance(batch_size, int):
+    if sampling != "poisson" or batch_size is None or isinstance(batch_size, int | np.integer):
         raise ParameterError(
             "n is private: give batch_size as a share of the records, such as 0.01, and sampling='poisson'"
         )
