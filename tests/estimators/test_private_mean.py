@@ -282,7 +282,7 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
     assert model.certificate_.numerics["path"].startswith("float64")
     checks = verify_certificate(model.certificate_)
     assert [check.claim for check in checks if check.holds is False] == [
-        "entropy: numpy PCG64: for tests and simulation? NOT private"
+        "entropy: numpy PCG64: for tests and simulation, NOT private"
     ]
     assert any(check.holds is None and "float64" in check.claim for check in checks)
 
