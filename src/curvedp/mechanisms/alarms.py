@@ -4,7 +4,7 @@ Nothing of this is stated in a certificate, so that nothing can be stated wrongl
 the grid integers, wherever the certificate is read.
 """
 
-from math import inf, sqrt
+from math import inf, sinh, sqrt
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ def alarms_of(value: Any, certificate: Any) -> list[str]:
     made = certificate.made_by
     few = [] if getattr(made, "enough", True) else [FEW]
     last = made.ending(certificate)
-    odd = _odd(value, last) if last.statistic.values is not None else _unpredicted(made, certificate)
-    return [*few, *_searched(value, made, certificate), *odd]
+    found = [*few, *_searched(value, made, certificate)]
+    return found + (_odd(value, last) if last.statistic.values is not None else _unpredicted(made, certificate))
 
 
 def misplaced(value: Any, certificate: Any) -> list[str]:
@@ -100,7 +100,7 @@ def _place(away: float, radius: float, afterwards: list[str]) -> list[str]:
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
-    if getattr(mechanism, "deviation", inf) * sqrt(mechanism.manifold.dim) < radius * _NOISY / 2:
+    if getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius) < radius * _NOISY / 2:
         return []  # by far too little noise: not simulated
     error = foreseen_error(mechanism)
     if error is None:
@@ -114,6 +114,12 @@ def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
             f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
         ]
     return []
+
+
+def _stretch(space: Any, radius: float) -> float:
+    """How much longer a step may be at the radius than it is in the chart at the center, where curvature is negative."""
+    bent = sqrt(max(-space.curvature_bounds[0], 0.0)) * radius
+    return 1.0 if bent == 0 else sinh(bent) / bent if bent < 9 else inf
 
 
 def foreseen_error(mechanism: Any) -> float | None:

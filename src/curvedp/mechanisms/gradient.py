@@ -8,7 +8,7 @@ Its bias is of second order in the distance from the center to the mean.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import ceil, isfinite, log2
+from math import ceil, isfinite, log2, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -115,6 +115,11 @@ class GradientMechanism(GaussianMeanMechanism):
     def deviation(self) -> float:
         """Of the noise in each coordinate."""
         return self.scale * spread_of(self.law, self.manifold.dim)
+
+    @property
+    def length(self) -> float:
+        """Of the noise, in the mean square."""
+        return self.deviation * sqrt(self.manifold.dim)
 
     @property
     def parameters(self) -> Mapping[str, Any]:

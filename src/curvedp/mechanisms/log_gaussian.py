@@ -8,7 +8,7 @@ curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch). T
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, nextafter
+from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, assign, length, replay
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
+from curvedp.mechanisms.noise import spread_of
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
@@ -97,6 +98,12 @@ class _LogMechanism(IsotropicMechanism):
     def sigma(self) -> float:
         """The scale: of a Gaussian, the standard deviation of each coordinate."""
         return self.scale
+
+    @property
+    def length(self) -> float:
+        """Of the noise, in the mean square."""
+        dim = self.manifold.dim
+        return self.scale * spread_of(self.kind, dim) * sqrt(dim)
 
     @property
     def base(self) -> np.ndarray:
