@@ -41,8 +41,7 @@ class Plan:
     Attributes
     ----------
     errors : dict
-        Predicted mean distance to the mean of the records moved into the ball, by mechanism, best first. What moving them
-        does is not in it.
+        Predicted mean distance to the mean of the records as moved into the ball, by mechanism, best first.
     left_out : dict
         Why the other mechanisms are not considered, by mechanism.
     useless : float

@@ -9,7 +9,7 @@ from scipy import stats
 from curvedp.geometry import Euclidean
 from curvedp.optim import FrechetMeanProblem, _batches, _loop, dp_rsgd
 from curvedp.optim._batches import fixed_batches, poisson_batches
-from curvedp.optim._loop import Randomness
+from curvedp.optim._randomness import Randomness
 
 
 def inclusion(n, rate, steps, seed):

@@ -7,7 +7,8 @@ from scipy import stats
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import Problem, dp_rgd
-from curvedp.optim._loop import Randomness, clip_rows, clipped_sum, full_precision
+from curvedp.optim._loop import clip_rows, clipped_sum, full_precision
+from curvedp.optim._randomness import Randomness
 from curvedp.privacy.descent import rounded_clip
 
 

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy.stats import kstest, norm
 
 import curvedp.optim._loop as loop
+import curvedp.optim._randomness as randomness
 from curvedp.entropy import GeneratorSource, SecureSource
 from curvedp.geometry import Sphere
 from curvedp.optim import LeadingEigenvectorProblem, dp_rsgd
@@ -48,18 +49,19 @@ def test_extreme_words_keep_the_tail_and_the_sign():
 
 
 def test_every_call_has_a_key_of_its_own_and_only_the_system_s_stream_is_drawn_there(monkeypatch):
-    monkeypatch.setattr(loop, "on_processor", lambda: False)
-    random = loop.Randomness(None)
+    monkeypatch.setattr(randomness, "on_processor", lambda: False)
+    random = randomness.Randomness(None)
     first, second = (np.asarray(random.normal(100, 785)) for _ in range(2))
     assert isinstance(random.normal(100, 785), jax.Array)
     assert not np.any(first == second)
-    given = loop.Randomness(GeneratorSource(np.random.default_rng(0)))
+    given = randomness.Randomness(GeneratorSource(np.random.default_rng(0)))
     assert isinstance(given.normal(100, 785), np.ndarray)  # a stream that is replayed stays one
-    assert isinstance(loop.Randomness(SecureSource()).normal(1, 3), np.ndarray)  # a few are not worth a program
+    assert isinstance(randomness.Randomness(SecureSource()).normal(1, 3), np.ndarray)  # a few are not worth a program
 
 
 def test_a_run_with_noise_of_the_device(monkeypatch):
-    monkeypatch.setattr(loop, "on_processor", lambda: False)
+    for module in (loop, randomness):
+        monkeypatch.setattr(module, "on_processor", lambda: False)
     X = Sphere(785).project(np.random.default_rng(0).normal(size=(50, 786)))
     problem = LeadingEigenvectorProblem(786)
     result = dp_rsgd(problem, X, X[0], steps=40, batch_size=5, clip=1.0, learning_rate=0.1, noise=1e-2)

@@ -56,9 +56,7 @@ class Statistic(ABC):
     unit: ClassVar[str] = "one record, replaced by any other"
     units: ClassVar[tuple[str, ...]] = (PERSON_UNIT,)  # others that an estimator may state
     valued: ClassVar[bool] = True  # whether noise can be added to its value
-    dearer: ClassVar[float] = (
-        inf  # so many times as dear are stages by Laplace noise, which (ε, δ) may take; inf: untried
-    )
+    dearer: ClassVar[float] = inf  # how much more stages by Laplace noise cost, which (ε, δ) may take; inf: untried
     registry: ClassVar[_lazy.Registry[type["Statistic"]]] = _lazy.Registry("curvedp.mechanisms")
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -162,9 +160,7 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
     array = _validate.array(name, point)
     if array.shape != manifold.point_shape:
-        raise ParameterError(
-            f"{name} has shape {array.shape}; a point of {manifold!r} has shape {manifold.point_shape}"
-        )
+        raise ParameterError(f"{name} has shape {array.shape}; points of {manifold!r} have {manifold.point_shape}")
     with np.errstate(all="ignore"):  # entries near the largest double
         usable = np.all(np.isfinite(array)) and float(manifold.residual(array)) <= 1e-6
         found = np.asarray(manifold.project(array)) if usable else array

@@ -15,7 +15,6 @@ from curvedp.mechanisms.descent import AddedDescentMechanism, AddedVarianceReduc
 from curvedp.mechanisms.sums import ADDED
 from curvedp.optim._batches import batch_sum, draw_batches
 from curvedp.optim._loop import (
-    Randomness,
     chunks,
     clip_rows,
     compiled_once,
@@ -28,6 +27,7 @@ from curvedp.optim._loop import (
     step_along,
     summed,
 )
+from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy.descent import WHOLE_BITS, added_clip, added_noise, added_rsvrg_noise, check_request

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from curvedp.optim._loop import Randomness, on_processor
+from curvedp.optim._randomness import Randomness, on_processor
 
 # {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
 Batches = dict[str, Any]

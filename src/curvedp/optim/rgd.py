@@ -11,7 +11,6 @@ from curvedp import _validate
 from curvedp.mechanisms.descent import ClippedGradient, DescentMechanism
 from curvedp.optim._added import added_descent, is_added
 from curvedp.optim._loop import (
-    Randomness,
     chunks,
     clipped_sum,
     compiled_once,
@@ -22,6 +21,7 @@ from curvedp.optim._loop import (
     rates,
     recorded,
 )
+from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee

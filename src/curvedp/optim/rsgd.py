@@ -13,7 +13,6 @@ from curvedp.mechanisms.descent import BatchDescentMechanism, ClippedGradient
 from curvedp.optim._added import added_descent, is_added
 from curvedp.optim._batches import Batches, batch_sum, draw_batches
 from curvedp.optim._loop import (
-    Randomness,
     chunks,
     clipped_total,
     compiled_once,
@@ -25,6 +24,7 @@ from curvedp.optim._loop import (
     recorded,
     slopes_of,
 )
+from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee

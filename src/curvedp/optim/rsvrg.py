@@ -20,7 +20,6 @@ from curvedp.mechanisms.descent import ClippedGradient, VarianceReducedMechanism
 from curvedp.optim._added import added_rsvrg, is_added
 from curvedp.optim._batches import Batches, batch_sum, draw_batches
 from curvedp.optim._loop import (
-    Randomness,
     clip_rows,
     clipped_sum,
     clipped_total,
@@ -34,6 +33,7 @@ from curvedp.optim._loop import (
     rows_of,
     step_along,
 )
+from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.optim.rsgd import chance_of, check_batch
