@@ -115,7 +115,6 @@ class NewtonMechanism(GaussianMeanMechanism):
     law: Law
 
     name: ClassVar[str] = "noisy-newton"
-    most_simulated: ClassVar[int] = 128  # each is a walk of several steps
     option: ClassVar[str | None] = "newton"
     staged: ClassVar[bool] = True
 
@@ -190,6 +189,11 @@ class NewtonMechanism(GaussianMeanMechanism):
     def parameters(self) -> Mapping[str, Any]:
         """The public numbers as JSON values."""
         return {"scale": self.scale, "steps": self.steps, **law_told(self.law)}
+
+    @property
+    def most_simulated(self) -> int:
+        """Each is a walk of several steps, and lengths vary the less the more dimensions there are."""
+        return min(128, max(32, 384 // self.manifold.dim))
 
     @property
     def curvature(self) -> float:

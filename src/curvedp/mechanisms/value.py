@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -118,7 +119,8 @@ class IsotropicMechanism(ValueMechanism):
         """The smallest noise that meets the guarantee, by the exact profile."""
         check_guarantee(guarantee)
         moved = cls.charged(statistic)
-        scale = smallest_scale(cls.profile_at(statistic.space, moved), guarantee, moved)
+        about = moved / sqrt(statistic.space.dim) if cls.kind == "laplace" else moved  # there θ = 1
+        scale = smallest_scale(cls.profile_at(statistic.space, moved), guarantee, about)
         return cls.rebuilt(statistic, {cls.word: scale})
 
     @classmethod
