@@ -11,6 +11,7 @@ SPEED = (
     "exact_sampling",
     "spd_sampling",
     "accounting",
+    "fits",
     "optim",
     "peers",
     "growth",
