@@ -5,6 +5,7 @@ import os
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import spaces
 from curvedp.errors import ParameterError
@@ -74,6 +75,29 @@ def test_far_apart_points(M):
     x = frechet_mean(M, X)
     assert residual(M, X, x) <= 1e-9
     assert M.dist(M.origin, x) < 1e-8
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-100, 1e-12, 1.0])
+def test_bures_means_do_not_depend_on_units(unit):
+    """Lengths go with the square root of the unit, so that a residual of 1e-9 was met by any start."""
+    M = SPDBuresWasserstein(3)
+    A = np.random.default_rng(5).normal(size=(15, 3, 3)) * [1.0, 1e-1, 1e-2]
+    X = A @ A.mT
+    x, root = X.mean(axis=0), lambda S: np.real(scipy.linalg.sqrtm(S))
+    for _ in range(2000):  # the fixed point of optimal transport (Alvarez-Esteban et al. 2016), by another library
+        R = root(x)
+        half = np.linalg.solve(R, np.mean([root(R @ Y @ R) for Y in X], axis=0))
+        x, last = half @ half.mT, x
+        if np.abs(x - last).max() < 1e-13:
+            break
+    np.testing.assert_allclose(frechet_mean(M, unit * X) / unit, x, atol=1e-8 * np.abs(x).max())
+
+
+@pytest.mark.parametrize("distance", [100.0, 300.0])
+def test_points_that_doubles_hardly_hold_make_no_warning(distance):
+    M = Lorentz(2)  # warnings are errors here
+    z = distance * np.array([[1.0, 0.0], [0.6, 0.8], [-0.8, 0.6]])
+    assert np.all(np.isfinite(frechet_mean(M, M.exp(M.origin, M.from_coordinates(M.origin, z)))))
 
 
 def test_known_means():

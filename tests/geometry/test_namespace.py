@@ -77,6 +77,29 @@ def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
             for found in (kernel(*given), kernel(*(array.tolist() for array in given))):
                 assert found.dtype == np.float64, name
                 assert np.array_equal(found, right, equal_nan=True), name
+            for kind in (np.float16, np.longdouble):
+                odd = [np.asarray(array).astype(kind) for array in given]
+                assert np.array_equal(kernel(*odd), kernel(*(array.astype(float) for array in odd)), equal_nan=True), (
+                    name
+                )
+
+
+@pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
+def test_what_is_no_number_stays_so_through_every_kernel(M):
+    made = sample(M, np.random.default_rng(0), 2)
+    p, q, u = (made[part] for part in "pqu")
+    calls = {
+        "exp": (p, u), "log": (p, q), "inner": (p, u, u), "norm": (p, u), "dist": (p, q), "transport": (p, q, u),
+        "project": (p,), "nearest": (p,), "to_tangent": (p, u), "residual": (p,), "to_coordinates": (p, u),
+        "from_coordinates": (p, M.to_coordinates(p, u)),
+    }  # fmt: skip
+    for name, given in calls.items():
+        broken = [array.copy() for array in given]
+        for array in broken:
+            array[1] = np.nan
+        found = getattr(M, name)(*broken)
+        assert np.isnan(found[1]).any(), name
+        np.testing.assert_allclose(found[0], getattr(M, name)(*given)[0], rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)

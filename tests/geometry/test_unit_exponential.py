@@ -1,5 +1,6 @@
 """exp(S + D) of unit diagonal against a root search in 40 digits, and no matrix's answer depends on those beside it."""
 
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
@@ -51,3 +52,11 @@ def test_each_depends_on_itself_alone(m):
     assert unit_exponential(S[:0], 30.0).shape == (0, m, m)
     finite = np.arange(300) != 7
     assert np.max(np.abs(np.diagonal(together[finite], axis1=1, axis2=2) - 1)) < 2e-14
+
+
+def test_32_bits_of_another_library():
+    """16! was read as a whole number of 32 bits, and refused."""
+    S = hollow(np.random.default_rng(0), 3, 1.0)
+    np.testing.assert_allclose(
+        np.asarray(unit_exponential(jnp.asarray(S, dtype=jnp.float32), 30.0)), truth(S), atol=1e-5
+    )

@@ -154,7 +154,8 @@ class KendallShapes(Manifold):
         """Center and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
         xp = namespace(x)
         point, lost = self._preshape(x, 0.0)
-        return xp.where(lost, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), point)
+        equal = lost & ~xp.isnan(point)
+        return xp.where(equal, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), point)
 
     def nearest(self, x: Array) -> Array:
         """Centered and scaled landmarks; those that are all equal to round-off have no shape."""

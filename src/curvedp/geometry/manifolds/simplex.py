@@ -107,7 +107,7 @@ class Simplex(Pulled):
     def _push(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
         root = _root(xp, p)
-        inside = root > 0
+        inside = root != 0  # NaN is no boundary
         return xp.where(inside, v / (2 * xp.where(inside, root, xp.ones_like(root))), xp.zeros_like(v))
 
     def _pull(self, p: Array, w: Array) -> Array:

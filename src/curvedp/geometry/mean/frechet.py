@@ -14,6 +14,7 @@ from curvedp.geometry.base import Array, Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
+from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.mean.bound import tolerance
 from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
@@ -84,7 +85,13 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE)
             for factor, part in zip(M.factors, M.split(X), strict=True)
         ]
         return np.asarray(M.join(parts))
-    with _calm(X):
+    size = float(np.max(np.abs(X)))
+    if (
+        isinstance(M, SPDBuresWasserstein) and 0 < size < 0.25
+    ):  # lengths go with √X: in small units any start had a residual of 1e-9
+        unit = 4.0 ** math.floor(math.log2(size) / 2)
+        return unit * _mean(M, X / unit, w, enough)
+    with np.errstate(all="ignore"), _calm(X):
         passes = _passes(M, X, w, enough)
         found = run(search(passes, enough, _PASSES), passes.moments)
         x = np.asarray(passes.point(found.x))

@@ -14,6 +14,7 @@ _KERNELS = {
     "from_coordinates", "to_coordinates",
 }  # fmt: skip
 _DOUBLE = np.dtype(np.float64)
+_ODD = ("f2", "f16", "V2")  # half, extended and brain floats, which linear algebra does not take
 _undifferentiated = ContextVar("undifferentiated", default=False)
 
 
@@ -32,7 +33,7 @@ def _plain(array: Any) -> bool:
 
 
 def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel, for lists and whole numbers too: as doubles, or constants would be rounded to whole numbers beside them."""
+    """The kernel, for lists, whole numbers and odd floats too: as doubles, or constants would be rounded beside them."""
 
     @wraps(kernel)
     def called(self: Any, *arrays: Any, **named: Any) -> Any:
@@ -53,7 +54,8 @@ def _doubles(array: Any) -> Any:
     if _plain(array):
         return array
     found = array if hasattr(array, "dtype") else np.asarray(array)
-    return found.astype(float) if getattr(found.dtype, "kind", "f") in "biuO" else found
+    kind = getattr(found.dtype, "str", "<f8")[1:]
+    return found.astype(float) if kind[0] in "biuO" or kind in _ODD else found
 
 
 def compiled(f: Callable[..., Any], *arrays: Any) -> Any:

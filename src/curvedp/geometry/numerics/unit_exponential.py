@@ -66,6 +66,10 @@ def _exponential(S: Array, halvings: int) -> Array:
     return one + roots[-1] - sym(change)
 
 
+def _factorial(k: int) -> float:
+    return float(math.factorial(k))  # 16! is no whole number of 32 bits, in which JAX would read it
+
+
 def _roots(A: Array, halvings: int) -> list[Array]:
     """e^{A/2^k} − I for k = halvings, …, 1, 0, with the digits of a small A: (I + X)² = I + 2X + X².
 
@@ -76,10 +80,10 @@ def _roots(A: Array, halvings: int) -> list[Array]:
     one = xp.eye(A.shape[-1], dtype=A.dtype, device=device(A))
     A2 = A @ A
     A3, A4 = A @ A2, A2 @ A2
-    X = A4 / math.factorial(16)
+    X = A4 / _factorial(16)
     for k in (12, 8, 4):
-        X = X + A3 / math.factorial(k + 3) + A2 / math.factorial(k + 2) + A / math.factorial(k + 1)
-        X = A4 @ (X + one / math.factorial(k))
+        X = X + A3 / _factorial(k + 3) + A2 / _factorial(k + 2) + A / _factorial(k + 1)
+        X = A4 @ (X + one / _factorial(k))
     roots = [X + A3 / 6 + A2 / 2 + A]
     for _ in range(halvings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
