@@ -272,6 +272,7 @@ def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
     n = square.shape[-1]
     one = xp.eye(n, dtype=H.dtype, device=device(H))
     level = n * float(xp.finfo(H.dtype).eps) * xp.sum(square * one, axis=(-2, -1), keepdims=True)
+    level = xp.where(level == 0, 1.0, level)  # H = 0 of two equal frames: LAPACK would raise
     return xp.linalg.solve(square + level * one, H.mT @ rhs)
 
 
