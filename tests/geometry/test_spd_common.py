@@ -179,3 +179,10 @@ def test_short_velocities_have_a_length(metric):
         assert float(M.norm(np.eye(2), share * v)) == pytest.approx(share * unit, rel=1e-12)
     assert float(M.norm(np.eye(2), 0 * v)) == 0.0
     assert np.isnan(float(M.norm(np.eye(2), np.nan * v)))
+
+
+def test_a_batch_that_lies_otherwise_in_memory_is_the_same_batch():
+    M = SPDAffineInvariant(3)
+    x = np.random.default_rng(5).standard_normal((5, 4, 3, 3)).transpose(1, 0, 2, 3)
+    for kernel in (M.project, M.nearest, M.residual):
+        np.testing.assert_array_equal(kernel(x), kernel(x.copy()))

@@ -162,14 +162,14 @@ def test_curvature_bounds_are_attained():
     assert np.sum((u.T @ u) * (v.T @ v)) - np.sum(((u.T @ v + v.T @ u) / 2) ** 2) == -0.5
 
 
-def test_transport_is_a_linear_isometry_and_retract_agrees_with_exp():
+def test_transport_is_a_linear_isometry_and_the_nearest_frame_agrees_with_exp():
     M = Stiefel(5, 3)
     p = M.project(RNG.standard_normal((5, 3)))
     v = unit_tangents(M, p, 1)[0]
     q = M.exp(p, 2.5 * v)
     frame = M.to_coordinates(q, M.transport(p, q, M.from_coordinates(p, np.eye(M.dim))))
     np.testing.assert_allclose(frame @ frame.T, np.eye(M.dim), atol=1e-13)
-    gaps = [np.linalg.norm(M.retract(p, t * v) - M.exp(p, t * v)) for t in (1e-2, 5e-3)]
+    gaps = [np.linalg.norm(M.project(p + t * v) - M.exp(p, t * v)) for t in (1e-2, 5e-3)]
     assert gaps[0] / gaps[1] == pytest.approx(8, rel=0.05)
 
 

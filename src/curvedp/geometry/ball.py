@@ -43,8 +43,7 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Euclidean, project_to_ball
+    >>> from curvedp.geometry import Euclidean
     >>> project_to_ball(Euclidean(2), np.zeros(2), 1.0, np.array([[3.0, 4.0], [np.nan, 0.0]]))
     array([[0.6, 0.8],
            [0. , 0. ]])
@@ -75,7 +74,7 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
     def carry(part: Array) -> Array:
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             points, usable = _onto(xp, M, xp.asarray(center, dtype=X.dtype, device=device(X)), part)
-            return _where(xp, M, usable, M.to_origin(center, points), xp.nan * xp.ones_like(part))
+            return _where(xp, M, usable, M.to_origin(center, points), xp.nan)
 
     if not is_numpy_array(X):
         return carry(X)
@@ -83,17 +82,8 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
 
 def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
-    """Normal coordinates at the center, shortened to the radius, and nowhere stretched more than in the ball.
-
-    The map is z = φ(d)·u, with d the distance and u the direction of log, for a radius ρ below half the injectivity radius i:
-
-        φ(d) = d in the ball, min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊) beyond it; sn(d) = sin(√κ d)/√κ (d for κ ≤ 0), L = ρ/sn(ρ).
-
-    It is L-Lipschitz on the whole manifold, curvature at most κ. For d < i the Gauss lemma splits a velocity into its radial
-    part, stretched by |φ'| ≤ L, and a part across, which a Jacobi field J joins to u's motion w: |J| ≥ sn(d)|w| (Rauch), so
-    it is stretched by φ(d)/sn(d) ≤ L, and the two images are orthogonal. φ vanishes at i and beyond, where log may jump.
-    Shortening to ρ alone, φ = min(d, ρ), stretches by ρ/sn(d) without bound as d nears the cut locus. On the unit sphere
-    φ = ρ·min(1, sin d/sin ρ); on Hadamard manifolds φ = min(d, ρ) and L = 1.
+    """Normal coordinates at the center, shortened to the radius, and nowhere stretched more than in the ball: φ(d)·u, with d
+    the distance and u the direction of log, and φ as in docs/geometry.md, where the proof is.
 
     *Guarantees.* Lengths up to radius·(1 + 4u). Each result depends on its own record alone, none raises or warns, and the
     work is the same for every record (`public_time`).
@@ -109,7 +99,7 @@ def ball_coordinates(M: Manifold, center: np.ndarray, radius: float, X: np.ndarr
 
 
 def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:
-    """φ(d) of `ball_coordinates` beyond the ball."""
+    """φ(d) beyond the ball: min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊), sn(d) = sin(√κ d)/√κ (d for κ ≤ 0), L = ρ/sn(ρ)."""
     root = sqrt(max(M.curvature_bounds[1], 0.0))
     kept, stretch = np.full_like(d, radius), 1.0
     if not root * radius < pi:  # no such L exists, and nobody may ask for one: shortened, as every record may be
@@ -142,10 +132,9 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
 def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
     points, usable = _onto(xp, M, center, X)
     near, distance = _stays(M, center, radius, points)
-    moved = (
-        points if bool(xp.all(near)) else _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
-    )
-    return _where(xp, M, usable, moved, center)
+    if not bool(xp.all(near)):
+        points = _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
+    return _where(xp, M, usable, points, center)
 
 
 def _stays(M: Manifold, center: Array, radius: float, points: Array) -> tuple[Array, Array]:
@@ -166,14 +155,11 @@ def _held(M: Manifold, center: Array, points: Array) -> Array:
     """`M.held_share` of points as seen from the center; 1 where their coordinates are not finite."""
     z = M.to_coordinates(center, M.log(center, points))
     xp = namespace(z)
-    return M.held_share(xp.where(xp.all(xp.isfinite(z), axis=-1)[..., None], z, xp.zeros_like(z)))
+    return M.held_share(xp.where(xp.all(xp.isfinite(z), axis=-1)[..., None], z, 0.0))
 
 
 def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
-    """(The point nearest to each record, which records have one). The others are the center.
-
-    Records that are not finite are replaced before any kernel sees them.
-    """
+    """(The point nearest to each record, which records have one). The others are the center, before any kernel sees them."""
     usable = _finite(xp, M, X)
     points = M.nearest(_where(xp, M, usable, X, center))
     usable = usable & _finite(xp, M, points)
@@ -184,7 +170,7 @@ def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array, distance
     """Each point, at its distance from the center, moved along its geodesic there until it is within the radius."""
     velocity = M.log(center, X)
     movable = (distance < float("inf")) & _finite(xp, M, velocity)
-    velocity = _where(xp, M, movable, velocity, xp.zeros_like(velocity))
+    velocity = _where(xp, M, movable, velocity, 0.0)
     share = xp.where(movable & (distance > radius), radius / distance, xp.ones_like(distance))
     if radius > M.held_reach:
         share = xp.minimum(share, _held(M, center, X))

@@ -17,12 +17,11 @@ from array_api_compat import array_namespace, device
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry.numerics.namespace import Array as Array
 from curvedp.geometry.numerics.namespace import of_numbers, take_numbers
 
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
-
-Array = Any  # an array of any Array-API library; there is no common static type
 
 
 class Manifold(ABC):
@@ -45,6 +44,7 @@ class Manifold(ABC):
 
     kind: ClassVar[str | None] = None
     kinds: ClassVar[dict[str, type["Manifold"]]] = {}
+    sizes: ClassVar[tuple[tuple[str, int], ...]] = ()  # fields that are whole numbers, and the least that each may be
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -57,7 +57,10 @@ class Manifold(ABC):
             raise ParameterError(f"kind={kind!r} is the name of {known.__name__} already")
         Manifold.kinds[kind] = cls
 
-    # ---- constants -------------------------------------------------------------------------------------------
+    def __post_init__(self) -> None:
+        for name, least in self.sizes:
+            if not (type(size := getattr(self, name)) is int and least <= size <= 2**53):
+                object.__setattr__(self, name, _validate.integer(name, size, least))
 
     @cached_property
     def name(self) -> str:
@@ -161,11 +164,9 @@ class Manifold(ABC):
         """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
         return inf
 
-    # ---- products: every manifold is one, of itself alone unless it says otherwise ----------------------------------
-
     @property
     def factors(self) -> tuple["Manifold", ...]:
-        """The manifolds whose product this is."""
+        """The manifolds whose product this is: itself alone, unless the class says otherwise."""
         return (self,)
 
     def split(self, x: Array) -> tuple[Array, ...]:
@@ -175,8 +176,6 @@ class Manifold(ABC):
     def join(self, parts: Sequence[Array]) -> Array:
         """Inverse of `split`."""
         return parts[0]
-
-    # ---- kernels ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def exp(self, p: Array, v: Array) -> Array:
@@ -226,8 +225,6 @@ class Manifold(ABC):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Inverse of `from_coordinates`."""
 
-    # ---- what float64 coordinates can hold -------------------------------------------------------------------
-
     @property
     def boundary_distance(self) -> float:
         """From the origin to the boundary; inf where there is none."""
@@ -256,8 +253,6 @@ class Manifold(ABC):
     def float_spread(self, radius: float) -> float:
         """How far a point within `radius` of the origin moves, at most, when its coordinates are off by one part in 1."""
         return 1.0
-
-    # ---- a public center, carried to where the floats are fine -----------------------------------------------
 
     carries: ClassVar[bool] = False
     """Whether reading at one point the coordinates of logarithms at another is an isometry of the whole space."""
@@ -343,8 +338,6 @@ class Manifold(ABC):
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """`curvature_operator` where curvatures differ."""
         raise ParameterError(f"the curvature operator of {self!r} is not known in closed form")
-
-    # ---- what a private location needs to know ---------------------------------------------------------------
 
     is_cone: ClassVar[bool] = False
     """Whether positive multiples of points are points: then log det is a public coordinate that tells their unit."""

@@ -9,9 +9,9 @@ import numpy as np
 import scipy
 from array_api_compat import device
 
-from curvedp._validate import integer
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import Euclidean
+from curvedp.geometry.manifolds.hyperbolic import HeldBall
 from curvedp.geometry.manifolds.lorentz import Lorentz
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
@@ -20,7 +20,7 @@ from curvedp.geometry.manifolds.spd_flat import dexp, dlog
 from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 from curvedp.geometry.numerics.spectral import log1p_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
-from curvedp.geometry.numerics.triangular import cholesky, whiten
+from curvedp.geometry.numerics.triangular import cholesky, cholesky_change
 from curvedp.geometry.numerics.unit_exponential import unit_exponential
 
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
@@ -28,36 +28,15 @@ _FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in d
 
 
 @dataclass(frozen=True)
-class _Correlations(Pulled):
+class _Correlations(HeldBall, Pulled):
     """Positive definite m×m matrices of unit diagonal, under any metric."""
 
     carries: ClassVar[bool] = True
     m: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "m", integer("m", self.m, 2))
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.m, self.m)
-
-    @property
-    def origin(self) -> Array:
-        """No correlation."""
-        return np.eye(self.m)
-
-    def held_share(self, z: Array) -> Array:
-        """Onto the ball of radius `held_reach`, which is convex."""
-        xp = namespace(z)
-        length = euclidean_norm(xp, z)
-        far = length > self.held_reach
-        return xp.where(far, self.held_reach / xp.where(far, length, xp.ones_like(length)), xp.ones_like(length))
-
-    def held_coordinates(self, z: Array) -> Array:
-        return z * self.held_share(z)[..., None]
-
-    def held_radius(self, radius: float) -> float:
-        return min(radius, self.held_reach)
+    sizes = (("m", 2),)
+    point_shape = cached_property(lambda self: (self.m, self.m))
+    origin = property(lambda self: np.eye(self.m))  # no correlation
 
     def project(self, x: Array) -> Array:
         return _unit_diagonal(SPDAffineInvariant(self.m).project(x))
@@ -97,8 +76,6 @@ class Correlation(_Correlations):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Correlation
     >>> C = np.array([[1.0, 0.6], [0.6, 1.0]])
     >>> float(np.round(Correlation(2).dist(np.eye(2), C), 12))  # Fisher's z, artanh 0.6
     0.69314718056
@@ -106,23 +83,14 @@ class Correlation(_Correlations):
 
     kind: ClassVar[str] = "correlation"
 
-    @cached_property
-    def model(self) -> Product:
-        return Product(*(Lorentz(i) for i in range(1, self.m)))
-
+    model = cached_property(lambda self: Product(*(Lorentz(i) for i in range(1, self.m))))
     float_reach = 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
-
     # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
     # e^{−2√(m−1)·r} at least
-
-    @cached_property
-    def held_reach(self) -> float:
-        return _EXPONENT / (2 * math.sqrt(self.m - 1))
+    held_reach = cached_property(lambda self: _EXPONENT / (2 * math.sqrt(self.m - 1)))
 
     def float_spread(self, radius: float) -> float:
         return math.exp(2 * math.sqrt(self.m - 1) * self.held_radius(radius))
-
-    # ---- to the product and back ---------------------------------------------------------------------------------
 
     def to_model(self, x: Array) -> Array:
         L = cholesky(x)
@@ -138,7 +106,7 @@ class Correlation(_Correlations):
         """dL = L·½low(L⁻¹vL⁻ᵀ), and of A = L/diag(L) from it."""
         xp = namespace(p, v)
         L = cholesky(p)
-        dL = L @ _half(whiten(L, v))
+        dL = cholesky_change(L, v)
         scale = xp.linalg.diagonal(L)[..., None]
         change = xp.linalg.diagonal(dL)[..., None] / scale
         dA = dL / scale - L / scale * change
@@ -185,8 +153,6 @@ class CorrelationOffLog(_Correlations):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import CorrelationOffLog
     >>> C = np.array([[1.0, 0.6], [0.6, 1.0]])
     >>> float(np.round(CorrelationOffLog(2).dist(np.eye(2), C) / np.sqrt(2), 12))  # z, counted on both sides
     0.69314718056
@@ -194,10 +160,7 @@ class CorrelationOffLog(_Correlations):
 
     kind: ClassVar[str] = "correlation-offlog"
 
-    @cached_property
-    def model(self) -> Euclidean:
-        return Euclidean(self.m * (self.m - 1) // 2)
-
+    model = cached_property(lambda self: Euclidean(self.m * (self.m - 1) // 2))
     float_reach = 8.0  # beyond, λ_min may be below 1e-7
 
     # D minimizes tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m) at the best multiple of I; with
@@ -214,8 +177,6 @@ class CorrelationOffLog(_Correlations):
 
     def float_spread(self, radius: float) -> float:
         return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
-
-    # ---- to the flat space and back ------------------------------------------------------------------------------
 
     def to_model(self, x: Array) -> Array:
         return self._below(log1p_sym(x - namespace(x).eye(self.m, dtype=x.dtype, device=device(x))))
@@ -264,12 +225,6 @@ class CorrelationOffLog(_Correlations):
 def _diagonal(x: Array) -> Array:
     """Diagonal matrices."""
     return x[..., None] * namespace(x).eye(x.shape[-1], dtype=x.dtype, device=device(x))
-
-
-def _half(S: Array) -> Array:
-    """The strictly lower triangle and half of the diagonal."""
-    xp = namespace(S)
-    return xp.tril(S) - 0.5 * S * xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
 
 
 def _unit_diagonal(S: Array) -> Array:

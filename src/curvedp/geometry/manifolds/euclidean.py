@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
@@ -17,16 +16,10 @@ class Vectors(Manifold):
     """Symmetric spaces of one size d, with the length of tangent vectors that they have as vectors of R^n."""
 
     d: int
+    sizes = (("d", 1),)
+    dim = cached_property(lambda self: self.d)
     is_homogeneous = True
     is_symmetric = True
-
-    def __post_init__(self) -> None:
-        if not (type(self.d) is int and 1 <= self.d <= 2**53):
-            object.__setattr__(self, "d", integer("d", self.d, 1))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.d
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -41,14 +34,8 @@ class FlatVectors(Vectors):
     """Vectors of d numbers with the flat metric, any of which are a point."""
 
     curvature_bounds = (0.0, 0.0)
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d,)
-
-    @property
-    def origin(self) -> Array:
-        return np.zeros(self.d)
+    point_shape = cached_property(lambda self: (self.d,))
+    origin = property(lambda self: np.zeros(self.d))
 
     def dist(self, p: Array, q: Array) -> Array:
         return euclidean_norm(namespace(p, q), self.log(p, q))
@@ -67,10 +54,10 @@ class FlatVectors(Vectors):
         return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return namespace(p, z).broadcast_arrays(p, z)[1]
+        return self.to_tangent(p, z)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return namespace(p, v).broadcast_arrays(p, v)[1]
+        return self.to_tangent(p, v)
 
 
 @dataclass(frozen=True)
@@ -84,16 +71,13 @@ class Euclidean(FlatVectors):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Euclidean
     >>> float(Euclidean(2).dist(np.zeros(2), np.array([3.0, 4.0])))
     5.0
     """
 
     kind: ClassVar[str] = "euclidean"
     d: int
-    carries: ClassVar[bool] = True
-
+    carries = True
     injectivity_radius = math.inf
     is_linear = True
 

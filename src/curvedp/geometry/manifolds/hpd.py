@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import device
 
-from curvedp._validate import integer
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.pulled import Pulled
@@ -34,8 +33,6 @@ class HPDAffineInvariant(Pulled):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import HPDAffineInvariant
     >>> M = HPDAffineInvariant(2)
     >>> x = M.from_complex(np.array([[2.0, 1.0j], [-1.0j, 2.0]]))
     >>> float(np.round(M.dist(M.origin, x), 12))  # eigenvalues 1 and 3
@@ -44,16 +41,18 @@ class HPDAffineInvariant(Pulled):
 
     kind: ClassVar[str] = "hpd-affine"
     scale: ClassVar[float] = 1 / math.sqrt(2)
-    carries: ClassVar[bool] = True
-    is_cone: ClassVar[bool] = True
     m: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "m", integer("m", self.m, 1))
-
-    @cached_property
-    def model(self) -> SPDAffineInvariant:
-        return SPDAffineInvariant(2 * self.m)
+    sizes = (("m", 1),)
+    carries = True
+    is_cone = True
+    model = cached_property(lambda self: SPDAffineInvariant(2 * self.m))
+    dim = cached_property(lambda self: self.m**2)
+    point_shape = cached_property(lambda self: (self.m, self.m, 2))
+    curvature_bounds = cached_property(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
+    # HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity.
+    root_curvatures = cached_property(lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None)
+    positive_matrices = property(lambda self: (self.m, 2))
+    flat_directions = SPDAffineInvariant.flat_directions
 
     @staticmethod
     def from_complex(x: Any) -> np.ndarray:
@@ -69,48 +68,12 @@ class HPDAffineInvariant(Pulled):
         p = np.asarray(p)
         return np.asarray(p[..., 0] + 1j * p[..., 1])
 
-    @cached_property
-    def dim(self) -> int:
-        return self.m**2
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.m, self.m, 2)
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
-
-    @cached_property
-    def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
-        """HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity."""
-        return () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
-
-    @property
-    def positive_matrices(self) -> tuple[int, int]:
-        return self.m, 2
-
-    def flat_directions(self, p: Array) -> np.ndarray:
-        """The multiples of p."""
-        return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
-
-    def project(self, x: Array) -> Array:
-        return self.from_model(self.model.project(self.to_model(x)))
-
-    def nearest(self, x: Array) -> Array:
-        """The Hermitian part of x at any scale, where it is positive definite, to round-off; else there is none."""
-        return self.from_model(self.model.nearest(self.to_model(x)))
-
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The Hermitian part of x."""
         xp = namespace(p, x)
         return _hermitian(xp, x) + xp.zeros_like(p)
 
-    def residual(self, p: Array) -> Array:
-        return self.model.residual(self.to_model(p))
-
-    # ---- to real blocks and back: linear, so the differentials are the same
-    # --------------------------------------------
+    # To real blocks and back: linear, so the differentials are the same.
 
     def to_model(self, x: Array) -> Array:
         xp = namespace(x)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics import stable
 from curvedp.geometry.numerics.namespace import namespace
@@ -24,30 +24,31 @@ from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sq
 from curvedp.geometry.numerics.threads import blocks
 
 _BLOCK = 1 << 13  # numbers in an array
-_REACH = 15.0  # e^15 units of round-off are 4e-10
 
 
-class Hyperbolic(Vectors):
+class HeldBall(Manifold):
+    """Floats hold well the points of a ball about the origin, which is convex."""
+
+    def held_share(self, z: Array) -> Array:
+        xp = namespace(z)
+        length = euclidean_norm(xp, z)
+        far = length > self.held_reach
+        return xp.where(far, self.held_reach / xp.where(far, length, 1.0), xp.ones_like(length))
+
+    def held_coordinates(self, z: Array) -> Array:
+        return z * self.held_share(z)[..., None]
+
+    def held_radius(self, radius: float) -> float:
+        return min(radius, self.held_reach)
+
+
+class Hyperbolic(HeldBall, Vectors):
     """What both models share: the constants of the space."""
 
     carries = True
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
-
+    curvature_bounds = cached_property(lambda self: (-1.0, -1.0) if self.d > 1 else (0.0, 0.0))
     injectivity_radius = math.inf
-    held_reach = _REACH
-
-    def held_share(self, z: Array) -> Array:
-        """Onto the ball of that radius, which is convex."""
-        xp = namespace(z)
-        length = euclidean_norm(xp, z)
-        far = length > _REACH
-        return xp.where(far, _REACH / xp.where(far, length, xp.ones_like(length)), xp.ones_like(length))
-
-    def held_radius(self, radius: float) -> float:
-        return min(radius, _REACH)
+    held_reach = 15.0  # e^15 units of round-off are 4e-10
 
     def float_spread(self, radius: float) -> float:
         """At distance r points are e^r times finer than their coordinates, and so are the vectors there, of length at most
@@ -100,10 +101,8 @@ def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-# ---- scalars keep a last axis of length 1 -----------------------------------------------------------------------
-
-
 def dot(xp: Any, u: Array, v: Array) -> Array:
+    """Here scalars keep a last axis of length 1."""
     return stable.dot(xp, u, v)[..., None]
 
 
@@ -111,7 +110,7 @@ def hypot1(xp: Any, x: Array) -> Array:
     """√(1+x²) without overflow, smooth at 0; `hypot` would take ten times as long."""
     size = xp.abs(x)
     large = size > 1
-    part = xp.where(large, 1 / xp.where(large, size, xp.ones_like(x)), x)
+    part = xp.where(large, 1 / xp.where(large, size, 1.0), x)
     root = xp.sqrt(1 + part * part)
     return xp.where(large, size * root, root)
 
@@ -144,11 +143,9 @@ def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across:
     cosh, sinhc = cosh_sinhc(xp, square)
     outward = cosh * length + sinhc * along * time
     turning = along < -1
-    speed = safe_sqrt(xp, xp.where(turning, square, xp.ones_like(square)))
-    back = xp.where(turning, along, -xp.ones_like(along))
-    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * across_square / (speed - back)
-    radial = xp.where(turning, inward, outward)
-    return radial / xp.where(length == 0, xp.ones_like(length), length) * x + sinhc * across
+    speed = safe_sqrt(xp, xp.where(turning, square, 1.0))
+    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * across_square / (speed - xp.where(turning, along, -1.0))
+    return xp.where(turning, inward, outward) / xp.where(length == 0, 1.0, length) * x + sinhc * across
 
 
 def turn(xp: Any, w: Array, u: Array, depth: Array, z: Array) -> Array:

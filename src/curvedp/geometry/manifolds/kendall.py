@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 from array_api_compat import device
 
-from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold, across
-from curvedp.geometry.numerics.matrix import embedded_inner, embedded_norm
+from curvedp.geometry.base import Array, across
+from curvedp.geometry.manifolds.frames import Embedded
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
@@ -49,13 +48,12 @@ def _phase(a: Array) -> Array:
     """a/|a|, and 1 at a = 0."""
     xp = namespace(a)
     size = _modulus(a)
-    safe = xp.where(size > 0, size, xp.ones_like(size))
     one = xp.asarray([1.0, 0.0], dtype=a.dtype, device=device(a))
-    return xp.where(size > 0, a / safe, one)
+    return xp.where(size > 0, a / xp.where(size > 0, size, 1.0), one)
 
 
 @dataclass(frozen=True)
-class KendallShapes(Manifold):
+class KendallShapes(Embedded):
     """Shapes of k ≥ 3 labeled landmarks in the plane (Kendall 1984): centered k×2 arrays of Frobenius norm 1, modulo
     rotations of the plane. As complex vectors this is the projective space ℂP^{k−2} with the Fubini–Study metric.
 
@@ -79,17 +77,12 @@ class KendallShapes(Manifold):
 
     kind: ClassVar[str] = "kendall"
     k: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", integer("k", self.k, 3))
-
-    @cached_property
-    def dim(self) -> int:
-        return 2 * self.k - 4
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.k, 2)
+    sizes = (("k", 3),)
+    dim = cached_property(lambda self: 2 * self.k - 4)
+    point_shape = cached_property(lambda self: (self.k, 2))
+    injectivity_radius = math.pi / 2
+    is_symmetric = True
+    embedded_diameter = float(2**0.5)  # of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²
 
     @property
     def origin(self) -> Array:
@@ -102,10 +95,6 @@ class KendallShapes(Manifold):
     def curvature_bounds(self) -> tuple[float, float]:
         """ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½."""
         return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
-
-    injectivity_radius = math.pi / 2
-    is_homogeneous = True
-    is_symmetric = True
 
     @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...]:
@@ -122,8 +111,7 @@ class KendallShapes(Manifold):
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
-        _, sinc = cos_sinc(xp, square)
-        return p + (v * sinc - p * (square * versine_quotient(xp, square)))
+        return p + (v * cos_sinc(xp, square)[1] - p * (square * versine_quotient(xp, square)))
 
     def log(self, p: Array, q: Array) -> Array:
         """Horizontal at p; at distance π/2, where p and q have no best rotation, one of the shortest velocities."""
@@ -132,16 +120,9 @@ class KendallShapes(Manifold):
         overlap = _hermitian(p, q)  # |overlap| = cos θ
         sine = safe_sqrt(xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True))
         cosine = _modulus(overlap)
-        zero = sine == 0
-        safe = xp.where(zero, xp.ones_like(sine), sine)
-        stretch = xp.where(zero, xp.ones_like(sine), xp.atan2(safe, cosine) / safe)
+        safe = xp.where(sine == 0, 1.0, sine)
+        stretch = xp.where(sine == 0, 1.0, xp.atan2(safe, cosine) / safe)
         return _times(_conj(_phase(overlap)), horizontal) * stretch
-
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return embedded_inner(p, u, v)
-
-    def norm(self, p: Array, v: Array) -> Array:
-        return embedded_norm(p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: the unitary map that turns p into q in their complex plane."""
@@ -170,13 +151,10 @@ class KendallShapes(Manifold):
         moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
         size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
         lost = ~(size > tolerance * xp.max(xp.abs(x), axis=(-2, -1), keepdims=True))
-        moved = moved / xp.where(lost, xp.ones_like(size), size)
+        moved = moved / xp.where(lost, 1.0, size)
         centered = moved - xp.mean(moved, axis=-2, keepdims=True)
         square = xp.sum(centered * centered, axis=(-2, -1), keepdims=True)
-        return centered / xp.sqrt(xp.where(lost, xp.ones_like(square), square)), lost
-
-    # Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
-    embedded_diameter = float(2**0.5)
+        return centered / xp.sqrt(xp.where(lost, 1.0, square)), lost
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)
@@ -206,8 +184,7 @@ class KendallShapes(Manifold):
         xp = namespace(p)
         center = xp.mean(p, axis=-2)
         offset = xp.sqrt(xp.sum(center * center, axis=-1))
-        scale = xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1)
-        return xp.where(offset > scale, offset, scale)
+        return xp.maximum(offset, xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Two reflections in O(k): one carries e₁ to the centroid direction, one e₁ of what is left to p."""

@@ -33,8 +33,6 @@ class Lorentz(Hyperbolic):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Lorentz
     >>> M = Lorentz(2)
     >>> float(M.dist(M.origin, M.exp(M.origin, np.array([0.0, 30.0, 0.0]))))
     30.0
@@ -43,18 +41,9 @@ class Lorentz(Hyperbolic):
     kind: ClassVar[str] = "lorentz"
     d: int
 
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d + 1,)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(1, self.d + 1)[0]
-
-    @property
-    def quadric(self) -> np.ndarray:
-        return np.array([-1.0] + [1.0] * self.d)
-
+    point_shape = cached_property(lambda self: (self.d + 1,))
+    origin = property(lambda self: np.eye(1, self.d + 1)[0])
+    quadric = property(lambda self: np.array([-1.0] + [1.0] * self.d))
     float_reach = 350.0  # coordinates e^r, squared in the lift
 
     @blocked
@@ -66,15 +55,14 @@ class Lorentz(Hyperbolic):
 
         def near(x: Array, time: Array, length: Array, velocity: Array) -> Array:
             inside = length < _NEAR  # elsewhere the form may overflow
-            zero = xp.zeros_like(x)
-            z = xp.where(inside, _unboost(xp, x, time, velocity), zero)
+            z = xp.where(inside, _unboost(xp, x, time, velocity), 0.0)
             cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
-            return _boost(xp, xp.where(inside, x, zero), time, cosh, sinhc * z)[1]
+            return _boost(xp, xp.where(inside, x, 0.0), time, cosh, sinhc * z)[1]
 
         def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
             return far_exp(xp, x, time, length, *_split(xp, x, time, length, velocity))
 
-        return self.project_spatial(xp, either(xp, inside, near, far, x, time, length, velocity))
+        return _above(xp, either(xp, inside, near, far, x, time, length, velocity))
 
     def log(self, p: Array, q: Array) -> Array:
         if not short(p, q):
@@ -98,7 +86,7 @@ class Lorentz(Hyperbolic):
         # d / sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
         none = sinh == 0
-        factor = xp.where(none, xp.ones_like(sinh), 2 * xp.asinh(chord / 2) / xp.where(none, xp.ones_like(sinh), sinh))
+        factor = xp.where(none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh))
         inside = x_length < _NEAR
         v = either(xp, inside, _near_log, _far_log, x, y, x0, y0, x_length, y_length, factor)
         return _lift_tangent(xp, x, x0, v)
@@ -132,12 +120,7 @@ class Lorentz(Hyperbolic):
     def project(self, x: Array) -> Array:
         """The point above the spatial part of x: moving it there changes a rounded point by no more than its rounding, while
         the time coordinate of a far one says nothing that its spatial part does not."""
-        return self.project_spatial(namespace(x), x[..., 1:])
-
-    @staticmethod
-    def project_spatial(xp: Any, x: Array) -> Array:
-        """The point of the sheet time the spatial part x."""
-        return xp.concat([lift(xp, x)[0], x], axis=-1)
+        return _above(namespace(x), x[..., 1:])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
@@ -172,9 +155,14 @@ class Lorentz(Hyperbolic):
 
         def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
             along, across = _split(xp, x, time, length, velocity)
-            return across + along / xp.where(length == 0, xp.ones_like(length), length) * x
+            return across + along / xp.where(length == 0, 1.0, length) * x
 
         return either(xp, length < _NEAR, near, far, x, time, length, velocity)
+
+
+def _above(xp: Any, x: Array) -> Array:
+    """The point with this spatial part."""
+    return xp.concat([lift(xp, x)[0], x], axis=-1)
 
 
 def _lift_tangent(xp: Any, x: Array, time: Array, v: Array) -> Array:
@@ -195,14 +183,13 @@ def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
 
 def _split(xp: Any, x: Array, time: Array, length: Array, v: Array) -> tuple[Array, Array]:
     """Riemannian component along the radial unit vector, and the part across it, of a tangent vector's spatial part."""
-    safe = xp.where(length == 0, xp.ones_like(length), length)
-    return dot(xp, x, v) / safe / time, reject(xp, v, x)
+    return dot(xp, x, v) / xp.where(length == 0, 1.0, length) / time, reject(xp, v, x)
 
 
 def _sinh_radial(xp: Any, x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
     """sinh(b - a) for the distances a, b of x, y from the origin: |y|x0 - |x|y0, its difference taken exactly."""
     total = y_length * x0 + x_length * y0
-    return dot(xp, y - x, y + x) / xp.where(total == 0, xp.ones_like(total), total)
+    return dot(xp, y - x, y + x) / xp.where(total == 0, 1.0, total)
 
 
 def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Array:
@@ -227,17 +214,12 @@ def _far_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_leng
     xp = namespace(x, y)
     sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
     radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
-    safe_x = xp.where(x_length == 0, xp.ones_like(x_length), x_length)
-    safe_y = xp.where(y_length == 0, xp.ones_like(y_length), y_length)
+    safe_x, safe_y = (xp.where(length == 0, 1.0, length) for length in (x_length, y_length))
     sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
     cosine = dot(xp, x / safe_x, y / safe_y)
     ahead = cosine > 0
-    half = xp.where(
-        ahead,
-        sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, xp.zeros_like(cosine)))),
-        xp.sqrt(2 - 2 * xp.where(ahead, xp.zeros_like(cosine), cosine)),
-    )
-    angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * half
+    small, large = sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, 0.0))), xp.sqrt(2 - 2 * xp.where(ahead, 0.0, cosine))
+    angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * xp.where(ahead, small, large)
     return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
 
 
@@ -247,21 +229,21 @@ def _near_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_lengt
     difference = y - x
     rise = dot(xp, difference, x + y) / (x0 + y0)
     z = difference + x * (dot(xp, x, difference) / (1 + x0) - rise)
-    inside, zero = x_length < _NEAR, xp.zeros_like(z)  # elsewhere the form may overflow
-    return _boost(xp, xp.where(inside, x, zero), x0, 0.0, xp.where(inside, factor * z, zero))[1]
+    inside = x_length < _NEAR  # elsewhere the form may overflow
+    return _boost(xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0))[1]
 
 
 def _far_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array, factor: Array) -> Array:
     """Components along the radial unit vector (|x|, x0 x̂) and across it."""
     xp = namespace(x, y)
-    safe = xp.where(x_length == 0, xp.ones_like(x_length), x_length)
+    safe = xp.where(x_length == 0, 1.0, x_length)
     across = reject(xp, y, x)
     cosine = dot(xp, x, y) / safe  # times |y|
     plain = x0 * cosine - x_length * y0
     # |y| - <x̂,y> without cancellation where y is near the ray of x
     total = y_length + cosine
     ahead = cosine > 0
-    gap = xp.where(ahead, dot(xp, across, across) / xp.where(ahead, total, xp.ones_like(total)), y_length - cosine)
+    gap = xp.where(ahead, dot(xp, across, across) / xp.where(ahead, total, 1.0), y_length - cosine)
     polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * gap
     along = xp.where(y_length < _NEAR, plain, polar)
     return factor * along * x0 / safe * x + factor * across

@@ -28,8 +28,6 @@ class PoincareBall(Hyperbolic):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import PoincareBall
     >>> M = PoincareBall(2)
     >>> float(M.dist(M.origin, np.array([np.tanh(0.5), 0.0])))
     1.0
@@ -38,14 +36,8 @@ class PoincareBall(Hyperbolic):
     kind: ClassVar[str] = "poincare"
     d: int
 
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d,)
-
-    @property
-    def origin(self) -> Array:
-        return np.zeros(self.d)
-
+    point_shape = cached_property(lambda self: (self.d,))
+    origin = property(lambda self: np.zeros(self.d))
     float_reach = 36.0  # 1 − |x| = 2e^-r, above half an ulp of 1
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -54,19 +46,17 @@ class PoincareBall(Hyperbolic):
         z = 2 / gap * v
         # From anywhere in the ball of floats, 128 leads past every float: longer steps need not overflow.
         step = euclidean_norm(xp, z)[..., None]
-        long = step > 128.0
-        shrink = xp.where(long, 128.0 / xp.where(long, step, xp.ones_like(step)), xp.ones_like(step))
+        shrink = xp.where(step > 128.0, 128.0 / xp.where(step > 128.0, step, 1.0), 1.0)
         z = shrink * z
         length = euclidean_norm(xp, p)[..., None]
         inside = length < _NEAR
         # near: Möbius addition of p and y = tanh(|z|/2) z/|z|
-        w = xp.where(inside, p, xp.zeros_like(p))
+        w = xp.where(inside, p, 0.0)
         y = tanhc(xp, xp.vecdot(z, z)[..., None] / 4) * z / 2
         middle, square = 1 + 2 * dot(xp, w, y), dot(xp, y, y)
         near = ((middle + square) * w + gap * y) / (middle + dot(xp, w, w) * square)
         # far: through the hyperboloid, in polar form
-        safe = xp.where(length == 0, xp.ones_like(length), length)
-        along = dot(xp, z, p) / safe
+        along = dot(xp, z, p) / xp.where(length == 0, 1.0, length)
         across = reject(xp, v, p) * (2 / gap) * shrink
         spatial = far_exp(xp, 2 / gap * p, (1 + length * length) / gap, 2 * length / gap, along, across)
         far = spatial / (1 + lift(xp, spatial)[0])
@@ -80,12 +70,8 @@ class PoincareBall(Hyperbolic):
         direction = gap * difference - dot(xp, difference, difference) * p
         length = euclidean_norm(xp, direction)[..., None]
         none = length == 0
-        factor = xp.where(
-            none,
-            xp.ones_like(length) / gap,
-            self.dist(p, q)[..., None] * gap / 2 / xp.where(none, xp.ones_like(length), length),
-        )
-        return factor * direction
+        far = self.dist(p, q)[..., None] * gap / 2 / xp.where(none, 1.0, length)
+        return xp.where(none, 1 / gap, far) * direction
 
     def dist(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
@@ -107,7 +93,7 @@ class PoincareBall(Hyperbolic):
         xp = namespace(x)
         inside = one_minus_square(xp, x)[..., None] > 0
         inward = 1 - 4 * float(xp.finfo(x.dtype).eps)
-        return xp.where(inside, x, inward * direction(xp, xp.where(inside, xp.ones_like(x), x)))
+        return xp.where(inside, x, inward * direction(xp, xp.where(inside, 1.0, x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return namespace(p, x).broadcast_arrays(p, x)[1]
@@ -115,8 +101,7 @@ class PoincareBall(Hyperbolic):
     def residual(self, p: Array) -> Array:
         """0 inside the open ball, |p| on its boundary and outside."""
         xp = namespace(p)
-        length = euclidean_norm(xp, p)
-        return xp.where(one_minus_square(xp, p) > 0, xp.zeros_like(length), length)
+        return xp.where(one_minus_square(xp, p) > 0, 0.0, euclidean_norm(xp, p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return one_minus_square(namespace(p, z), p)[..., None] / 2 * z

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,21 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
+
+
+def _least(name: str) -> Any:
+    """The least of a number of the factors."""
+    return cached_property(lambda self: min(getattr(factor, name) for factor in self.factors))
+
+
+def _joined(name: str) -> Any:
+    """A kernel made of the factors'."""
+
+    def kernel(self: "Product", *arrays: Array, **named: Array) -> Array:
+        return self.join(self._each(name, *arrays, *(named[argument] for argument in order if argument in named)))
+
+    order = list(signature(getattr(Manifold, name)).parameters)
+    return kernel
 
 
 @dataclass(frozen=True, init=False)
@@ -29,8 +45,7 @@ class Product(Manifold):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Euclidean, Product, Sphere
+    >>> from curvedp.geometry import Euclidean, Sphere
     >>> M = Product(Sphere(2), Euclidean(1))
     >>> float(M.dist(np.array([1.0, 0, 0, 0]), np.array([1.0, 0, 0, 2])))
     2.0
@@ -46,52 +61,20 @@ class Product(Manifold):
     def __repr__(self) -> str:
         return f"Product({', '.join(map(repr, self.factors))})"
 
-    # ---- constants -------------------------------------------------------------------------------------------
-
-    @cached_property
-    def dim(self) -> int:
-        return sum(factor.dim for factor in self.factors)
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (sum(math.prod(factor.point_shape) for factor in self.factors),)
-
-    @property
-    def origin(self) -> Array:
-        return np.concatenate([np.ravel(factor.origin) for factor in self.factors])
+    dim = cached_property(lambda self: sum(factor.dim for factor in self.factors))
+    point_shape = cached_property(lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),))
+    origin = property(lambda self: np.concatenate([np.ravel(factor.origin) for factor in self.factors]))
+    injectivity_radius, boundary_distance, float_reach, held_reach = map(
+        _least, ("injectivity_radius", "boundary_distance", "float_reach", "held_reach")
+    )
+    is_homogeneous = cached_property(lambda self: all(factor.is_homogeneous for factor in self.factors))
+    is_symmetric = cached_property(lambda self: all(factor.is_symmetric for factor in self.factors))
+    name = cached_property(lambda self: f"product({','.join(factor.name for factor in self.factors)})")
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
         low, high = zip(*(factor.curvature_bounds for factor in self.factors), strict=True)
-        if len(self.factors) == 1:
-            return (low[0], high[0])
-        return (min(0.0, *low), max(0.0, *high))
-
-    @cached_property
-    def injectivity_radius(self) -> float:
-        return min(factor.injectivity_radius for factor in self.factors)
-
-    @cached_property
-    def boundary_distance(self) -> float:
-        return min(factor.boundary_distance for factor in self.factors)
-
-    @cached_property
-    def is_homogeneous(self) -> bool:
-        return all(factor.is_homogeneous for factor in self.factors)
-
-    @cached_property
-    def is_symmetric(self) -> bool:
-        return all(factor.is_symmetric for factor in self.factors)
-
-    @cached_property
-    def float_reach(self) -> float:
-        return min(factor.float_reach for factor in self.factors)
-
-    @cached_property
-    def name(self) -> str:
-        return f"product({','.join(factor.name for factor in self.factors)})"
-
-    # ---- flat vectors and their parts --------------------------------------------------------------------------
+        return (low[0], high[0]) if len(self.factors) == 1 else (min(0.0, *low), max(0.0, *high))
 
     def split(self, x: Array) -> tuple[Array, ...]:
         """The parts of a flat point or tangent vector, each with its factor's shape."""
@@ -120,10 +103,6 @@ class Product(Manifold):
         parts = zip(*(self.split(array) for array in arrays), strict=True)
         return [getattr(factor, method)(*part) for factor, part in zip(self.factors, parts, strict=True)]
 
-    @cached_property
-    def held_reach(self) -> float:
-        return min(factor.held_reach for factor in self.factors)
-
     def held_coordinates(self, z: Array) -> Array:
         """Factor by factor: one share for all of them would stretch the others."""
         parts = zip(self.factors, self._split_coordinates(z), strict=True)
@@ -138,22 +117,10 @@ class Product(Manifold):
     def float_spread(self, radius: float) -> float:
         return math.hypot(*(factor.float_spread(radius) for factor in self.factors))
 
-    def home(self, center: Array) -> Array:
-        return self.join(self._each("home", center))
-
-    def to_origin(self, center: Array, X: Array) -> Array:
-        return self.join(self._each("to_origin", center, X))
-
-    def from_origin(self, center: Array, X: Array) -> Array:
-        return self.join(self._each("from_origin", center, X))
-
-    # ---- kernels -----------------------------------------------------------------------------------------------
-
-    def exp(self, p: Array, v: Array) -> Array:
-        return self.join(self._each("exp", p, v))
-
-    def log(self, p: Array, q: Array) -> Array:
-        return self.join(self._each("log", p, q))
+    # What is a point or a tangent vector again; of `nearest`, NaN in one factor is NaN in the record.
+    home, to_origin, from_origin = map(_joined, ("home", "to_origin", "from_origin"))
+    exp, log, transport = map(_joined, ("exp", "log", "transport"))
+    project, nearest, to_tangent = map(_joined, ("project", "nearest", "to_tangent"))
 
     def dist(self, p: Array, q: Array) -> Array:
         return _length(namespace(p, q), self._each("dist", p, q))
@@ -163,19 +130,6 @@ class Product(Manifold):
 
     def norm(self, p: Array, v: Array) -> Array:
         return _length(namespace(p, v), self._each("norm", p, v))
-
-    def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return self.join(self._each("transport", p, q, v))
-
-    def project(self, x: Array) -> Array:
-        return self.join(self._each("project", x))
-
-    def nearest(self, x: Array) -> Array:
-        """The nearest point of each factor; NaN in one of them is NaN in the record."""
-        return self.join(self._each("nearest", x))
-
-    def to_tangent(self, p: Array, x: Array) -> Array:
-        return self.join(self._each("to_tangent", p, x))
 
     def residual(self, p: Array) -> Array:
         """The largest residual of the factors."""

@@ -47,40 +47,14 @@ class Pulled(Manifold):
         """Inverse of `_lift`."""
         return z
 
-    # ---- constants -------------------------------------------------------------------------------------------
-
-    @cached_property
-    def dim(self) -> int:
-        return self.model.dim
-
-    @property
-    def origin(self) -> Array:
-        return self.from_model(self.model.origin)
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        low, high = self.model.curvature_bounds
-        return low / self.scale**2, high / self.scale**2
-
-    @cached_property
-    def injectivity_radius(self) -> float:
-        return self.scale * self.model.injectivity_radius
-
-    @cached_property
-    def is_homogeneous(self) -> bool:
-        return self.model.is_homogeneous
-
-    @cached_property
-    def is_symmetric(self) -> bool:
-        return self.model.is_symmetric
-
-    @cached_property
-    def float_reach(self) -> float:
-        return self.scale * self.model.float_reach
-
-    @cached_property
-    def held_reach(self) -> float:
-        return self.scale * self.model.held_reach
+    dim = cached_property(lambda self: self.model.dim)
+    origin = property(lambda self: self.from_model(self.model.origin))
+    curvature_bounds = cached_property(lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds))
+    injectivity_radius = cached_property(lambda self: self.scale * self.model.injectivity_radius)
+    is_homogeneous = cached_property(lambda self: self.model.is_homogeneous)
+    is_symmetric = cached_property(lambda self: self.model.is_symmetric)
+    float_reach = cached_property(lambda self: self.scale * self.model.float_reach)
+    held_reach = cached_property(lambda self: self.scale * self.model.held_reach)
 
     def held_share(self, z: Array) -> Array:
         return self.model.held_share(self._lift(z / self.scale))
@@ -100,16 +74,12 @@ class Pulled(Manifold):
         return center if np.array_equal(home, there) else self.from_model(home)
 
     def to_origin(self, center: Array, X: Array) -> Array:
-        if self.home(center) is center:
-            return X
-        return self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
+        there = self.home(center) is center
+        return X if there else self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
 
     def from_origin(self, center: Array, X: Array) -> Array:
-        if self.home(center) is center:
-            return X
-        return self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
-
-    # ---- kernels -----------------------------------------------------------------------------------------------
+        there = self.home(center) is center
+        return X if there else self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
 
     def exp(self, p: Array, v: Array) -> Array:
         return self.from_model(self.model.exp(self.to_model(p), self._push(p, v)))
@@ -129,6 +99,18 @@ class Pulled(Manifold):
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         return self._pull(q, self.model.transport(self.to_model(p), self.to_model(q), self._push(p, v)))
+
+    def project(self, x: Array) -> Array:
+        return self.from_model(self.model.project(self.to_model(x)))
+
+    def nearest(self, x: Array) -> Array:
+        return self.from_model(self.model.nearest(self.to_model(x)))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        return self._pull(p, self.model.to_tangent(self.to_model(p), self._push(p, x)))
+
+    def residual(self, p: Array) -> Array:
+        return self.model.residual(self.to_model(p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return self._pull(p, self.model.from_coordinates(self.to_model(p), self._lift(z / self.scale)))

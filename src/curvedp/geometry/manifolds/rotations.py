@@ -8,29 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import device
 
-from curvedp._validate import integer
-from curvedp.geometry.base import Array, Manifold
-from curvedp.geometry.numerics.matrix import (
-    bmm,
-    bracket_operator,
-    det,
-    embedded_inner,
-    embedded_norm,
-    frobenius,
-    skew,
-    skew_eigen,
-    skew_exp,
-    skew_from_vector,
-    skew_to_vector,
-    svd,
-    well_scaled,
-)
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.frames import Frames
+from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.matrix import bmm, det, skew, skew_from_vector, skew_to_vector, svd
 from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 
 @dataclass(frozen=True)
-class Rotations(Manifold):
+class Rotations(Frames):
     """Rotation matrices SO(n), n ≥ 2, with the bi-invariant metric ½tr(uᵀv): on SO(3) the distance is the angle.
 
     Tangent vectors at p are ambient: p times a skew matrix. Distance √Σθ² over the planes of rotation of pᵀq.
@@ -50,21 +37,15 @@ class Rotations(Manifold):
 
     kind: ClassVar[str] = "rotations"
     n: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", integer("n", self.n, 2))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.n * (self.n - 1) // 2
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.n, self.n)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(self.n)
+    sizes = (("n", 2),)
+    dim = cached_property(lambda self: self.n * (self.n - 1) // 2)
+    point_shape = cached_property(lambda self: (self.n, self.n))
+    # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
+    injectivity_radius = math.pi
+    is_symmetric = True
+    # Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n.
+    embedded_diameter = cached_property(lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n))
+    _curvature_operator = matrix.bracket_operator
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
@@ -73,27 +54,18 @@ class Rotations(Manifold):
             return (0.0, 0.0)
         return (0.25, 0.25) if self.n == 3 else (0.0, 0.5)
 
-    # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
-    injectivity_radius = math.pi
-    is_homogeneous = True
-    is_symmetric = True
-
-    _curvature_operator = bracket_operator
-
     def exp(self, p: Array, v: Array) -> Array:
-        xp = namespace(p, v)
-        omega = skew(p.mT @ v)
-        return p + p @ _exp(xp, omega)
+        return p + p @ _exp(namespace(p, v), skew(p.mT @ v))
 
     def log(self, p: Array, q: Array) -> Array:
         """p log(pᵀq). Where a plane turns by π, one of the shortest velocities, always the same."""
         return p @ rotation_log(p.mT @ (q - p))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return embedded_inner(p, u, v) / 2
+        return super().inner(p, u, v) / 2
 
     def norm(self, p: Array, v: Array) -> Array:
-        return embedded_norm(p, v) * math.sqrt(0.5)
+        return super().norm(p, v) * math.sqrt(0.5)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
@@ -110,7 +82,7 @@ class Rotations(Manifold):
     def nearest(self, x: Array) -> Array:
         """`project` at any scale, where the nearest rotation is the only one: σ_{n−1} ± σ_n > 0, the sign that of det x."""
         xp = namespace(x)
-        point, s, sign = self._polar(well_scaled(x))
+        point, s, sign = self._polar(matrix.well_scaled(x))
         only = s[..., -2] + sign * s[..., -1] > self.n * float(xp.finfo(s.dtype).eps) * s[..., 0]
         return xp.where(only[..., None, None], point, xp.nan)
 
@@ -120,30 +92,16 @@ class Rotations(Manifold):
         xp = namespace(x)
         U, s, Vh = svd(x)
         parity = det(U) * det(Vh)
-        sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))
+        sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))
         last = U[..., :, -1:] * sign[..., None, None]
         return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh, s, sign
-
-    @cached_property
-    def embedded_diameter(self) -> float:
-        """Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n."""
-        return 2.0 * math.sqrt((self.n - self.n % 2) / self.n)
-
-    def embedded(self, X: Array) -> np.ndarray:
-        X = np.asarray(X)
-        return np.asarray(X.reshape(*X.shape[:-2], self.n**2) / self.n**0.5)
-
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(self.project(z.reshape(*z.shape[:-1], self.n, self.n)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         return p @ skew(p.mT @ x)
 
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
-        xp = namespace(p)
-        gap = p.mT @ p - xp.eye(self.n, dtype=p.dtype, device=device(p))
-        return xp.sqrt(frobenius(xp, gap, gap)) + xp.abs(det(p) - 1)
+        return super().residual(p) + namespace(p).abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return p @ skew_from_vector(z, self.n)
@@ -155,7 +113,7 @@ class Rotations(Manifold):
 def _exp(xp: Any, omega: Array) -> Array:
     """exp Ω − I: Rodrigues' formula up to n = 3, the eigen-system of Ω beyond."""
     if omega.shape[-1] > 3:
-        return skew_exp(omega)[0]
+        return matrix.skew_exp(omega)[0]
     square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
     return cos_sinc(xp, square)[1] * omega + versine_quotient(xp, square) * (omega @ omega)
 
@@ -163,11 +121,7 @@ def _exp(xp: Any, omega: Array) -> Array:
 def rotation_log(D: Array) -> Array:
     """Ω of least norm with exp Ω = I + D, for a rotation I + D; relative to D accurate however small D is."""
     n = D.shape[-1]
-    if n == 1:
-        return D - D
-    if n == 2:
-        return _log2(D)
-    return _log3(D) if n == 3 else _log_n(D)
+    return D - D if n == 1 else _log2(D) if n == 2 else _log3(D) if n == 3 else _log_n(D)
 
 
 def _log2(D: Array) -> Array:
@@ -187,23 +141,16 @@ def _log3(D: Array) -> Array:
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
     x, y, z = D[..., 2, 1] - D[..., 1, 2], D[..., 0, 2] - D[..., 2, 0], D[..., 1, 0] - D[..., 0, 1]
     xy, xz, yz = D[..., 0, 1] + D[..., 1, 0], D[..., 0, 2] + D[..., 2, 0], D[..., 1, 2] + D[..., 2, 1]
-    columns = xp.stack(
-        [
-            xp.stack([4 + a + b + c, x, y, z], axis=-1),
-            xp.stack([x, a - b - c, xy, xz], axis=-1),
-            xp.stack([y, xy, b - a - c, yz], axis=-1),
-            xp.stack([z, xz, yz, c - a - b], axis=-1),
-        ],
-        axis=-2,
-    )
-    diagonal = xp.stack([columns[..., i, i] for i in range(4)], axis=-1)
+    rows = [4 + a + b + c, x, y, z], [x, a - b - c, xy, xz], [y, xy, b - a - c, yz], [z, xz, yz, c - a - b]
+    columns = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
+    diagonal = xp.linalg.diagonal(columns)
     pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(4, device=device(diagonal))
-    column = xp.sum(xp.where(pick[..., None], columns, xp.zeros_like(columns)), axis=-2)
+    column = xp.sum(xp.where(pick[..., None], columns, 0.0), axis=-2)
     column = xp.where(column[..., :1] < 0, -column, column)
     vector = column[..., 1:]
     length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
     zero = length == 0
-    safe = xp.where(zero, xp.ones_like(length), length)
+    safe = xp.where(zero, 1.0, length)
     turn = xp.where(zero, 2 / xp.where(zero, column[..., :1], safe), 2 * xp.atan2(safe, column[..., :1]) / safe)
     axis = turn * vector
     return skew_from_vector(xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1), 3)
@@ -220,16 +167,14 @@ def _log_n(D: Array) -> Array:
     xp = namespace(D)
     base = constant(D)
     n = D.shape[-1]
-    one = xp.eye(n, dtype=D.dtype, device=device(D))
-    _, c, Vh = svd(one + base / 2)
+    _, c, Vh = svd(xp.eye(n, dtype=D.dtype, device=device(D)) + base / 2)
     V = Vh.mT
     K = bmm(Vh, skew(base), V)
-    total = c[..., :, None] + c[..., None, :]
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    quarter = _pairs(xp, n, D)
+    quarter = xp.asarray(_quarter_turns(n), dtype=D.dtype, device=device(D))
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
-    B = xp.where(flat, quarter, K / xp.where(flat, xp.ones_like(total), total))
+    B = xp.where(flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :]))
     left, s, Wh = svd(skew(B))
     cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
@@ -237,26 +182,20 @@ def _log_n(D: Array) -> Array:
     return omega + _log_change(xp, omega, D - base) if differentiable(D) else omega
 
 
-def _pairs(xp: Any, n: int, like: Array) -> Array:
-    """Quarter turns in the planes of (last, last but one), and so on: the first axis is left alone for odd n."""
-    rows = [[0.0] * n for _ in range(n)]
-    for j in range(n - 1, 0, -2):
-        rows[j][j - 1], rows[j - 1][j] = 1.0, -1.0
-    return xp.asarray(rows, dtype=like.dtype, device=device(like))
+def _quarter_turns(n: int) -> np.ndarray:
+    """In the planes of (last, last but one), and so on: the first axis is left alone for odd n."""
+    last = np.arange(n - 1, 0, -2)
+    turns = np.zeros((n, n))
+    turns[last, last - 1], turns[last - 1, last] = 1.0, -1.0
+    return turns
 
 
 def _log_change(xp: Any, omega: Array, change: Array) -> Array:
     """Derivative of the logarithm at exp Ω in direction `change`: the inverse of the one of exp, entry by entry."""
-    w, Z = skew_eigen(omega)
-    kind = Z.dtype
-    half = w / 2
-    gap = half[..., :, None] - half[..., None, :]
-    mean = half[..., :, None] + half[..., None, :]
-    zero = gap == 0
-    safe = xp.where(zero, xp.ones_like(gap), gap)
-    sine = xp.where(zero, xp.ones_like(gap), xp.sin(safe) / safe)
+    w, Z = matrix.skew_eigen(omega)
+    half, Zh = w / 2, xp.conj(Z).mT
+    sine = matrix.sinc(xp, half[..., :, None] - half[..., None, :])
     usable = xp.abs(sine) > 1e-12  # two directions that turn by +π and −π: the cut locus, no derivative
-    size = xp.where(usable, 1 / xp.where(usable, sine, xp.ones_like(sine)), xp.zeros_like(sine))
-    K = xp.astype(size * xp.cos(mean), kind) - 1j * xp.astype(size * xp.sin(mean), kind)
-    Zh = xp.conj(Z).mT
-    return skew(xp.real(bmm(Z, K * bmm(Zh, xp.astype(change, kind), Z), Zh)))
+    size = xp.where(usable, 1 / xp.where(usable, sine, 1.0), 0.0)
+    K = xp.astype(size, Z.dtype) * matrix.phase(xp, -(half[..., :, None] + half[..., None, :]), Z.dtype)
+    return skew(xp.real(bmm(Z, K * bmm(Zh, xp.astype(change, Z.dtype), Z), Zh)))

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from curvedp._validate import integer
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.sphere import Sphere
@@ -32,8 +31,6 @@ class Simplex(Pulled):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Simplex
     >>> float(Simplex(1).dist(np.array([1.0, 0.0]), np.array([0.0, 1.0])) / np.pi)  # the largest distance
     1.0
     """
@@ -42,43 +39,27 @@ class Simplex(Pulled):
     scale: ClassVar[float] = 2.0
     k: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", integer("k", self.k, 1))
-
-    @cached_property
-    def model(self) -> Sphere:
-        return Sphere(self.k)
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.k + 1,)
-
-    @property
-    def origin(self) -> Array:
-        """Equal proportions."""
-        return np.full(self.k + 1, 1 / (self.k + 1))
-
-    # The orthant has a boundary.
-    is_homogeneous = False
-
-    @cached_property
-    def boundary_distance(self) -> float:
-        return 2 * math.asin((self.k + 1) ** -0.5)
+    sizes = (("k", 1),)
+    model = cached_property(lambda self: Sphere(self.k))
+    point_shape = cached_property(lambda self: (self.k + 1,))
+    origin = property(lambda self: np.full(self.k + 1, 1 / (self.k + 1)))  # equal proportions
+    is_homogeneous = False  # the orthant has a boundary
+    boundary_distance = cached_property(lambda self: 2 * math.asin((self.k + 1) ** -0.5))
 
     def project(self, x: Array) -> Array:
         """Positive parts divided by their sum; equal proportions where nothing is positive."""
         xp = namespace(x)
         point = self.nearest(x)
-        return xp.where(xp.isnan(point) & ~xp.isnan(x), xp.full_like(x, 1 / (self.k + 1)), point)
+        return xp.where(xp.isnan(point) & ~xp.isnan(x), 1 / (self.k + 1), point)
 
     def nearest(self, x: Array) -> Array:
         """Positive parts divided by their sum: counts and percentages stand for proportions."""
         xp = namespace(x)
-        part = xp.where(x < 0, xp.zeros_like(x), x)
+        part = xp.where(x < 0, 0.0, x)
         largest = xp.max(part, axis=-1, keepdims=True)
-        part = part / xp.where(largest > 0, largest, xp.ones_like(largest))
+        part = part / xp.where(largest > 0, largest, 1.0)
         total = xp.sum(part, axis=-1, keepdims=True)
-        return xp.where(total > 0, part / xp.where(total > 0, total, xp.ones_like(total)), xp.nan)
+        return xp.where(total > 0, part / xp.where(total > 0, total, 1.0), xp.nan)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """x without its mean: sums of tangent vectors vanish."""
@@ -88,9 +69,7 @@ class Simplex(Pulled):
     def residual(self, p: Array) -> Array:
         """How far the sum is from 1, plus what is negative."""
         xp = namespace(p)
-        return xp.abs(xp.sum(p, axis=-1) - 1) + xp.sum(xp.where(p < 0, -p, xp.zeros_like(p)), axis=-1)
-
-    # ---- to the sphere and back ----------------------------------------------------------------------------------
+        return xp.abs(xp.sum(p, axis=-1) - 1) + xp.sum(xp.where(p < 0, -p, 0.0), axis=-1)
 
     def to_model(self, x: Array) -> Array:
         return _root(namespace(x), x)
@@ -98,7 +77,7 @@ class Simplex(Pulled):
     def from_model(self, y: Array) -> Array:
         """Squares, after what is negative went to 0: the nearest point of the orthant. Where nothing is positive, of −y."""
         xp = namespace(y)
-        part = xp.where(y < 0, xp.zeros_like(y), y)
+        part = xp.where(y < 0, 0.0, y)
         none = xp.max(part, axis=-1, keepdims=True) <= 0
         part = xp.where(none, -y, part)
         square = part * part
@@ -108,7 +87,7 @@ class Simplex(Pulled):
         xp = namespace(p, v)
         root = _root(xp, p)
         inside = root != 0  # NaN is no boundary
-        return xp.where(inside, v / (2 * xp.where(inside, root, xp.ones_like(root))), xp.zeros_like(v))
+        return xp.where(inside, v / (2 * xp.where(inside, root, 1.0)), 0.0)
 
     def _pull(self, p: Array, w: Array) -> Array:
         return 2 * _root(namespace(p), p) * w
@@ -117,4 +96,4 @@ class Simplex(Pulled):
 def _root(xp: Any, p: Array) -> Array:
     """√p, 0 where p is not positive, with a finite derivative there."""
     inside = p > 0
-    return xp.where(inside, xp.sqrt(xp.where(inside, p, xp.ones_like(p))), 0 * p)
+    return xp.where(inside, xp.sqrt(xp.where(inside, p, 1.0)), 0 * p)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -11,11 +11,11 @@ from array_api_compat import device
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics.matrix import bracket_operator
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import differentiate_as, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
-from curvedp.geometry.numerics.spectral import differentiate_as, exp_sym, log1p_sym, sandwich, sqrt_sym, sym
+from curvedp.geometry.numerics.spectral import exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
@@ -35,50 +35,31 @@ class SPDAffineInvariant(Held, SPD):
 
     Examples
     --------
-    >>> import numpy as np
     >>> M = SPDAffineInvariant(2)
     >>> float(M.dist(np.eye(2), np.diag([np.e, 1.0])))
     1.0
     """
 
-    carries = True
     kind: ClassVar[str] = "spd-affine"
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
+    carries = True
+    is_symmetric = True
+    curvature_bounds = cached_property(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
+    # SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity.
+    root_curvatures = cached_property(lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None)
+    positive_matrices = property(lambda self: (self.m, 1))
+    _curvature_operator = bracket_operator
 
     def to_origin(self, center: Array, X: Array) -> Array:
         """L⁻¹XL⁻ᵀ with center = LLᵀ."""
-        xp = namespace(X)
-        return X if np.array_equal(center, self.origin) else whitened(_like(xp, X, center), X)[1]
+        return X if np.array_equal(center, self.origin) else whitened(_like(X, center), X)[1]
 
     def from_origin(self, center: Array, X: Array) -> Array:
         """LXLᵀ."""
-        xp = namespace(X)
-        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(xp, X, center)), X))
-
-    @cached_property
-    def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
-        """SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity."""
-        return () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None
-
-    is_symmetric = True
-
-    @property
-    def positive_matrices(self) -> tuple[int, int]:
-        return self.m, 1
-
-    @cached_property
-    def float_reach(self) -> float:
-        """Eigenvalues are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost."""
-        return 25.0 if self.m > 1 else 700.0
+        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(X, center)), X))
 
     def flat_directions(self, p: Array) -> np.ndarray:
         """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
         return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
-
-    _curvature_operator = bracket_operator
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -110,7 +91,7 @@ class SPDAffineInvariant(Held, SPD):
             far = (frame * logs[..., None, :]) @ frame.mT
             # near q = p the answer is q − p, which is exact, and a second-order rest: ℓ − expm1(ℓ) at ℓ = log λ
             small = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
-            ell = xp.where(small, logs, xp.zeros_like(logs))
+            ell = xp.where(small, logs, 0.0)
             rest = xp.zeros_like(ell)
             for k in range(13, 1, -1):
                 rest = (rest + 1) * ell / k
@@ -162,7 +143,7 @@ class SPDAffineInvariant(Held, SPD):
             z[careful] = self.chart(p, q[careful])
         return z
 
-    # ---- steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns ------
+    # Steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns.
 
     def rough_chart(self, p: Array, q: Array) -> Array:
         """log(L⁻¹qL⁻ᵀ), p = LLᵀ: one factorization of p serves every q."""
@@ -192,5 +173,5 @@ def _pencil(L: Array, q: Array) -> tuple[Array, Array]:
     return xp.maximum(values, float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True)), vectors
 
 
-def _like(xp: Any, X: Array, x: Array) -> Array:
-    return xp.asarray(x, dtype=X.dtype, device=device(X))
+def _like(X: Array, x: Array) -> Array:
+    return namespace(X).asarray(x, dtype=X.dtype, device=device(X))

@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, ClassVar
-
-from array_api_compat import is_jax_namespace
+from typing import ClassVar
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
-from curvedp.geometry.numerics.matrix import embedded_norm
-from curvedp.geometry.numerics.namespace import constant, namespace
+from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.namespace import constant, differentiate_as, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spectral import differentiate_as, sandwich, sqrt_sym, sym
+from curvedp.geometry.numerics.spectral import sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, upper_solve
 
@@ -37,14 +35,9 @@ class SPDBuresWasserstein(SPD):
     1.4142135623730951
     """
 
-    is_cone = False  # the metric is not that of a scale
-
     kind: ClassVar[str] = "spd-bures"
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (0.0, inf) if self.m > 1 else (0.0, 0.0)
-
+    is_cone = False  # the metric is not that of a scale
+    curvature_bounds = cached_property(lambda self: (0.0, inf) if self.m > 1 else (0.0, 0.0))
     # No radius holds at every point. At W the injectivity radius is √λ_min(W), the distance to the singular matrices
     # (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`.
     injectivity_radius = 0.0
@@ -65,7 +58,7 @@ class SPDBuresWasserstein(SPD):
         """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
         G, D, _, top = _root_difference(p, q)
         B = upper_solve(G, D)
-        return embedded_norm(B, B) * top[..., 0, 0]
+        return matrix.norm(B) * top[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -82,14 +75,18 @@ class SPDBuresWasserstein(SPD):
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""
-        w, U = eigh(p)
-        K = namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :]))
+        K, U = _roots(p)
         return sym(sandwich(U, K * (U.mT @ unpack(z, self.m) @ U)))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        w, U = eigh(p)
-        K = namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :]))
+        K, U = _roots(p)
         return pack(sym(sandwich(U, (U.mT @ v @ U) / K)))
+
+
+def _roots(p: Array) -> tuple[Array, Array]:
+    """√(2(λr+λs)), and U."""
+    w, U = eigh(p)
+    return namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :])), U
 
 
 def _rotate(a: Array, b: Array, z: Array) -> Array:
@@ -99,17 +96,14 @@ def _rotate(a: Array, b: Array, z: Array) -> Array:
     """
     xp = namespace(a, b, z)
 
-    def direction(x: Array) -> Array:
-        length = euclidean_norm(xp, x)[..., None]
-        return x / xp.where(length > 0, length, xp.ones_like(length))
-
     def dot(x: Array, y: Array) -> Array:
         return xp.sum(x * y, axis=-1)[..., None]
 
-    a, b = direction(a), direction(b)
+    lengths = [euclidean_norm(xp, x)[..., None] for x in (a, b)]
+    a, b = (x / xp.where(length > 0, length, 1.0) for x, length in zip((a, b), lengths, strict=True))
     middle = a + b
     square = dot(middle, middle)  # 2(1 + ⟨a,b⟩)
-    turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, xp.ones_like(square))) + 2 * b * dot(a, z)
+    turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0)) + 2 * b * dot(a, z)
     return xp.where(square > 0, turned, z)
 
 
@@ -120,18 +114,11 @@ def _lyapunov(p: Array, v: Array) -> Array:
         w, U = eigh(p)
         return sym(sandwich(U, (U.mT @ v @ U) / (w[..., :, None] + w[..., None, :])))
 
-    if not is_jax_namespace(namespace(p, v)):
-        return solve(p, v)
-    import jax
+    def rule(arrays: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
+        L, (dp, dv) = _lyapunov(*arrays), changes
+        return L, _lyapunov(arrays[0], sym(dv) - 2 * sym(L @ sym(dp)))  # L'p + pL' = v' − Lp' − p'L
 
-    def rule(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-        L = function(*primals)
-        dp, dv = tangents
-        return L, function(primals[0], sym(dv) - 2 * sym(L @ sym(dp)))  # L'p + pL' = v' − Lp' − p'L
-
-    function: Any = jax.custom_jvp(solve)
-    function.defjvp(rule)
-    return function(p, v)
+    return with_rule(solve, rule, p, v)
 
 
 def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:

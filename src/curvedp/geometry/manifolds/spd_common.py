@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, inf, sqrt
-from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from curvedp._validate import integer
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.matrix import well_scaled
 from curvedp.geometry.numerics.namespace import namespace
@@ -45,9 +43,8 @@ def unpack(z: Array, m: int) -> Array:
     return S * xp.asarray(scale, dtype=z.dtype, device=device(z))
 
 
-_SPREAD = (
-    14.0  # of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there
-)
+# Of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there.
+_SPREAD = 14.0
 
 
 class Held:
@@ -60,16 +57,16 @@ class Held:
 
     m: int
 
-    @cached_property
-    def held_reach(self) -> float:
-        return _SPREAD / sqrt(2) if self.m > 1 else inf
+    # Eigenvalues at distance r are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost.
+    float_reach = cached_property(lambda self: 25.0 if self.m > 1 else 700.0)
+    held_reach = cached_property(lambda self: _SPREAD / sqrt(2) if self.m > 1 else inf)
 
     def held_share(self, z: Array) -> Array:
         xp = namespace(z)
         w = eigh(unpack(z, self.m))[0]
         spread = w[..., -1] - w[..., 0]
         far = spread > _SPREAD
-        return xp.where(far, _SPREAD / xp.where(far, spread, xp.ones_like(spread)), xp.ones_like(spread))
+        return xp.where(far, _SPREAD / xp.where(far, spread, 1.0), xp.ones_like(spread))
 
     def held_coordinates(self, z: Array) -> Array:
         """The nearest of the matrices whose eigenvalues have that spread: projections onto convex sets stretch nothing.
@@ -95,25 +92,12 @@ class SPD(Manifold):
     """Symmetric positive definite m×m matrices, without a metric."""
 
     m: int
-    is_cone: ClassVar[bool] = True
-    reduces: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not (type(self.m) is int and 1 <= self.m <= 2**53):
-            object.__setattr__(self, "m", integer("m", self.m, 1))
-
-    @cached_property
-    def dim(self) -> int:
-        return self.m * (self.m + 1) // 2
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.m, self.m)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(self.m)
-
+    sizes = (("m", 1),)
+    is_cone = True
+    reduces = True
+    dim = cached_property(lambda self: self.m * (self.m + 1) // 2)
+    point_shape = cached_property(lambda self: (self.m, self.m))
+    origin = property(lambda self: np.eye(self.m))
     injectivity_radius = inf
     is_homogeneous = True
 
@@ -123,7 +107,8 @@ class SPD(Manifold):
         A matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix,
         which has no positive neighbor of its own scale, goes to the smallest normal multiple of I.
         """
-        return _unless_clear(sym(x), self._raised)
+        S = sym(x)
+        return _unless_clear(S, S, self._raised)
 
     @staticmethod
     def _raised(S: Array) -> Array:
@@ -137,8 +122,8 @@ class SPD(Manifold):
 
     def nearest(self, x: Array) -> Array:
         """The symmetric part of x at any scale, where it is positive definite, to round-off; else there is none."""
-        xp = namespace(x)
-        return _unless_clear(sym(x), lambda S: xp.where(_definite(S)[..., None, None], S, xp.nan))
+        xp, S = namespace(x), sym(x)
+        return _unless_clear(S, S, lambda S: xp.where(_definite(S)[..., None, None], S, xp.nan))
 
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v, of any size."""
@@ -146,8 +131,7 @@ class SPD(Manifold):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x: the nearest tangent vector in the Frobenius norm, at any p."""
-        xp = namespace(p, x)
-        return sym(x) + xp.zeros_like(p)
+        return sym(x) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
         """‖p − pᵀ‖ plus how far the least eigenvalue is below the positive ones (0 where p is positive definite).
@@ -157,33 +141,24 @@ class SPD(Manifold):
         xp = namespace(p)
         p = well_scaled(p)
         S = sym(p)
-        clear = _clearly_positive(S)
-        if clear is None:
-            lack = self._lack(S)
-        else:
-            lack, rest = np.zeros(clear.shape, dtype=S.dtype), np.flatnonzero(~clear)
-            if len(rest):
-                lack[rest] = self._lack(S.reshape(-1, self.m, self.m)[rest])
-            lack = lack.reshape(S.shape[:-2])
-        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + lack
 
-    def _lack(self, S: Array) -> Array:
-        """How far the least eigenvalue is below the positive numbers."""
-        xp = namespace(S)
-        least = eigh(S)[0][..., 0]
-        return xp.where(least > 0, xp.zeros_like(least), xp.where(least < 0, -least, xp.ones_like(least)))
+        def lack(S: Array) -> Array:
+            least = eigh(S)[0][..., 0]
+            return xp.where(least > 0, 0.0, xp.where(least < 0, -least, 1.0))
+
+        short = _unless_clear(S, xp.zeros_like(S[..., 0, 0]), lack)
+        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + short
 
 
-def _unless_clear(S: Array, kernel: Callable[[Array], Array]) -> Array:
-    """kernel(S), which leaves alone what is clearly positive definite: only the others need their eigenvalues."""
+def _unless_clear(S: Array, value: Array, kernel: Callable[[Array], Array]) -> Array:
+    """kernel(S), which is `value` where S is clearly positive definite: only the others need their eigenvalues."""
     clear = _clearly_positive(S)
     if clear is None:
         return kernel(S)
-    rest = np.flatnonzero(~clear)
+    value, rest = np.asarray(value, order="C"), np.flatnonzero(~clear)
     if len(rest):
-        flat = S.reshape(-1, *S.shape[-2:])
-        flat[rest] = kernel(flat[rest])
-    return S
+        value.reshape(len(clear), *value.shape[S.ndim - 2 :])[rest] = kernel(S.reshape(-1, *S.shape[-2:])[rest])
+    return value
 
 
 def _definite(S: Array) -> Array:

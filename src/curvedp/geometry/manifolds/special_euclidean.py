@@ -33,7 +33,6 @@ class SpecialEuclidean(Pulled):
     Examples
     --------
     >>> import numpy as np
-    >>> from curvedp.geometry import SpecialEuclidean
     >>> M = SpecialEuclidean(3, length=0.5)
     >>> moved = np.eye(4)
     >>> moved[:3, 3] = [1.0, 0.0, 0.0]
@@ -45,41 +44,26 @@ class SpecialEuclidean(Pulled):
     n: int
     length: float = 1.0
 
+    sizes = (("n", 2),)
+    model = cached_property(lambda self: Product(Rotations(self.n), Euclidean(self.n)))
+    point_shape = cached_property(lambda self: (self.n + 1, self.n + 1))
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", _validate.integer("n", self.n, 2))
+        super().__post_init__()
         object.__setattr__(self, "length", _validate.length("length", self.length))
-
-    @cached_property
-    def model(self) -> Product:
-        return Product(Rotations(self.n), Euclidean(self.n))
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.n + 1, self.n + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
         """Translations are added as they are, so that a step of 0 changes nothing."""
         turn = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
         return _matrix(turn, p[..., :-1, -1] + v[..., :-1, -1], 1.0)
 
-    def project(self, x: Array) -> Array:
-        return self.from_model(self.model.project(self.to_model(x)))
-
-    def nearest(self, x: Array) -> Array:
-        """The nearest rotation, beside the translation as it is; the last row says nothing."""
-        return self.from_model(self.model.nearest(self.to_model(x)))
-
-    def to_tangent(self, p: Array, x: Array) -> Array:
-        return self._pull(p, self.model.to_tangent(self.to_model(p), self._push(p, x)))
-
     def residual(self, p: Array) -> Array:
         """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
         xp = namespace(p)
         last = xp.asarray([0.0] * self.n + [1.0], dtype=p.dtype, device=device(p))
-        return self.model.residual(self.to_model(p)) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
+        return super().residual(p) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
 
-    # ---- to the product and back: linear, so the differentials are the same
-    # ------------------------------------------
+    # To the product and back: linear, so the differentials are the same.
 
     def to_model(self, x: Array) -> Array:
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import Vectors
@@ -31,8 +32,6 @@ class Sphere(Vectors):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Sphere
     >>> M = Sphere(2)
     >>> float(M.dist(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1e-15, 0.0])))
     1e-15
@@ -41,23 +40,12 @@ class Sphere(Vectors):
     kind: ClassVar[str] = "sphere"
     d: int
 
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d + 1,)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(1, self.d + 1)[0]
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
-
+    point_shape = cached_property(lambda self: (self.d + 1,))
+    origin = property(lambda self: np.eye(1, self.d + 1)[0])
+    curvature_bounds = cached_property(lambda self: (1.0, 1.0) if self.d > 1 else (0.0, 0.0))
     injectivity_radius = math.pi
-
-    @property
-    def quadric(self) -> np.ndarray:
-        return np.ones(self.d + 1)
+    quadric = property(lambda self: np.ones(self.d + 1))
+    embedded_diameter = 2.0
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -77,11 +65,10 @@ class Sphere(Vectors):
         xp = namespace(p, q)
         angle, rest, length, cosine = self._angle(xp, p, q)
         none = length == 0
-        factor = xp.where(none, xp.ones_like(length), angle / xp.where(none, xp.ones_like(length), length))
+        factor = xp.where(none, 1.0, angle / xp.where(none, 1.0, length))
         # At the antipode every direction is shortest: take the first coordinate axis of the frame at p.
-        axis = xp.zeros_like(rest[..., 1:])
-        axis = xp.concat([xp.ones_like(axis[..., :1]), axis[..., 1:]], axis=-1)
-        cut = math.pi * self.from_coordinates(p, axis)
+        axis = xp.asarray(np.eye(1, self.d)[0], dtype=rest.dtype, device=device(rest))
+        cut = math.pi * self.from_coordinates(p, xp.broadcast_to(axis, (*rest.shape[:-1], self.d)))
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
     def dist(self, p: Array, q: Array) -> Array:
@@ -119,14 +106,12 @@ class Sphere(Vectors):
     def project(self, x: Array) -> Array:
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
-        pole = xp.concat([xp.ones_like(x[..., :1]), xp.zeros_like(x[..., 1:])], axis=-1)
-        return xp.where(length == 0, pole, x / xp.where(length == 0, xp.ones_like(length), length))
+        pole = xp.asarray(self.origin, dtype=x.dtype, device=device(x))
+        return xp.where(length == 0, pole, x / xp.where(length == 0, 1.0, length))
 
     def nearest(self, x: Array) -> Array:
         """The unit vector along x, whatever its length; 0 has none."""
         return direction(namespace(x), x)
-
-    embedded_diameter = 2.0
 
     def embedded(self, X: Array) -> np.ndarray:
         return np.asarray(X)
@@ -150,10 +135,7 @@ class Sphere(Vectors):
         xp = namespace(p, z)
         first, rest = p[..., :1], p[..., 1:]
         along = xp.vecdot(rest, z)[..., None]
-        return xp.concat(
-            [xp.where(first < 0, along, -along), z - along / (1 + xp.abs(first)) * rest],
-            axis=-1,
-        )
+        return xp.concat([xp.where(first < 0, along, -along), z - along / (1 + xp.abs(first)) * rest], axis=-1)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)

@@ -2,37 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
-import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_jax_namespace
 
-from curvedp._validate import integer
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array
+from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.numerics.matrix import (
-    bmm,
-    det,
-    embedded_inner,
-    embedded_norm,
-    frobenius,
-    nearest_frame,
-    reflect,
-    skew,
-    skew_exp,
-    skew_from_vector,
-    skew_to_vector,
-    svd,
-)
-from curvedp.geometry.numerics.namespace import constant, differentiable_by, namespace, values_alone
+from curvedp.geometry.numerics.matrix import bmm, det, reflect, skew, skew_exp, skew_from_vector, skew_to_vector, svd
+from curvedp.geometry.numerics.namespace import along, constant, differentiable, namespace, values_alone, with_rule
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
 
 @dataclass(frozen=True)
-class Stiefel(Manifold):
+class Stiefel(Frames):
     """m×r matrices with orthonormal columns, r ≤ m, with the Frobenius (Euclidean) metric tr(uᵀv).
 
     `exp` is the geodesic exponential in closed form. `log` has none: it solves exp(p, v) = q by Newton's method with a
@@ -57,35 +43,18 @@ class Stiefel(Manifold):
     m: int
     r: int
 
+    dim = cached_property(lambda self: self._turns + (self.m - self.r) * self.r)
+    _turns = cached_property(lambda self: self.r * (self.r - 1) // 2)
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", integer("m", self.m, 2))
-        object.__setattr__(self, "r", integer("r", self.r, 1))
+        super().__post_init__()
         if self.r > self.m:
             raise ParameterError(f"r={self.r} must be <= m={self.m}: R^m holds at most m orthonormal vectors")
 
     @cached_property
-    def dim(self) -> int:
-        return self._turns + (self.m - self.r) * self.r
-
-    @cached_property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.m, self.r)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(self.m, self.r)
-
-    @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[−½, 1] (Zimmermann & Stoye 2025); the sphere for r = 1; half of that of ½tr(uᵀv) on O(m) for r = m.
-
-        For r = m − 1 at most 4/7, and ½ on Stiefel(3, 2). By the Gauss equation K = tr(uᵀu·vᵀv) − ‖sym uᵀv‖² there.
-        With u = pA + nbᵀ, v = pC + ndᵀ, n the one normal, A and C skew, this is
-        ¼‖[A,C]‖² + |Ad|² + |Cb|² − Ad·Cb − Ab·Cd + ½(b·d)² − ½|b|²|d|². Now ‖[A,C]‖ ≤ ‖A‖‖C‖ (Bloch & Iserles 2005) and
-        |Ad| ≤ ‖A‖|d|/√2, so with ‖A‖ = sin x, |b| = cos x, ‖C‖ = sin y, |d| = cos y: K ≤ ½sin²(x+y) + ¼sin²x·sin²y, at most
-        2s − 7s²/4 with s = sin²((x+y)/2), hence 4/7. For r = 2, A = aJ and C = cJ, it is 2(a² + c²) − ½, and 2ac + b·d = 0
-        with |b·d| ≤ |b||d| says a² + c² ≤ ½.
-        """
+        """[−½, 1] (Zimmermann & Stoye 2025); the sphere for r = 1; half of that of ½tr(uᵀv) on O(m) for r = m. For r = m − 1
+        at most 4/7, and ½ on Stiefel(3, 2): proved in docs/matrix-manifolds.md."""
         if self.dim == 1:
             return (0.0, 0.0)
         if self.r == 1:
@@ -98,8 +67,6 @@ class Stiefel(Manifold):
     def injectivity_radius(self) -> float:
         """π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2."""
         return math.sqrt(2) * math.pi if self.r == self.m else math.pi
-
-    is_homogeneous = True
 
     def exp(self, p: Array, v: Array) -> Array:
         """[p Q] exp([2A −Bᵀ; B 0]) [I; 0] exp(−A) for v = pA + QB (Zimmermann & Hüper 2022, at the Euclidean metric;
@@ -115,10 +82,16 @@ class Stiefel(Manifold):
         A longer one need not be the shortest. NaN where Newton's method finds none.
         """
         if self.r == self.m:
-            return self._log_group(p, q)
+            turn, apart = p.mT @ (q - p), self._apart(p, q)[..., None, None]
+            xp = namespace(turn)
+            return p @ xp.where(apart, xp.nan, rotation_log(xp.where(apart, 0.0, turn)))
         if self.r == 1:
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
-        return differentiable_by(self._smooth_log, lambda p, q: self._solved_log(p, q)[0], p, q)
+        if not (differentiable(p) or differentiable(q)):
+            return self._solved_log(p, q)[0]
+        if not is_jax_namespace(namespace(p, q)):
+            return self._smooth_log(p, q)
+        return with_rule(lambda p, q: self._solved_log(p, q)[0], partial(along, self._smooth_log), p, q)
 
     def _solved_log(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """(v, A, B, [p Q]), constants."""
@@ -135,27 +108,15 @@ class Stiefel(Manifold):
         v = self.to_tangent(p, v)
         return v + log_change(A, B, base, q - self.exp(p, v))
 
-    def _log_group(self, p: Array, q: Array) -> Array:
-        xp = namespace(p, q)
-        turn = p.mT @ (q - p)
-        apart = (det(p) * det(q) < 0)[..., None, None]
-        omega = rotation_log(xp.where(apart, xp.zeros_like(turn), turn))
-        return p @ xp.where(apart, xp.full_like(omega, xp.nan), omega)
+    @staticmethod
+    def _apart(p: Array, q: Array) -> Array:
+        """Whether these are in different components of O(m)."""
+        return det(p) * det(q) < 0
 
     def dist(self, p: Array, q: Array) -> Array:
         """Length of `log`; inf between the two components of O(m), NaN where `log` is."""
-        xp = namespace(p, q)
-        length = self.norm(p, self.log(p, q))
-        if self.r < self.m:
-            return length
-        apart = det(p) * det(q) < 0
-        return xp.where(apart, xp.full_like(length, xp.inf), length)
-
-    def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return embedded_inner(p, u, v)
-
-    def norm(self, p: Array, v: Array) -> Array:
-        return embedded_norm(p, v)
+        length = super().dist(p, q)
+        return length if self.r < self.m else namespace(p, q).where(self._apart(p, q), math.inf, length)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q.
@@ -172,54 +133,18 @@ class Stiefel(Manifold):
         moved = v + (frame @ (rise @ inside) + leave)
         return moved + moved @ skew_exp(-A)[0]
 
-    def retract(self, p: Array, v: Array) -> Array:
-        """The nearest frame to p + v: agrees with `exp` to second order, cheaper in optimization."""
-        return polar_frame(p + v)
-
-    def project(self, x: Array) -> Array:
-        """The nearest frame, the polar factor of x."""
-        return polar_frame(x)
-
-    def nearest(self, x: Array) -> Array:
-        """The polar factor of x at any scale; dependent columns have none."""
-        return nearest_frame(x)
-
-    embedded_diameter = 2.0
-
-    def embedded(self, X: Array) -> np.ndarray:
-        X = np.asarray(X)
-        return np.asarray(X.reshape(*X.shape[:-2], self.m * self.r) / self.r**0.5)
-
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(self.project(z.reshape(self.m, self.r)))
-
     def to_tangent(self, p: Array, x: Array) -> Array:
         A, N = self._split(p, x)
         return p @ A + N
 
-    def residual(self, p: Array) -> Array:
-        """Frobenius norm of pᵀp − I."""
-        xp = namespace(p)
-        gap = p.mT @ p - xp.eye(self.r, dtype=p.dtype, device=device(p))
-        return xp.sqrt(frobenius(xp, gap, gap))
-
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Coordinates: r(r−1)/2 turns inside the span of p (each moves two columns, hence 1/√2), then the rest."""
-        xp = namespace(p, z)
-        block = xp.reshape(z[..., self._turns :], (*z.shape[:-1], self.m - self.r, self.r))
         inside = p @ (skew_from_vector(z[..., : self._turns], self.r) * math.sqrt(0.5))
-        top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype, device=device(z))
-        return inside + reflect(p, xp.concat([top, block], axis=-2))
+        return inside + self._leaving(p, z[..., self._turns :])
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        xp = namespace(p, v)
         inside = skew_to_vector(p.mT @ v) * math.sqrt(2)
-        block = reflect(p, v)[..., self.r :, :]
-        return xp.concat([inside, xp.reshape(block, (*block.shape[:-2], (self.m - self.r) * self.r))], axis=-1)
-
-    @cached_property
-    def _turns(self) -> int:
-        return self.r * (self.r - 1) // 2
+        return namespace(p, v).concat([inside, self._leaving_coordinates(p, v)], axis=-1)
 
     def _normal(self, p: Array, x: Array) -> Array:
         """The part of x orthogonal to the span of p; the second pass takes out what the first one left by round-off."""
@@ -244,7 +169,7 @@ class Stiefel(Manifold):
         k = min(self.r, self.m - self.r)
         U, s, _ = svd(constant(N))
         used = s[..., None, :k] > self.m * xp.finfo(s.dtype).eps * s[..., None, :1]
-        Q = xp.where(used, U[..., :k], xp.zeros_like(U[..., :k]))
+        Q = xp.where(used, U[..., :k], 0.0)
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
             outside = xp.eye(self.m, 2 * self.r, dtype=p.dtype, device=device(p))[:, self.r :]
@@ -255,9 +180,3 @@ class Stiefel(Manifold):
             Q = svd(xp.concat([Q * weights, spare / 2], axis=-1))[0][..., :k]
         Q = self._normal(p, Q)  # Q is a constant but for what keeps it orthogonal to p
         return xp.concat([left, Q], axis=-1), Q.mT @ N
-
-
-def polar_frame(x: Array) -> Array:
-    """U Vᵀ of the thin singular value decomposition: the orthonormal frame nearest to x."""
-    U, _, Vh = svd(x)
-    return U @ Vh

@@ -25,16 +25,14 @@ class Torus(FlatVectors):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Torus
     >>> float(np.round(Torus(1).dist(np.array([3.0]), np.array([-3.0])), 6))  # the short way round
     0.283185
     """
 
     kind: ClassVar[str] = "torus"
     d: int
-
     injectivity_radius = math.pi
+    embedded_diameter = 2.0
 
     def exp(self, p: Array, v: Array) -> Array:
         return _wrapped(p + v)
@@ -44,8 +42,6 @@ class Torus(FlatVectors):
 
     def project(self, x: Array) -> Array:
         return _wrapped(x)
-
-    embedded_diameter = 2.0
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)

@@ -17,7 +17,7 @@ from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.mean.bound import tolerance
-from curvedp.geometry.mean.search import SLOW, Asked, Moments, Solve, run, search
+from curvedp.geometry.mean.search import SLOW, Asked, Course, Moments, Solve, run, search
 from curvedp.geometry.mean.spd import TINY, Sweep
 from curvedp.geometry.mean.spd_newton import few_of
 from curvedp.geometry.mean.streamed import Domain, contracted, into_ball, mean_in_ball
@@ -80,15 +80,11 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE)
     if isinstance(M, Pulled):  # the mean is the model's: φ is an isometry onto a convex part of it, up to a factor
         return np.asarray(M.from_model(_mean(M.model, np.asarray(M.to_model(X)), w, enough / M.scale)))
     if isinstance(M, Product):
-        parts = [
-            _mean(factor, part, w, enough / math.sqrt(len(M.factors)))
-            for factor, part in zip(M.factors, M.split(X), strict=True)
-        ]
-        return np.asarray(M.join(parts))
-    size = float(np.max(np.abs(X)))
-    if (
-        isinstance(M, SPDBuresWasserstein) and 0 < size < 0.25
-    ):  # lengths go with √X: in small units any start had a residual of 1e-9
+        share = enough / math.sqrt(len(M.factors))
+        parts = zip(M.factors, M.split(X), strict=True)
+        return np.asarray(M.join([_mean(factor, part, w, share) for factor, part in parts]))
+    if isinstance(M, SPDBuresWasserstein) and 0 < (size := float(np.max(np.abs(X)))) < 0.25:
+        # Lengths go with √X: in small units any start had a residual of 1e-9.
         unit = 4.0 ** math.floor(math.log2(size) / 2)
         return unit * _mean(M, X / unit, w, enough)
     with np.errstate(all="ignore"), _calm(X):
@@ -111,9 +107,6 @@ def _calm(X: np.ndarray) -> AbstractContextManager[None]:
     return one_blas_thread() if X.size > TINY else nullcontext()
 
 
-# ---- as a statistic: off by no more than a number known before the records are ---------------------------------------------
-
-
 def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     """(x, mean d²(x, xᵢ)) of NumPy records after mapping them into the ball; x is within `solver_error` of their mean."""
     M = domain.manifold
@@ -124,15 +117,12 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
         return domain.clip(passes.point(x)), square
 
 
-# ---- passes over points of any space -------------------------------------------------------------------------------------
-
-
-class Points:
+class Points(Course):
     """Passes over NumPy records of any space, with Newton's steps where curvature is constant."""
 
     def __init__(self, M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> None:
         self.M, self.X, self.w, self.enough = M, X, w, enough
-        self.parts = _chunks(M, len(X))
+        self.parts = blocks(len(X), max(1, _CHUNK_BYTES // (8 * max(M.dim, math.prod(M.point_shape)))))
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -178,25 +168,12 @@ class Points:
         velocities, squares = zip(*in_threads(summed, self.parts), strict=True)
         return Moments(np.sum(velocities, axis=0), sum(squares))
 
-    def at(self, p: np.ndarray) -> np.ndarray:
-        """The place of a point: itself."""
-        return p
-
-    point = at
-
 
 def _across(curvature: float, squares: np.ndarray) -> np.ndarray:
     """Eigenvalue of the Hessian of ½d² across the geodesic: s·cot s or s·coth s."""
     s = np.sqrt(abs(curvature) * squares)
     safe = np.where(s > 1e-8, s, 1.0)
     return np.where(s > 1e-8, safe / (np.tan(safe) if curvature > 0 else np.tanh(safe)), 1.0)
-
-
-def _chunks(M: Manifold, n: int) -> list[slice]:
-    return blocks(n, max(1, _CHUNK_BYTES // (8 * max(M.dim, math.prod(M.point_shape)))))
-
-
-# ---- a fixed number of steps on a public ball ------------------------------------------------------------------------------
 
 
 def _ball_mean(M: Manifold, X: np.ndarray, w: np.ndarray, ball: tuple[Array, float]) -> np.ndarray:

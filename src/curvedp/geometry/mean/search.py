@@ -8,12 +8,13 @@ if it halves the gradient or lowers the cost as Armijo's rule asks. Otherwise a 
 shorter steps are tried from the best place known, until the cap or until their gain is below round-off.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf, isnan
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,24 +48,26 @@ class Moments:
         return float(np.linalg.norm(self.velocity)) + self.error
 
 
-class Course(Protocol):
-    """How a search goes about."""
+class Course(ABC):
+    """How a search goes about. A place is a point, unless a course has something else to stand for one."""
 
-    @property
-    def start(self) -> Place:
-        """Where the first pass is made."""
+    start: Place  # where the first pass is made
 
+    @abstractmethod
     def move(self, x: Place, step: np.ndarray) -> Place:
         """Along a step given in coordinates at x."""
 
+    @abstractmethod
     def newton(self, x: Place, gain: float) -> Solve | None:
         """Which step a velocity asks for at x, where the last step left this share of the residual; None: as before."""
 
     def point(self, x: Place) -> np.ndarray:
         """The point of a place."""
+        return np.asarray(x)
 
     def at(self, p: np.ndarray) -> Place:
         """The place of a point."""
+        return p
 
 
 class Found(NamedTuple):
@@ -145,10 +148,7 @@ def _kept(new: Moments, best: Moments, slope: float) -> bool:
 
 
 class Secants:
-    """Steps taken, and what they changed: F − (ΔX + ΔF)γ, γ the least-squares fit of F by the changes ΔF along steps ΔX.
-
-    (Anderson 1965.)
-    """
+    """Steps taken, and what they changed: F − (ΔX + ΔF)γ, γ the least-squares fit of F by ΔF along ΔX (Anderson 1965)."""
 
     def __init__(self) -> None:
         self.steps: list[np.ndarray] = []

@@ -21,7 +21,7 @@ import numpy as np
 
 from curvedp.geometry.base import Array as Matrix
 from curvedp.geometry.manifolds.spd_common import pack, unpack
-from curvedp.geometry.mean.search import SLOW, Asked, Moments
+from curvedp.geometry.mean.search import SLOW, Asked, Course, Moments
 from curvedp.geometry.mean.spd_newton import Eigen, Newton, few_of
 from curvedp.geometry.mean.spd_series import cheapest, degree, log_sum, whitened
 from curvedp.geometry.numerics.small_eigh import eigh
@@ -37,7 +37,7 @@ _KEPT = 1 << 23  # numbers in eigenvectors that are kept of a careful pass
 _FAR, _ERROR = 1e-5, 1e-11  # least ratio of eigenvalues that plain double precision resolves, and to what
 
 
-class Sweep:
+class Sweep(Course):
     """Passes over matrices X (n, m, m) float64 with weights (n,) that sum to 1, for a search that ends at `enough`."""
 
     def __init__(self, X: Matrix, weights: Matrix, enough: float = 1e-9) -> None:
@@ -53,8 +53,6 @@ class Sweep:
         self.groups: list[Matrix] = []  # records of about the same spread, from narrow to wide
         self.least, self.last, self.rate = max(0.1 * enough, 1e-15), 1.0, 1e-3
         self.unit = np.inf  # of round-off at `self.seen`
-
-    # ---- what a search asks --------------------------------------------------------------------------------------------
 
     @cached_property
     def start(self) -> Matrix:
@@ -97,14 +95,10 @@ class Sweep:
         return found
 
     def at(self, p: Matrix) -> Matrix:
-        """The place of a point."""
         return np.linalg.cholesky(p)
 
     def point(self, G: Matrix) -> Matrix:
-        """The point of a place."""
         return sym(G @ G.T)
-
-    # ---- passes --------------------------------------------------------------------------------------------------------
 
     def exact(self, G: Matrix) -> Moments:
         """A pass in which every spectrum is found."""
@@ -200,8 +194,6 @@ def _sum(logs: Matrix, U: Matrix, weights: Matrix) -> Moments:
     velocity = (flat * (weights[:, None] * logs).ravel()) @ flat.T
     return Moments(velocity, float(np.sum(weights[:, None] * logs * logs)))
 
-
-# ---- 2×2 and 3×3 ---------------------------------------------------------------------------------------------------------
 
 _R2 = 0.5**0.5
 

@@ -53,9 +53,6 @@ Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `bloc
 GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
 
 
-# ---- one pass over some of the records -----------------------------------------------------------------------------------
-
-
 def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Exact sums, (2, dim + 1) int64, over records X (k, *point_shape), after mapping each into the ball (NumPy).
 
@@ -140,9 +137,6 @@ def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
 _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
 
 
-# ---- the mean in a public ball -------------------------------------------------------------------------------------------
-
-
 def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[Any, float]]:
     """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`.
 
@@ -216,9 +210,6 @@ def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
     return contraction(M, radius).step
 
 
-# ---- from sums -----------------------------------------------------------------------------------------------------------
-
-
 class Start(NamedTuple):
     """Where the passes begin, and the inverse Hessian of the cost of some records there (1 where it is not known)."""
 
@@ -226,26 +217,16 @@ class Start(NamedTuple):
     inverse: np.ndarray | float
 
 
-class _Sums(NamedTuple):
+class _Sums(Course):
     """The course of a search that sees sums alone: it keeps to the ball, which is convex and holds the records."""
 
-    domain: Domain
-    first: Start
-
-    @property
-    def start(self) -> np.ndarray:
-        return self.domain.clip(self.first.x)
+    def __init__(self, domain: Domain, first: Start) -> None:
+        self.domain, self.first, self.start = domain, first, domain.clip(first.x)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         M = self.domain.manifold
         near = kept(self.domain, np.asarray(M.unchart(x, step)))
         return near if len(M.factors) == 1 and M.convexity_radius == inf else self.domain.clip(near)
-
-    def at(self, p: np.ndarray) -> np.ndarray:
-        return p
-
-    def point(self, x: np.ndarray) -> np.ndarray:
-        return x
 
     def newton(self, x: np.ndarray, gain: float) -> Solve | None:
         inverse = np.asarray(self.first.inverse)

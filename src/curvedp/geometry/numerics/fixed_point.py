@@ -11,8 +11,7 @@ from math import frexp, sqrt
 
 import numpy as np
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import Array, namespace
 
 _BITS, _HALF = 52, 2.0**26
 MOST_TERMS = 1 << 36
@@ -60,8 +59,6 @@ def _quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
     above, below = 1 << max(-exponent, 0), n << max(exponent, 0)
     return np.asarray(np.asarray(total) * above / below, dtype=np.float64)
 
-
-# ---- Σ xxᵀ -----------------------------------------------------------------------------------------------------------------
 
 _SLICE, _ROWS = 20, 1 << 12  # bits of half an entry; rows whose products of halves add up to less than 2^53
 

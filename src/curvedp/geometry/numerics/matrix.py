@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
+from curvedp.geometry.numerics.namespace import Array, constant, differentiable, namespace
+from curvedp.geometry.numerics.stable import safe_sqrt
 
 
 def bmm(*factors: Array) -> Array:
@@ -24,30 +24,13 @@ def bmm(*factors: Array) -> Array:
     return product
 
 
-def frobenius(xp: Any, u: Array, v: Array) -> Array:
-    """tr(uᵀv) over the last two axes."""
-    return xp.sum(u * v, axis=(-2, -1))
-
-
-def embedded_inner(p: Array, u: Array, v: Array) -> Array:
-    """tr(uᵀv), over the leading axes of p too: the metric of the embedding is the same at every point."""
-    xp = namespace(p, u, v)
-    _, u, v = xp.broadcast_arrays(p, u, v)
-    return frobenius(xp, u, v)
-
-
-def embedded_norm(p: Array, v: Array) -> Array:
+def norm(v: Array) -> Array:
     """√tr(vᵀv) without overflow or underflow; NaN stays NaN."""
-    xp = namespace(p, v)
-    _, v = xp.broadcast_arrays(p, v)
+    xp = namespace(v)
     largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
-    zero = largest == 0
-    scale = xp.where(zero, xp.ones_like(largest), largest)
-    square = frobenius(xp, v / scale, v / scale)
-    none = zero[..., 0, 0]  # the derivative at v = 0 is taken to be 0
-    return xp.where(
-        none, xp.zeros_like(square), xp.sqrt(xp.where(none, xp.ones_like(square), square)) * scale[..., 0, 0]
-    )
+    scale = xp.where(largest == 0, 1.0, largest)
+    unit = v / scale
+    return safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]  # its derivative at 0 is taken to be 0
 
 
 def skew(x: Array) -> Array:
@@ -58,8 +41,8 @@ def skew(x: Array) -> Array:
 def sinc(xp: Any, x: Array) -> Array:
     """sin(x)/x, 1 at 0."""
     zero = x == 0
-    safe = xp.where(zero, xp.ones_like(x), x)
-    return xp.where(zero, xp.ones_like(x), xp.sin(safe) / safe)
+    safe = xp.where(zero, 1.0, x)
+    return xp.where(zero, 1.0, xp.sin(safe) / safe)
 
 
 def svd(x: Array) -> tuple[Array, Array, Array]:
@@ -67,35 +50,21 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
     xp = namespace(x)
     x, finite = _finite(xp, x)
     U, s, Vh = xp.linalg.svd(x, full_matrices=False)
-    nan = xp.full_like(s[..., :1], xp.nan)
-    return (
-        xp.where(finite, U, nan[..., None]),
-        xp.where(finite[..., 0], s, nan),
-        xp.where(finite, Vh, nan[..., None]),
-    )
+    return xp.where(finite, U, xp.nan), xp.where(finite[..., 0], s, xp.nan), xp.where(finite, Vh, xp.nan)
 
 
 def well_scaled(x: Array) -> Array:
     """Matrices divided by their largest entry in modulus, so that no square overflows or vanishes; 0 stays 0."""
     xp = namespace(x)
     largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
-    return x / xp.where(largest > 0, largest, xp.ones_like(largest))
-
-
-def nearest_frame(x: Array) -> Array:
-    """The orthonormal columns nearest to those of x, its polar factor; NaN where the columns are dependent, to round-off."""
-    xp = namespace(x)
-    U, s, Vh = svd(well_scaled(x))
-    found = s[..., -1] > x.shape[-2] * float(xp.finfo(s.dtype).eps) * s[..., 0]
-    return xp.where(found[..., None, None], U @ Vh, xp.nan)
+    return x / xp.where(largest > 0, largest, 1.0)
 
 
 def det(x: Array) -> Array:
     """Determinant; NaN, without a warning, for a matrix that is not finite."""
     xp = namespace(x)
     x, finite = _finite(xp, x)
-    value = xp.linalg.det(x)
-    return xp.where(finite[..., 0, 0], value, xp.full_like(value, xp.nan))
+    return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
 
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:
@@ -104,29 +73,20 @@ def skew_eigen(W: Array) -> tuple[Array, Array]:
     W, finite = _finite(xp, W)
     kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
     w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
-    return xp.where(finite[..., 0], w, xp.full_like(w, xp.nan)), Z
+    return xp.where(finite[..., 0], w, xp.nan), Z
 
 
 def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
     finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
-    return xp.where(finite, x, xp.zeros_like(x)), finite
+    return xp.where(finite, x, 0.0), finite
 
 
-def sym_function(
-    A: Array,
-    w: Array,
-    U: Array,
-    f: Callable[[Any, Array], Array],
-    divided: Callable[[Any, Array, Array], Array],
-) -> Array:
-    """f(A) for symmetric A = U diag(w) Uᵀ (w, U constants); `divided` is the divided difference f[x, y]."""
-    xp = namespace(A)
-    value = (U * f(xp, w)[..., None, :]) @ U.mT
+def sym_function(A: Array, U: Array, values: Array, divided: Callable[[], Array]) -> Array:
+    """f(A) for symmetric A with eigenvectors U, f's `values` and `divided` differences at its eigenvalues, all constants."""
+    value = (U * values[..., None, :]) @ U.mT
     if not differentiable(A):
         return value
-    K = divided(xp, w[..., :, None], w[..., None, :])
-    change = A - constant(A)
-    return value + bmm(U, K * bmm(U.mT, change, U), U.mT)
+    return value + bmm(U, divided() * bmm(U.mT, A - constant(A), U), U.mT)
 
 
 def polar(C: Array) -> tuple[Array, Array, Array]:
@@ -143,8 +103,7 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
         return W, c, U
     X = bmm(U.mT, C - base, Vh.mT)
     total = c[..., :, None] + c[..., None, :]
-    safe = xp.where(total > 0, total, xp.ones_like(total))
-    omega = xp.where(total > 0, (X - X.mT) / safe, xp.zeros_like(X))
+    omega = xp.where(total > 0, (X - X.mT) / xp.where(total > 0, total, 1.0), 0.0)
     return W + bmm(U, omega, Vh), c, U
 
 
@@ -159,22 +118,26 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     w, Z = skew_eigen(base)
     value, mean = skew_exp_eigen(w, Z)
     if differentiable(W):
-        kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
-        turn = xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)
+        half, Zh = w / 2, xp.conj(Z).mT
+        turn = phase(xp, half, Z.dtype)
         K = turn[..., :, None] * turn[..., None, :]
-        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), kind)
-        change = xp.astype(W - base, kind)
-        value = value + xp.real(bmm(Z, K * bmm(Zh, change, Z), Zh))
+        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), Z.dtype)
+        value = value + xp.real(bmm(Z, K * bmm(Zh, xp.astype(W - base, Z.dtype), Z), Zh))
     return value, mean
 
 
 def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
     """The values of `skew_exp` from the eigen-system of `skew_eigen`."""
     xp = namespace(w, Z)
-    kind, half, Zh = Z.dtype, w / 2, xp.conj(Z).mT
-    phi1 = (xp.astype(xp.cos(half), kind) + 1j * xp.astype(xp.sin(half), kind)) * xp.astype(sinc(xp, half), kind)
-    value = xp.real((Z * (phi1 * xp.astype(w, kind) * 1j)[..., None, :]) @ Zh)
+    half, Zh = w / 2, xp.conj(Z).mT
+    phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
+    value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Zh)
     return value, xp.real((Z * phi1[..., None, :]) @ Zh)
+
+
+def phase(xp: Any, w: Array, kind: Any) -> Array:
+    """e^{iw}, of that complex type."""
+    return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
 
 
 def reflect(p: Array, x: Array) -> Array:

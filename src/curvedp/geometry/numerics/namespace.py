@@ -15,6 +15,7 @@ _KERNELS = {
 }  # fmt: skip
 _DOUBLE = np.dtype(np.float64)
 _ODD = ("f2", "f16", "V2")  # half, extended and brain floats, which linear algebra does not take
+Array = Any  # an array of any Array-API library; there is no common static type
 _undifferentiated = ContextVar("undifferentiated", default=False)
 
 
@@ -70,6 +71,17 @@ def _jit(f: Callable[..., Any]) -> Any:
     return jax.jit(f)
 
 
+def repeat(body: Callable[[Any], Any], state: Any, more: Callable[[Any], Any]) -> Any:
+    """body(body(… state)) for as long as `more` says so: one compiled loop under JAX."""
+    if is_jax_array(state[0]):
+        import jax
+
+        return jax.lax.while_loop(more, body, state)
+    while bool(more(state)):
+        state = body(state)
+    return state
+
+
 def constant(x: Any) -> Any:
     """x, cut off from differentiation where the library differentiates."""
     if is_jax_array(x):
@@ -94,17 +106,34 @@ def differentiable(x: Any) -> bool:
     return not _undifferentiated.get() and bool(is_jax_array(x) or is_torch_array(x))
 
 
-def differentiable_by(smooth: Callable[..., Any], plain: Callable[..., Any], *arrays: Any) -> Any:
-    """plain(*arrays); smooth(*arrays), of the same value but with terms that carry derivatives, where those may be asked."""
-    if not any(map(differentiable, arrays)):
-        return plain(*arrays)
-    if any(is_torch_array(a) for a in arrays):
-        return smooth(*arrays)
+def with_rule(value: Callable[..., Any], rule: Callable[[Any, Any], Any], *arrays: Any) -> Any:
+    """value(*arrays), whose derivatives under JAX are those of `rule`: of arrays and their changes, value and change."""
+    if not is_jax_namespace(namespace(*arrays)):
+        return value(*arrays)
     import jax
 
-    f: Any = jax.custom_jvp(plain)
-    f.defjvp(lambda primals, tangents: jax.jvp(smooth, primals, tangents))
+    f: Any = jax.custom_jvp(value)
+    f.defjvp(rule)
     return f(*arrays)
+
+
+def along(f: Callable[..., Any], arrays: Any, changes: Any) -> Any:
+    """f and its change along those of its arrays (JAX)."""
+    import jax
+
+    return jax.jvp(f, arrays, changes)
+
+
+def differentiate_as(smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any) -> Any:
+    """accurate(*arrays); under JAX the derivative is that of `smooth`.
+
+    The two are the same function of exact numbers: one is written for round-off, the other for the chain rule.
+    """
+
+    def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:
+        return differentiate_as(smooth, accurate, *arrays), along(smooth, arrays, changes)[1]
+
+    return with_rule(accurate, rule, *arrays)
 
 
 def to_host(X: Any) -> np.ndarray:

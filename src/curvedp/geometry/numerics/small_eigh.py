@@ -11,10 +11,7 @@ makes them fast. Their backward error is a few units of round-off times ‖A‖,
 
 from typing import Any
 
-from array_api_compat import is_jax_namespace
-
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import compiled, namespace
+from curvedp.geometry.numerics.namespace import Array, compiled, namespace, with_rule
 
 Entries = tuple[Array, ...]
 
@@ -28,27 +25,18 @@ def eigh(A: Array) -> tuple[Array, Array]:
     >>> eigh(np.array([[2.0, 1.0], [1.0, 2.0]]))[0]
     array([1., 3.])
     """
-    if not is_jax_namespace(namespace(A)):
-        return _eigh(A)
     w, V = compiled(_differentiable_eigh, A)
     return w, V
 
 
 def _differentiable_eigh(A: Array) -> Any:
-    import jax
-
-    xp = namespace(A)
-
-    def rule(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        w, V = _eigh(primals[0])
-        E = V.mT @ tangents[0] @ V
-        same = xp.eye(A.shape[-1], dtype=bool)
-        gap = xp.where(same, xp.inf, w[..., None, :] - w[..., :, None])
+    def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        xp, (w, V) = namespace(A), _eigh(*arrays)
+        E = V.mT @ changes[0] @ V
+        gap = xp.where(xp.eye(A.shape[-1], dtype=bool), xp.inf, w[..., None, :] - w[..., :, None])
         return (w, V), (xp.linalg.diagonal(E), V @ (E / gap))  # repeated eigenvalues: infinite, as it should be
 
-    function: Any = jax.custom_jvp(_eigh)
-    function.defjvp(rule)
-    return function(A)
+    return with_rule(_eigh, rule, A)
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import Array, namespace
 from curvedp.geometry.numerics.small_eigh import separated_root
 from curvedp.geometry.numerics.spd3_pencil import congruence
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve

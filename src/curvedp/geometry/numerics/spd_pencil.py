@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_jax_namespace, is_numpy_array
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import compiled, namespace
+from curvedp.geometry.numerics.namespace import Array, compiled, namespace, repeat
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3_pencil import log_spectrum3
@@ -167,7 +166,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
             worst = xp.maximum(worst, angle)
         return G, worst
 
-    G = _repeat(xp, sweep, G, m * u)
+    G = _swept(xp, sweep, G, m * u)
     square = xp.sum(G * G, axis=-2)
     if m % 2:  # the padding is the one column that is exactly 0 (or NaN with all the rest)
         last = xp.argsort(-square, axis=-1, stable=True)[..., :m]
@@ -176,7 +175,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
 
 
-def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
+def _swept(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
     """Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic).
 
     A matrix that is done is left alone, so that its result does not depend on those it is computed beside.
@@ -188,19 +187,9 @@ def _repeat(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, to
         return xp.where(active[..., None, None], turned, G), active & (worst > tolerance), count + 1
 
     def more(state: tuple[Array, Array, int | Array]) -> Array:
-        return xp.any(state[1]) & (state[2] < _SWEEPS)
+        return (xp.any(state[1]) | in_public_time()) & (state[2] < _SWEEPS)
 
-    state = G, xp.ones_like(G[..., 0, 0]) > 0, 0
-    if is_jax_namespace(xp):
-        import jax
-
-        return jax.lax.while_loop(more, body, state)[0]
-    while state[2] < _SWEEPS if in_public_time() else bool(more(state)):
-        state = body(state)
-    return state[0]
-
-
-# ---- the two paths -----------------------------------------------------------------------------------------------------
+    return repeat(body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0), more)[0]
 
 
 def _condition(L: Array) -> Array:

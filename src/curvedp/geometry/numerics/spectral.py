@@ -7,16 +7,9 @@ B − A, which f(B) − f(A) loses.
 """
 
 from collections.abc import Callable
-from typing import Any
 
-from array_api_compat import is_jax_namespace
-
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import Array, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
-
-Scalar = Callable[[Array], Array]
-Divided = Callable[[Array, Array], Array]
 
 
 def sym(A: Array) -> Array:
@@ -29,9 +22,6 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
     return U @ S @ (U if V is None else V).mT
 
 
-# ---- divided differences f[x, y] = (f(x) − f(y)) / (x − y), f'(x) at x = y ------------------------------------------
-
-
 def divided_log(x: Array, y: Array) -> Array:
     """log[x, y] for x, y > 0, as log1p(t)/(t·min), t = (max − min)/min ≥ 0: no cancellation."""
     xp = namespace(x, y)
@@ -39,8 +29,8 @@ def divided_log(x: Array, y: Array) -> Array:
     low = xp.where(x < y, x, y)
     low = xp.where(low > 0, low, xp.nan)
     t = xp.abs(x - y) / low
-    safe = xp.where(t == 0, xp.ones_like(t), t)
-    return xp.where(t == 0, xp.ones_like(t), xp.log1p(safe) / safe) / low
+    safe = xp.where(t == 0, 1.0, t)
+    return xp.where(t == 0, 1.0, xp.log1p(safe) / safe) / low
 
 
 def divided_exp(x: Array, y: Array) -> Array:
@@ -48,47 +38,26 @@ def divided_exp(x: Array, y: Array) -> Array:
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     t = xp.abs(x - y)
-    safe = xp.where(t == 0, xp.ones_like(t), t)
-    return xp.exp(xp.where(x < y, y, x)) * xp.where(t == 0, xp.ones_like(t), -xp.expm1(-safe) / safe)
+    safe = xp.where(t == 0, 1.0, t)
+    return xp.exp(xp.where(x < y, y, x)) * xp.where(t == 0, 1.0, -xp.expm1(-safe) / safe)
 
 
-# ---- f(S) ------------------------------------------------------------------------------------------------------------
+def apply(S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]) -> Array:
+    """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y.
 
-
-def differentiate_as(smooth: Callable[..., Array], accurate: Callable[..., Array], *args: Array) -> Array:
-    """accurate(*args); where the library differentiates through functions (JAX), the derivative is that of `smooth`.
-
-    The two are the same function of exact numbers: one is written for round-off, the other for the chain rule.
+    First derivatives are exact at any S; second ones need simple eigenvalues.
     """
-    if not is_jax_namespace(namespace(*args)):
-        return accurate(*args)
-    import jax
-
-    f: Any = jax.custom_jvp(accurate)
-    f.defjvp(lambda primals, tangents: (f(*primals), jax.jvp(smooth, primals, tangents)[1]))
-    return f(*args)
-
-
-def apply(S: Array, f: Scalar, divided: Divided) -> Array:
-    """f(S) for symmetric S. First derivatives are exact at any S; second ones need simple eigenvalues."""
 
     def value(S: Array) -> Array:
         w, U = eigh(S)
         return (U * f(w)[..., None, :]) @ U.mT
 
-    if not is_jax_namespace(namespace(S)):
-        return value(S)
-    import jax
-
-    function: Any = jax.custom_jvp(value)
-
-    def rule(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-        w, U = eigh(primals[0])
+    def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+        w, U = eigh(*arrays)
         K = divided(w[..., :, None], w[..., None, :])
-        return function(primals[0]), sandwich(U, K * (U.mT @ sym(tangents[0]) @ U))
+        return apply(*arrays, f, divided), sandwich(U, K * (U.mT @ sym(*changes) @ U))
 
-    function.defjvp(rule)
-    return function(S)
+    return with_rule(value, rule, S)
 
 
 def exp_sym(S: Array) -> Array:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import constant
+from curvedp.geometry.numerics.namespace import Array, constant
 from curvedp.geometry.numerics.public_time import in_public_time
 
 # Below this square, three terms of a Taylor series are exact to 1e-19, far under the round-off of float64.

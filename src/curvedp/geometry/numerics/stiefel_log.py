@@ -7,28 +7,15 @@ the derivative is the identity plus curvature, so that few Krylov steps are enou
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from array_api_compat import device, is_jax_array
 
-from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.rotations import rotation_log
-from curvedp.geometry.numerics.matrix import (
-    bmm,
-    det,
-    reflect,
-    sinc,
-    skew,
-    skew_eigen,
-    skew_exp,
-    skew_exp_eigen,
-    skew_from_vector,
-    skew_to_vector,
-    svd,
-)
-from curvedp.geometry.numerics.namespace import mapped, namespace
+from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.matrix import bmm, skew, skew_eigen, skew_exp, skew_exp_eigen
+from curvedp.geometry.numerics.namespace import Array, mapped, namespace, repeat
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.threads import blocks
 
@@ -83,13 +70,13 @@ def _log(xp: Any, target: Array) -> Array:
         return _shorter(xp, best, _newton(xp, start, target, wanted=far))
 
     none = xp.full_like(chord, xp.nan)
+    if is_jax_array(target) or in_public_time():
+        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
     if is_jax_array(target):
         import jax
 
-        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
         return jax.lax.scan(lambda best, start: (attempt(best, start), None), none, starts)[0]
     if in_public_time():
-        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
         found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool))
         return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
     X = attempt(none, chord)
@@ -135,10 +122,8 @@ class _Flow(NamedTuple):
         """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
-        inside = _divided(xp, self.Z, self.w, generator(a, b), -1)
-        turn = _divided(xp, self.Y, self.u, -a, 1)
-        first = inside[..., :, :r]
-        return _tangent(xp, first + _pad(turn, b.shape[-2]), r)
+        first = _divided(xp, self.Z, self.w, generator(a, b), -1)[..., :, :r]
+        return _tangent(xp, first + _pad(_divided(xp, self.Y, self.u, -a, 1), b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
         """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
@@ -150,9 +135,8 @@ class _Flow(NamedTuple):
     def pull_back(self, gap: Array) -> Array:
         """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
         xp = namespace(gap)
-        r = self.u.shape[-1]
         back = _apply(xp, self.Z, -self.w, gap)
-        return _tangent(xp, _apply(xp, self.Y, self.u, back.mT).mT, r)
+        return _tangent(xp, _apply(xp, self.Y, self.u, back.mT).mT, self.u.shape[-1])
 
 
 class _State(NamedTuple):
@@ -177,23 +161,12 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
         stalled = (size > state.size / 2) & (size <= enough)
         return _State(X, flow, gap, size, state.active & (size > floor) & ~stalled, state.step + 1)
 
+    def more(state: _State) -> Array:
+        return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
+
     flow, gap, size = _look(xp, X, target)
-    state = _State(
-        X, flow, gap, size, (size > floor) & wanted, xp.asarray(0, device=device(X)) if is_jax_array(X) else 0
-    )
-    end = _repeat(xp, body, state)
-    return xp.where(end.size <= enough, end.X, xp.full_like(end.X, xp.nan))
-
-
-def _repeat(xp: Any, body: Callable[[_State], _State], state: _State) -> _State:
-    if is_jax_array(state.X):
-        import jax
-
-        end: _State = jax.lax.while_loop(lambda s: xp.any(s.active) & (s.step < _NEWTON_STEPS), body, state)
-        return end
-    while state.step < _NEWTON_STEPS and (in_public_time() or bool(xp.any(state.active))):
-        state = body(state)
-    return state
+    end = repeat(body, _State(X, flow, gap, size, (size > floor) & wanted, 0), more)
+    return xp.where(end.size <= enough, end.X, xp.nan)
 
 
 def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, Array, Array]:
@@ -203,27 +176,17 @@ def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, A
     """
     step = _solve(xp, state.flow, state.flow.pull_back(state.gap))
     size = _length(xp, step)
-    step = step / xp.where(size > 1, size, xp.ones_like(size))
+    step = step / xp.where(size > 1, size, 1.0)
     step = xp.where(state.active, step, _any_step(xp, step))
     trial = xp.stack([state.X + step / share for share in (1, 4, 16)])
     flow, gap, size = _look(xp, trial, target)
-    best = (state.X, state.flow, state.gap, state.size)
+    seen, best = (trial, gap, size, *flow), (state.X, state.gap, state.size, *state.flow)
     for index in range(trial.shape[0]):
-        better = (size[index, ...] < best[3]) & state.active
-        seen = better | ~state.active
-        at = _Flow(*(part[index, ...] for part in flow))
-        best = (
-            xp.where(better, trial[index, ...], best[0]),
-            _Flow(
-                xp.where(seen, at.Z, best[1].Z),
-                xp.where(seen[..., 0], at.w, best[1].w),
-                xp.where(seen, at.Y, best[1].Y),
-                xp.where(seen[..., 0], at.u, best[1].u),
-            ),
-            xp.where(better, gap[index, ...], best[2]),
-            xp.where(better, size[index, ...], best[3]),
-        )
-    return best
+        better = (size[index, ...] < best[2]) & state.active
+        any_ = better | ~state.active
+        masks = (better, better, better, any_, any_[..., 0], any_, any_[..., 0])
+        best = tuple(xp.where(mask, new[index, ...], old) for mask, new, old in zip(masks, seen, best, strict=True))
+    return best[0], _Flow(*best[3:]), best[1], best[2]
 
 
 def _any_step(xp: Any, like: Array) -> Array:
@@ -245,8 +208,7 @@ def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
     gap = target - end
     normal = frame.mT @ gap
     normal = (normal + normal.mT) / 2
-    beyond = _length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps))
-    beyond = xp.where(beyond > 0, beyond, xp.zeros_like(beyond))
+    beyond = xp.clip(_length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps)), 0.0, None)
     return flow, gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
 
 
@@ -279,14 +241,12 @@ def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
 def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
     """Solve derivative(X) = rhs by GMRES (Saad & Schultz 1986) with a fixed number of steps."""
     rows, r = rhs.shape[-2:]
-    batch = rhs.shape[:-2]
-    steps = _KRYLOV_STEPS
+    batch, steps = rhs.shape[:-2], _KRYLOV_STEPS
     beta = _length(xp, rhs)
     basis = xp.reshape(_unit(xp, rhs, beta), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
-        w = flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape))
-        w = xp.reshape(w, (*batch, 1, rows * r))
+        w = xp.reshape(flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape)), (*batch, 1, rows * r))
         entries = w @ basis.mT
         w = w - entries @ basis
         again = w @ basis.mT  # a second pass: the first loses orthogonality to round-off
@@ -305,7 +265,7 @@ def _start(xp: Any, target: Array) -> Array:
     """The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2)."""
     X = _tangent(xp, target, target.shape[-1])
     size, chord = _length(xp, X), _length(xp, target) / 2
-    arc = 2 * xp.asin(xp.where(chord < 1, chord, xp.ones_like(chord)))
+    arc = 2 * xp.asin(xp.where(chord < 1, chord, 1.0))
     return _unit(xp, X, size) * xp.where(chord < 1, arc, 2 * chord)
 
 
@@ -316,22 +276,17 @@ def _turned_starts(xp: Any, target: Array) -> Array:
     rest = one[:, r:]
     point = target + one[:, :r]
     # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
-    unit, head = _rows(xp, target[..., r:, :]), point[..., :r, :]
-    signed = xp.concat([-target[..., r:, :].mT, bmm(unit, head + head.mT, unit.mT) / 2], axis=-2)
+    tail, head = target[..., r:, :], point[..., :r, :]
+    unit = _unit(xp, tail, xp.sqrt(xp.sum(tail * tail, axis=-1, keepdims=True)))
+    signed = xp.concat([-tail.mT, bmm(unit, head + head.mT, unit.mT) / 2], axis=-2)
     wishes = xp.stack([xp.broadcast_to(rest, signed.shape), signed])
-    free = reflect(point, rest)
-    U, _, Vh = svd(free.mT @ wishes)
+    free = matrix.reflect(point, rest)
+    U, _, Vh = matrix.svd(free.mT @ wishes)
     twice = xp.broadcast_to(point, (2, *point.shape))
-    parity = det(xp.concat([twice, free @ U @ Vh], axis=-1))
-    sign = xp.where(parity < 0, -xp.ones_like(parity), xp.ones_like(parity))[..., None, None]
+    parity = matrix.det(xp.concat([twice, free @ U @ Vh], axis=-1))
+    sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))[..., None, None]
     turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
     return rotation_log(xp.concat([twice, turned], axis=-1) - one)[..., :, :r]
-
-
-def _rows(xp: Any, N: Array) -> Array:
-    """The rows of N scaled to length 1, and 0 where they are 0."""
-    size = xp.sqrt(xp.sum(N * N, axis=-1, keepdims=True))
-    return N / xp.where(size > 0, size, xp.ones_like(size))
 
 
 def generator(A: Array, B: Array) -> Array:
@@ -341,20 +296,16 @@ def generator(A: Array, B: Array) -> Array:
     return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
 
 
-def _phase(xp: Any, w: Array, kind: Any) -> Array:
-    return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
-
-
 def _apply(xp: Any, Z: Array, w: Array, x: Array) -> Array:
     """Z e^{iw} Z* x, real."""
     x = xp.astype(x, Z.dtype)
-    return xp.real(Z @ (_phase(xp, w, Z.dtype)[..., :, None] * (xp.conj(Z).mT @ x)))
+    return xp.real(Z @ (matrix.phase(xp, w, Z.dtype)[..., :, None] * (xp.conj(Z).mT @ x)))
 
 
 def _divided(xp: Any, Z: Array, w: Array, G: Array, side: int) -> Array:
     """Derivative of the exponential in direction G, carried back to I on the left (side −1) or right (side 1)."""
     half = (w[..., :, None] - w[..., None, :]) / 2
-    K = _phase(xp, side * half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
+    K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(matrix.sinc(xp, half), Z.dtype)
     Zh = xp.conj(Z).mT
     return xp.real(bmm(Z, K * bmm(Zh, xp.astype(G, Z.dtype), Z), Zh))
 
@@ -384,16 +335,16 @@ def _length(xp: Any, X: Array) -> Array:
 
 
 def _unit(xp: Any, X: Array, size: Array) -> Array:
-    return xp.where(size > 0, X / xp.where(size > 0, size, xp.ones_like(size)), xp.zeros_like(X))
+    return xp.where(size > 0, X / xp.where(size > 0, size, 1.0), 0.0)
 
 
 def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
     turns = r * (r - 1) // 2
-    A = skew_from_vector(z[..., :turns], r) * math.sqrt(0.5)
+    A = matrix.skew_from_vector(z[..., :turns], r) * math.sqrt(0.5)
     return xp.concat([A, xp.reshape(z[..., turns:], (*z.shape[:-1], k, r))], axis=-2)
 
 
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
     B = X[..., r:, :]
     flat = xp.reshape(B, (*B.shape[:-2], B.shape[-2] * r))
-    return xp.concat([skew_to_vector(X[..., :r, :]) * math.sqrt(2), flat], axis=-1)
+    return xp.concat([matrix.skew_to_vector(X[..., :r, :]) * math.sqrt(2), flat], axis=-1)

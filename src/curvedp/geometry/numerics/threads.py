@@ -35,36 +35,19 @@ def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """The BLAS on one thread inside; the setting is the process's, so the last to leave restores it."""
-    with _limit:
-        if _limit.depth == 0:
-            _limit.limiter = _controller().limit(limits=1, user_api="blas")
-        _limit.depth += 1
+    with _lock:
+        _inside.append(None if _inside else _controller().limit(limits=1, user_api="blas"))
     try:
         yield
     finally:
-        with _limit:
-            _limit.depth -= 1
-            if _limit.depth == 0:
-                _limit.limiter.restore_original_limits()
+        with _lock:
+            limiter = _inside.pop()  # the last to leave takes what the first has left there
+            if limiter is not None:
+                limiter.restore_original_limits()
 
 
-class _Limit:
-    """How many are inside `one_blas_thread`, and how to restore what was."""
-
-    depth: int = 0
-    limiter: Any = None
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-
-_limit, _here = _Limit(), threading.local()
+_lock, _here = threading.Lock(), threading.local()
+_inside: list[Any] = []
 
 
 @cache

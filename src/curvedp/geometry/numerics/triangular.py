@@ -8,8 +8,7 @@ from typing import Any
 
 from array_api_compat import device, is_jax_namespace
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import Array, namespace
 
 
 def cholesky(A: Array) -> Array:
@@ -22,9 +21,8 @@ def cholesky(A: Array) -> Array:
     columns = []
     for j in range(m):
         pivot = A[..., j, j]
-        safe = xp.where(pivot > 0, pivot, xp.ones_like(pivot))
-        root = xp.where(pivot > 0, xp.sqrt(safe), xp.nan)
-        column = xp.where(index >= j, A[..., :, j] / root[..., None], xp.zeros_like(A[..., :, j]))
+        root = xp.where(pivot > 0, xp.sqrt(xp.where(pivot > 0, pivot, 1.0)), xp.nan)
+        column = xp.where(index >= j, A[..., :, j] / root[..., None], 0.0)
         columns.append(column)
         A = A - column[..., :, None] * column[..., None, :]
     return xp.stack(columns, axis=-1)
@@ -66,6 +64,13 @@ def whiten(L: Array, S: Array) -> Array:
     return 0.5 * (W + W.mT)
 
 
+def cholesky_change(L: Array, v: Array) -> Array:
+    """X lower triangular with v = LXᵀ + XLᵀ: L(L⁻¹vL⁻ᵀ)_½, with half of the diagonal (Lin 2019, Prop. 4)."""
+    xp, A = namespace(L, v), whiten(L, v)
+    index = xp.arange(A.shape[-1], device=device(A))
+    return L @ xp.where(index[:, None] == index, 0.5 * A, xp.tril(A))
+
+
 def cholesky_minus_identity(E: Array) -> Array:
     """F lower triangular with (I+F)(I+F)ᵀ = I+E, never adding the identity: small E keeps its digits."""
     xp = namespace(E)
@@ -74,11 +79,9 @@ def cholesky_minus_identity(E: Array) -> Array:
     columns = []
     for j in range(m):
         s = E[..., j, j]
-        inside = s > -1
-        root = xp.where(inside, xp.sqrt(1 + xp.where(inside, s, xp.zeros_like(s))), xp.nan)
+        root = xp.where(s > -1, xp.sqrt(1 + xp.where(s > -1, s, 0.0)), xp.nan)
         diagonal = (s / (1 + root))[..., None]  # √(1+s) − 1
-        below = E[..., :, j] / root[..., None]
-        column = xp.where(index > j, below, xp.where(index == j, diagonal, xp.zeros_like(below)))
-        columns.append(column)
-        E = E - xp.where(index > j, below, 0.0)[..., :, None] * xp.where(index > j, below, 0.0)[..., None, :]
+        below = xp.where(index > j, E[..., :, j] / root[..., None], 0.0)
+        columns.append(xp.where(index == j, diagonal, below))
+        E = E - below[..., :, None] * below[..., None, :]
     return xp.stack(columns, axis=-1)

@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from curvedp.geometry.base import Array
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import Array, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.spectral import sym
 
