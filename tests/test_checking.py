@@ -101,8 +101,17 @@ def test_the_ball():
 def test_persons():
     assert "up to 4 records" in said(check(S2, DIRECTIONS, groups=[i // 4 for i in range(200)]))
     assert "pass groups=" not in said(check(S2, DIRECTIONS, groups=np.arange(200)))
-    with pytest.raises(ParameterError, match="one name for each of 200"):
-        check(S2, DIRECTIONS, groups=np.arange(3))
+    mixed = np.array(["a", 1, *range(198)], dtype=object)  # as `fit` counts them: 1 and 1 are one person
+    assert check(S2, DIRECTIONS, groups=mixed).facts["persons"] == 199
+    for wrong in (np.arange(3), [None] * 200, [np.nan] * 200, np.array([None, *range(199)], dtype=object)):
+        with pytest.raises(ParameterError, match="groups"):
+            check(S2, DIRECTIONS, groups=wrong)
+
+
+def test_no_radius_is_suggested_that_is_refused():
+    around = S2.project(RNG.normal(size=(200, 3)))
+    assert "more than a given ball may have" in said(check(S2, around))
+    assert "more than a given ball may have" not in said(check(S2, DIRECTIONS))
 
 
 def test_the_space_that_fits_is_named():

@@ -237,6 +237,8 @@ def test_calibrate():
         ["plan", "-m", "sphere:2", "-n", "100", "-r", "wide", "--mu", "1"],
         ["check", "missing.npy", "-m", "sphere:2"],
         ["calibrate", "-m", "sphere:2", "--mu", "1"],
+        *(["calibrate", "-m", "sphere:2", "--mu", "1", "--sensitivity", wrong] for wrong in ("0", "-1", "nan", "inf")),
+        ["plan", "-m", "sphere:2", "-n", "100", "-r", "0.5", "--mu", "1", "--error", "1e-300"],
         ["verify", "missing.json"],
         ["ledger", "show", "missing.ledger"],
     ],
@@ -288,6 +290,40 @@ def test_unusable_files_are_one_line_and_nothing_is_made(sphere_file):
         result = run("release", sphere_file / "x.npy", "--mu", 1, *given, *made)
         assert (result.exit_code, "is missing" in result.output) == (2, True), result.output
     assert not [name for name in ("l", "m.npy", "c") if (sphere_file / name).exists()]
+
+
+@pytest.mark.parametrize("option", ["--columns", "--groups", "--labels", "--x"])
+@pytest.mark.parametrize("name", ["²", "x²", "٣", "größe"])
+def test_column_names_of_all_scripts(table, option, name):
+    """Whatever Python takes for a digit."""
+    lines = (table / "t.csv").read_text().splitlines()
+    old = {"--columns": "x", "--groups": "person", "--labels": "class", "--x": "age"}[option]
+    (table / "t.csv").write_text("\n".join([lines[0].replace(old, name, 1), *lines[1:]]) + "\n")
+    statistic = {"--labels": "mdm", "--x": "regression"}.get(option, "mean")
+    line = ["--x-range", "20,90", "--speed", 1, "--clip", 0.3] if statistic == "regression" else []
+    columns = f"{name},y,z" if option == "--columns" else "x,y,z"
+    asked = [] if option == "--columns" else [option, name]
+    given = ["-m", "sphere:2", "-r", 0.7, "--mu", 1, "--columns", columns, *asked, *line]
+    result = run("release", statistic, table / "t.csv", *given)
+    assert result.exit_code == 0, result.output
+
+
+def test_decimal_commas_of_the_predictor(table):
+    """Read as texts they would be no numbers, and every predictor the middle of the range."""
+    rows = [f"{0.0};{0.7 * k / 99};{k / 9.9}".replace(".", ",") for k in range(100)]
+    (table / "d.csv").write_text("\n".join(["a;b;age", *rows]) + "\n")
+    line = ["--columns", "a,b", "--x", "age", "--x-range", "0,10", "-r", 1, "--speed", 1, "--clip", 1]
+    given = ["-m", "euclidean:2", "--mu", 1000, "--sep", ";", "--decimal", ",", "--json"]
+    result = run("release", "regression", table / "d.csv", *line, *given)
+    np.testing.assert_allclose(json.loads(result.stdout)["regression"], [[0, 0], [0, 0.7]], atol=0.05)
+
+
+def test_the_name_of_a_file_is_no_reason_to_refuse(sphere_file):
+    for name in ("a" * 240 + ".npy", "tab\tbell\a.npy"):
+        (sphere_file / name).write_bytes((sphere_file / "x.npy").read_bytes())
+        book = ["--ledger", sphere_file / "l", *([] if (sphere_file / "l").exists() else ["--budget-mu", 5])]
+        result = run("release", sphere_file / name, "-m", "sphere:2", "-r", 0.5, "--mu", 1, *book)
+        assert result.exit_code == 0, result.output
 
 
 def test_bad_records_are_mapped(sphere_file):

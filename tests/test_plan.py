@@ -317,3 +317,21 @@ def test_mistakes_about_classes_are_one_line(given):
     with pytest.raises((ParameterError, UnattainableGuarantee)) as raised:
         plan(**{"manifold": Sphere(2), "n": 100, "radius": 0.5, **given})
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("wanted", [1e-2, 1e-5, 1e-7])
+def test_the_number_of_records_is_that_of_the_mechanism_that_is_best_there(wanted):
+    """At few records one gradient step is the best on a sphere; with many its bias is all that is left of its error."""
+    n = plan(Sphere(2), n=50, radius=1.0).records_needed(wanted)
+    assert plan(Sphere(2), n=n, radius=1.0).error == pytest.approx(wanted, rel=0.03)
+
+
+def test_errors_no_number_of_records_has_are_refused_in_one_line():
+    with pytest.raises(UnattainableGuarantee, match="no number of records"):
+        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(1e-300)
+
+
+@pytest.mark.parametrize("wanted", [0.03, 0.1, 1.0])
+def test_every_radius_that_is_suggested_can_be_planned(wanted):
+    radius = plan(Sphere(2), n=100, radius=1.0).radius_for(wanted)
+    assert radius == np.inf or plan(Sphere(2), n=100, radius=radius).error == pytest.approx(wanted, rel=0.05)

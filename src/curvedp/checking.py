@@ -14,6 +14,7 @@ from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.records import read_records
 from curvedp.records.chunked import is_chunked
+from curvedp.records.persons import person_codes
 
 __all__ = ["Checked", "check"]
 
@@ -218,7 +219,8 @@ class _Look:
     def _suggestion(self) -> str:
         """A ball about the records' own mean: what a private choice would look for."""
         reach = _up(float(np.quantile(self.spread, 0.99)))
-        return f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean."
+        fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"
+        return fits + (": more than a given ball may have." if reach >= self.M.convexity_radius else ".")
 
     def _scale_free(self) -> bool:
         """Whether multiples of points are points: the space has no scale of its own."""
@@ -265,10 +267,7 @@ def _in_memory(records: Any) -> np.ndarray:
 
 def _persons(groups: Any, n: int) -> np.ndarray:
     """How many records each person has."""
-    found = np.asarray(groups)
-    if found.shape != (n,):
-        raise ParameterError(f"groups has shape {found.shape}; there must be one name for each of {n} records")
-    return np.unique(found, return_counts=True)[1]
+    return np.bincount(person_codes(groups, n, least=0))
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:

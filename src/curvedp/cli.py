@@ -150,6 +150,7 @@ def calibrate(
     json: JsonOption = False,
 ) -> None:
     """The smallest noise of each mechanism that meets a guarantee; no data needed."""
+    from curvedp import _validate
     from curvedp.geometry import parse_manifold
     from curvedp.mechanisms import (
         GaussianMechanism,
@@ -168,6 +169,7 @@ def calibrate(
             assert radius is not None  # checked above
             assert records is not None
             sensitivity = frechet_mean_sensitivity(space, radius, records)
+        sensitivity = _validate.length("sensitivity", sensitivity)
         rows: dict[str, Any] = {}
         for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism):
             extra = {"radius": radius} if kind in (LogGaussianMechanism, LogLaplaceMechanism) else {}

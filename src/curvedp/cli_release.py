@@ -110,21 +110,26 @@ _OWN: dict[str, tuple[Any, Any]] = {
 }
 
 
-def column_of(given: SimpleNamespace, name: str | None) -> Any:
+def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> Any:
     """A column of the file that the records are in, by its name or place."""
     from curvedp.records import read_column
 
     if name is None:
         return None
-    place: str | int = int(name) if name.isdigit() else name
-    return read_column(given.data, place, header=given.header, sep=given.sep, skip=given.skip)
+    how = {"header": given.header, "sep": given.sep, "skip": given.skip, "decimal": decimal}
+    return read_column(given.data, _named_or_placed(name), **how)
+
+
+def _named_or_placed(column: str) -> str | int:
+    """Of column names such as ² Python calls digits what it does not read as numbers."""
+    return int(column) if column.isascii() and column.isdigit() else column
 
 
 def reading_of(given: SimpleNamespace) -> dict[str, Any]:
     """How a file is read, as `read_records` takes it."""
     reading = {name: getattr(given, name) for name in READING}
     if given.columns is not None:
-        reading["columns"] = [int(each) if each.isdigit() else each for each in given.columns.split(",")]
+        reading["columns"] = list(map(_named_or_placed, given.columns.split(",")))
     return reading
 
 
@@ -203,9 +208,10 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     offer = OFFERS[statistic]
     columns = {"records": records, "groups": column_of(given, given.groups)}
     if offer.column is not None:
-        columns[offer.column] = column_of(given, getattr(given, offer.column))
+        decimal = given.decimal if offer.column == "x" else "."  # a label is no number
+        columns[offer.column] = column_of(given, getattr(given, offer.column), decimal)
     with _opened(given.ledger, given.budget_mu) as book:
-        label = f"{offer.title} of {given.data.name}"
+        label = "".join(c if c.isprintable() else "?" for c in f"{offer.title} of {given.data.name}")[:200]
         model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
         fitted = offer.fit(model, columns)
     found = write(fitted, given.out, given.certificate, given.report)

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, inf, log, sqrt
+from math import ceil, inf, isfinite, log, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
 
-_MOST_SIMULATED = 10**5  # records
+_MOST_SIMULATED, _LARGEST = 10**5, 10**12  # records: of a simulated release, and at all
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
 _STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a search, and the ratio where it has arrived
 _TESTS = 200  # simulated for a power
@@ -99,8 +99,10 @@ class Plan:
         wanted = _validate.positive("error", error)
         if self._error(n=2) <= wanted:
             return 2
-        found = _crossing(lambda n: self._error(n=max(2, ceil(n))), float(self.n), wanted, rises=False)
-        if not 2 <= found <= 1e12:
+        guess = ceil(min(max(2.0, self.n * self.error / wanted), _LARGEST))
+        near = self._at(n=guess) if len(self.errors) > 2 else self  # other mechanisms may be the best there
+        found = _crossing(lambda n: near._error(n=ceil(min(max(2.0, n), _LARGEST))), float(guess), wanted, rises=False)
+        if not 2 <= found <= _LARGEST:
             raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
         return ceil(found)
 
@@ -115,10 +117,9 @@ class Plan:
         """
         from curvedp.inference import region_of  # slow to import, and not wanted by most
 
-        if self.n > _MOST_SIMULATED:
-            raise ParameterError(f"the region of {self.n} records is known after the release; its noise is `error`")
-        if self.statistic != "mean" or self.classes > 1:
-            raise ParameterError(f"the region of a {self.statistic} is known after the release; its noise is `error`")
+        if (many := self.n > _MOST_SIMULATED) or self.statistic != "mean" or self.classes > 1:
+            what = f"{self.n} records" if many else f"a {self.statistic}"
+            raise ParameterError(f"the region of {what} is known after the release; its noise is `error`")
         statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
         mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
         about = populations(self.manifold, statistic.typical)[0]
@@ -128,16 +129,16 @@ class Plan:
             return region_of(simulated.certificate, level).radius
 
     def radius_for(self, error: float) -> float:
-        """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any does.
+        """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any allowed one does.
 
         Raises
         ------
         ParameterError
             With radius="private", where there is nothing to choose.
         """
-        start = _validate.positive("radius", self.radius)
-        wanted = _validate.positive("error", error)
-        return _crossing(lambda r: self._error(radius=r), start, wanted, rises=True)
+        start, wanted = _validate.positive("radius", self.radius), _validate.positive("error", error)
+        widest = nextafter(self.manifold.convexity_radius, 0) if isfinite(self.manifold.curvature_bounds[1]) else inf
+        return _crossing(lambda r: self._error(radius=min(r, widest)), start, wanted, rises=True)
 
     def power(self, shift: float, spread: float | None = None, m: int | None = None, level: float = 0.05) -> float:
         """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
@@ -178,17 +179,20 @@ class Plan:
         """A matplotlib figure of the error against the number of records and against μ (extra: report)."""
         from curvedp.report import plan_figure
 
-        numbers = sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})
-        by_n = [(n, self._error(n=n)) for n in numbers]
+        by_n = [(n, self._error(n=n)) for n in sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})]
         return plan_figure(self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS])
 
     def _error(self, **other: Any) -> float:
         """The least error of the few best mechanisms with another n, radius or guarantee; infinite where there is none."""
-        asked, found = {**{name: getattr(self, name) for name in _ASKED}, **other}, []
+        found = inf
         for name in list(self.errors)[:2]:
             with suppress(CurvedpError):  # such as a ball that is too large for its sphere
-                found.append(plan(**asked, mechanism=name).error)
-        return min(found, default=inf)
+                found = min(found, self._at(**other, mechanism=name).error)
+        return found
+
+    def _at(self, **other: Any) -> "Plan":
+        """The plan with something else instead."""
+        return plan(**{**{name: getattr(self, name) for name in _ASKED}, **other})
 
     def advice(self) -> list[str]:
         """What follows, one line each."""
@@ -199,15 +203,11 @@ class Plan:
             lines.append(f"dominated: {', '.join(self.dominated)}")
         of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
         of, unit = (of, self.spread) if self.statistic != "dispersion" else (f"square of the {of}", self.spread**2)
-        if self.too_small:
-            lines.append(
-                "this study is too small: the public center is as good "
-                f"(the error is {self.error / unit:.2g} of the {of})"
-            )
-            lines += self._enough() if self.statistic == "mean" else []
-        else:
-            lines.append(f"the error is {self.error / unit:.2g} of the {of}")
-        return lines
+        share = f"the error is {self.error / unit:.2g} of the {of}"
+        if not self.too_small:
+            return [*lines, share]
+        lines.append(f"this study is too small: the public center is as good ({share})")
+        return lines + (self._enough() if self.statistic == "mean" else [])
 
     def _enough(self) -> list[str]:
         """How many records it would take, where these are too few."""

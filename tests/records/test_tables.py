@@ -220,3 +220,23 @@ def test_columns_asked_for_by_name_are_those_of_a_header(tmp_path):
             read_records(path, Euclidean(2), columns=columns)
     with pytest.raises(ParameterError, match="no header"):
         read_records(path, Euclidean(2), columns=["x", "y"], header=False)
+
+
+def test_a_name_that_several_columns_have_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("x, x,z,k\n1,0,0,a\n0,1,0,b\n")
+    for ask in (
+        lambda: read_records(tmp_path / "x.csv", SPHERE, columns=["x", "x", "z"]),
+        lambda: read_column(tmp_path / "x.csv", "x", header=True),
+    ):
+        with pytest.raises(ParameterError, match="2 columns called 'x'; say which by its place"):
+            ask()
+    assert read_records(tmp_path / "x.csv", SPHERE, header=True, columns=[0, 1, 2]).tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_a_column_of_numbers_with_decimal_commas(tmp_path):
+    (tmp_path / "x.csv").write_text("age;who\n20,5;1,2\n31,25;a\n")
+    assert read_column(tmp_path / "x.csv", "age", sep=";", header=True, decimal=",").astype(float).tolist() == [
+        20.5,
+        31.25,
+    ]
+    assert read_column(tmp_path / "x.csv", "who", sep=";", header=True).tolist() == ["1,2", "a"]

@@ -171,7 +171,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             return [self._summed(ClippedSum)] * len(sizes)
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
-            raise ParameterError(f"class {lonely!r} has one record; each class needs at least 2")
+            raise ParameterError(f"class {lonely} has one record; each class needs at least 2")
         made = {size: self._class_choice(size, min(sizes), records) for size in set(sizes)}
         return [made[size] for size in sizes]
 

@@ -104,7 +104,13 @@ def load_records(
 
 
 def read_column(
-    source: Any, column: str | int, *, header: bool | None = None, sep: str | None = None, skip: int = 0
+    source: Any,
+    column: str | int,
+    *,
+    header: bool | None = None,
+    sep: str | None = None,
+    skip: int = 0,
+    decimal: str = ".",
 ) -> np.ndarray:
     """One value for each record, such as its class, its person or its age, from the file or frame that holds the records.
 
@@ -114,8 +120,8 @@ def read_column(
         A csv, tsv, parquet, npz or xlsx file, or a frame.
     column : str or int
         Its name, or its place from 0. In an npz file the name of an array, in an Excel file the cells, such as ``"D2:D201"``.
-    header, sep, skip
-        Of csv and tsv, as for `read_records`.
+    header, sep, skip, decimal
+        Of csv and tsv, as for `read_records`; a decimal sign other than "." is for numbers alone: no id or class has one.
 
     Returns
     -------
@@ -133,7 +139,7 @@ def read_column(
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)
-    path, choices = Path(source), Choices(header=header, sep=sep, skip=skip)
+    path, choices = Path(source), Choices(header=header, sep=sep, decimal=decimal, skip=skip)
     kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
     if kind is None:
         raise ParameterError(f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array")

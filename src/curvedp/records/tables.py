@@ -51,7 +51,8 @@ def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
     of a line is still the first, and the last the last; between them nobody can tell.
     """
     sep, lines, picked, length = _table(path, 1, choices.headed()._replace(columns=[column]).headed())
-    return np.array([_named(raw, sep, picked[0], length) for raw in lines], dtype=np.str_)
+    found = np.array([_named(raw, sep, picked[0], length) for raw in lines], dtype=np.str_)
+    return np.char.replace(found, ",", ".") if choices.decimal == "," else found
 
 
 def _named(raw: bytes, sep: str, place: int, length: int | None) -> str:
@@ -212,7 +213,10 @@ def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str 
 
 
 def _place(where: str, names: Sequence[str | int] | None, column: str | int) -> int:
-    if isinstance(column, str) and names is not None and column.strip() in (found := [str(n).strip() for n in names]):
+    found = [str(n).strip() for n in names or () if isinstance(column, str)]
+    if isinstance(column, str) and (count := found.count(column.strip())):
+        if count > 1:
+            raise ParameterError(f"{where} has {count} columns called {shown(column)}; say which by its place from 0")
         return found.index(column.strip())
     if isinstance(column, int) and not isinstance(column, bool) and 0 <= column < (len(names) if names else 1 << 20):
         return column
