@@ -4,9 +4,21 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    HPDAffineInvariant,
+    KendallShapes,
+    Lorentz,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+    Torus,
+)
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.base import blocks, draw_shape, uniform_directions
 
@@ -61,3 +73,51 @@ def test_what_is_no_point_and_no_length_is_refused_in_one_line(law, M):
         with pytest.raises(ParameterError):
             noise.radial_cdf(bad)
     assert noise.radial_cdf([0, -1, np.inf]) == pytest.approx([0.0, 0.0, 1.0])
+
+
+SPACES = [
+    Sphere(1), Sphere(30), Euclidean(2), Lorentz(3), Rotations(3), KendallShapes(4), Grassmann(4, 1), Grassmann(20, 2),
+    Torus(2), *map(SPDAffineInvariant, (1, 2, 3, 5, 8)), *map(HPDAffineInvariant, (1, 2, 4)),
+    Product(Sphere(2), SPDAffineInvariant(2)),
+]  # fmt: skip
+
+
+def made(law, M, scale):
+    try:
+        return law(M, scale)
+    except ParameterError:  # no such law, or not at this scale
+        return None
+
+
+@pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_at_small_scales_every_space_is_flat(law, M):
+    """The radius is a chi variable, or a gamma one. Several were raw errors: singular at few bits, or underflow."""
+    flat = (
+        stats.chi2(M.dim).cdf if law is RiemannianGaussian else (lambda square: stats.gamma(M.dim).cdf(np.sqrt(square)))
+    )
+    for scale in (1e-12, 1e-90, 1e-300):
+        noise = made(law, M, scale)
+        if noise is None:
+            continue
+        assert noise.radial_cdf(scale * M.dim) == pytest.approx(flat(M.dim**2), abs=1e-6)
+        assert noise.radial_cdf(scale * math.sqrt(M.dim)) == pytest.approx(flat(M.dim), abs=1e-6)
+        assert np.all(M.residual(noise.sample(np.random.default_rng(0), M.origin, 3)) < 1e-9)
+
+
+@pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_at_large_scales_draws_are_points_of_the_law_or_refused(law, M):
+    """The Gaussian on SPD(8) gave at scale 2.5 matrices of which two thirds were not positive definite."""
+    for scale in (1.5, 2.5, 10.0, 1e300):
+        noise = made(law, M, scale)
+        if noise is None:
+            continue
+        try:
+            points = noise.sample(np.random.default_rng(0), M.origin, 400)
+        except ParameterError:  # one line says so
+            continue
+        distance = M.dist(M.origin, points)
+        assert np.all(np.isfinite(distance)), scale
+        if scale < 20:  # the quadrature of a product's distances is for such
+            assert stats.kstest(noise.radial_cdf(distance), "uniform").pvalue > 1e-6, scale

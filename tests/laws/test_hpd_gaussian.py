@@ -68,7 +68,7 @@ def test_radial_cdf_by_quadrature(sigma, r) -> None:
     assert RiemannianGaussian(HPDAffineInvariant(2), sigma).radial_cdf(r) == pytest.approx(below / whole, abs=1e-8)
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(2, 0.3), (2, 2.5), (3, 0.2), (3, 0.6), (3, 2.0), (5, 0.3)])
+@pytest.mark.parametrize(("m", "sigma"), [(2, 0.3), (2, 2.4), (3, 0.2), (3, 0.6), (3, 2.0), (5, 0.3)])
 def test_draws_follow_the_law(m, sigma) -> None:
     """By distances on the manifold about a center that is not the identity; the real matrices' eigenvalues are told apart."""
     M, rng, n = HPDAffineInvariant(m), np.random.default_rng([m, 7]), 4000

@@ -100,6 +100,7 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     engine = space_form("gaussian", manifold, scale)
     if engine is not None:
         return engine
+    _validate.length("scale", scale)
     if manifold.positive_matrices is not None:
         return SPDGaussian(*manifold.positive_matrices, scale)
     if manifold.subspaces is not None:

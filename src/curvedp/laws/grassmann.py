@@ -82,13 +82,16 @@ class GrassmannGaussian:
             raise ParameterError(f"the law of the distance on {self.manifold!r} is known for rank 2 only")
         r = max(min(r, _reach(2, self.q, self.scale)), 0.0)
         total, bend = 0.0, min(r / math.sqrt(2), _TOP)  # beyond, θ₂ is bounded by the circle
+        unit = min(
+            1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e)
+        )  # of sin θ₁·sin θ₂ where the integrand is largest
         for low, high in ((0.0, bend), (bend, min(r, _TOP))):
             first = (low + (high - low) * (_X + 1) / 2)[:, None]
             end = np.minimum(first, np.sqrt(np.maximum(r * r - first * first, 0.0)))
             second = end * (_X + 1) / 2
             square = first**2 + second**2
             value = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2) * np.sin(first - second)
-            value *= np.sin(first + second) * (np.sin(first) * np.sin(second)) ** (self.q - 2)
+            value *= np.sin(first + second) / unit * (np.sin(first) * np.sin(second) / unit) ** (self.q - 2)
             total += float(_W @ (value * end / 2) @ _W) * (high - low) / 2
         return total
 

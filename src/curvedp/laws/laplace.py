@@ -102,7 +102,7 @@ def _volume_growth(manifold: Manifold) -> float:
 def _engine(manifold: Manifold, scale: float) -> Engine:
     engine: Engine | None = space_form("laplace", manifold, scale)
     if engine is None and manifold.positive_matrices is not None:
-        return MatrixLaplace(*manifold.positive_matrices, scale)
+        return MatrixLaplace(*manifold.positive_matrices, _validate.length("scale", scale))
     if engine is None:
         raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")
     return engine

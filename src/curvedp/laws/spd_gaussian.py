@@ -35,7 +35,7 @@ Float = NDArray[np.float64]
 Size = int | tuple[int, ...] | None
 
 _LEAST_ACCEPTANCE = 1e-5  # below this a draw costs more than 10^5 proposals: refused before sampling, by public numbers
-_LARGEST_LOG_EIGENVALUE = 700.0  # e^709 overflows float64
+_LARGEST_GAP = 36.0  # of log-eigenvalues: e^36 is 2^52
 _CHUNK = 1 << 20  # numbers in the largest temporary array
 
 
@@ -53,9 +53,9 @@ class Envelope(Protocol):
 
 
 def check_eigenvalues(m: int, sigma: float, beta: int = 1) -> None:
-    """Raises where e^ρ may be no float."""
-    if beta * sigma * sigma * (m - 1) / 2 + 12 * sigma > _LARGEST_LOG_EIGENVALUE:
-        raise ParameterError(f"sigma={sigma!r} with m={m}: eigenvalues overflow float64; use sample_log_eigenvalues")
+    """Raises where one draw in 10¹² may be no positive matrix of doubles: its eigenvalues lie a factor e^{ρ₁ − ρₘ} apart."""
+    if beta * sigma * sigma * (m - 1) + 10 * sigma > _LARGEST_GAP:  # seven standard deviations
+        raise ParameterError(f"scale={sigma!r}: dense {m}×{m} matrices lose the small eigenvalues; use a smaller scale")
 
 
 def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Float:

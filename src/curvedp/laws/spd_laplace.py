@@ -30,9 +30,6 @@ from curvedp.laws.spd_gaussian import (
 )
 from curvedp.laws.spd_normalizer import dimension, log_ordered_share, log_volume_constant, radial_cdf
 
-_STEP = (
-    0.25  # of a trapezoidal rule in log τ: the integrand is analytic for |Im log τ| < π/2, it errs by e^{−2π·1.5/step}
-)
 _FALL = 45.0
 _REACH = 25.0  # eigenvalues are a factor e^{√2·r} apart: beyond 2^52 dense doubles lose the small ones
 
@@ -100,11 +97,16 @@ class MatrixLaplace:
 
 @lru_cache(maxsize=64)
 def _mixture(law: MatrixLaplace) -> tuple[Floats, Floats, float]:
-    """Nodes τ, weights of sum 1, and the log of the whole mass, by the trapezoidal rule in log τ."""
+    """Nodes τ, weights of sum 1, and the log of the whole mass, by the trapezoidal rule in log τ.
+
+    The integrand is analytic for |Im log τ| < π/2 and grows there as e^{dim·Im²/2} at most, a distribution function in it
+    included: the rule errs by e^{−2π·1.5/step}, and by e^{−2π²/(dim·step²)} where that is more.
+    """
     shape, (_, c) = (law.m + 1) / 2, law.rates
+    step = min(0.25, 0.9 / math.sqrt(dimension(law.m, law.beta)))
 
     def log_density(k: int) -> float:
-        log_tau = math.log(shape / c) + k * _STEP
+        log_tau = math.log(shape / c) + k * step
         return shape * log_tau - c * math.exp(log_tau) + log_ordered_share(law.m, math.exp(log_tau / 2), law.beta)
 
     found = {0: log_density(0)}
@@ -116,7 +118,7 @@ def _mixture(law: MatrixLaplace) -> tuple[Floats, Floats, float]:
     steps = np.array(sorted(found))
     values = np.array([found[k] for k in steps.tolist()])
     mass = float(logsumexp(values))
-    return shape / c * np.exp(_STEP * steps), np.exp(values - mass), mass + math.log(_STEP)
+    return shape / c * np.exp(step * steps), np.exp(values - mass), mass + math.log(step)
 
 
 @lru_cache(maxsize=64)

@@ -92,9 +92,9 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
         slope = arb_mat(_half(m, [k * (-((s * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)], arb(0)))
         log_slope = matrix.solve(slope).trace()  # d log det B = tr(B⁻¹ dB)
-        return m * s**2 + s**4 * m * (m * m - 1) / 12 + s**3 * log_slope
+        return m + s**2 * m * (m * m - 1) / 12 + s * log_slope
 
-    return _refine(value, m, sigma) if m > 1 else sigma * sigma
+    return sigma * sigma * (_refine(value, m, sigma) if m > 1 else 1.0)
 
 
 def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.float64]:
@@ -213,7 +213,10 @@ def _refine_ball(value: Callable[[], Any], m: int, sigma: float) -> Any:
     bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
     while bits <= _MAX_BITS:
         with precision(bits):
-            ball = value()
+            try:
+                ball = value()
+            except ZeroDivisionError:  # a matrix that is singular at so few bits
+                ball = arb("nan")
             if ball.is_finite() and (ball.rel_accuracy_bits() >= 55 or float(ball.rad()) < 2**-55):
                 return ball
         bits *= 2
