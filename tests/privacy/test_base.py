@@ -21,8 +21,8 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.base import additive_kinds, guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.guarantees import pure_renyi
 from curvedp.privacy.products import product_profile
-from curvedp.privacy.randomized_response import pure_renyi
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net

@@ -22,7 +22,7 @@ from curvedp.privacy import (
     laplace_profile,
 )
 from curvedp.privacy.gaussian import gdp_delta
-from curvedp.privacy.randomized_response import pure_to_gdp_mu
+from curvedp.privacy.guarantees import pure_to_gdp_mu
 
 EPS = np.linspace(0, 15, 301)
 

@@ -232,7 +232,7 @@ def test_threads_get_the_same_numbers():
     whole = [Composition((GDP(0.1 + 0.01 * i), PureDP(0.2)), (1, 3)) for i in range(8)]
     alone = [w.delta(1.0) for w in whole]
     fresh = [
-        Composed(tuple((p.grid_delta, min(p.loss_reach(1e-44), p.pure_bound())) for p in w.parts), w.counts)
+        Composed(tuple((p.grid_delta, min(p.loss_reach(1e-44), p.bound("pure"))) for p in w.parts), w.counts)
         for w in whole
     ]
     with ThreadPoolExecutor(8) as pool:
@@ -254,11 +254,11 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     """Laplace's loss is ±Δ/b with probability one half and more. Its moments, integrated, against those of the grid: what
     is added is of second order and small; midway between two dots it is a multiple."""
     law, top = laplace_profile(0.0, 1, scale, 1.0), mp.mpf(1) / scale
-    composed = Composed(((law.grid_delta, law.pure_bound()),), (1000,))
+    composed = Composed(((law.grid_delta, law.bound("pure")),), (1000,))
     fitted = composed._plan.tilt(1).width
     added = {}
-    for width in (fitted, law.pure_bound() / (round(law.pure_bound() / fitted) + 0.5)):
-        loss = discretize(law.grid_delta, law.pure_bound(), width)
+    for width in (fitted, law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5)):
+        loss = discretize(law.grid_delta, law.bound("pure"), width)
         inner = mp.quad(lambda x: mp.exp((1 - 2 * x) * top - x * top) * top / 2, [0, 1])
         truth = mp.log(mp.exp(top) / 2 + mp.exp(-2 * top) / 2 + inner)
         added[width] = (mp.mpf(loss.log_moment(1.0)[0]) - truth) / width**2

@@ -15,7 +15,7 @@ from curvedp.privacy import (
     compose,
     convert,
 )
-from curvedp.privacy.randomized_response import pure_renyi
+from curvedp.privacy.guarantees import pure_renyi
 from curvedp.privacy.renyi import _log_h_at_one, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
 
 

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 from curvedp import _lazy
 from curvedp.privacy.compose import Composition, compose, compose_profiles
-from curvedp.privacy.convert import convert
 
 if TYPE_CHECKING:
-    from curvedp.privacy.base import Guarantee
+    from curvedp.privacy.base import Guarantee, convert
     from curvedp.privacy.calibrate import smallest_scale
     from curvedp.privacy.certify import certified_delta
     from curvedp.privacy.certify_mu import certified_mu

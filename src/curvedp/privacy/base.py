@@ -1,8 +1,8 @@
 """What every definition of privacy can be asked, and the register of definitions.
 
-A new definition is one class: `_delta`, the fields that add up (`additive`), the bounds it implies in other definitions, and,
-where something can be converted or calibrated to it, `implied_by` and `measure`. Conversions, compositions, calibration and
-ledgers ask these; none of them keeps a list.
+A new definition is one class: `_delta`, the fields that add up (`additive`), what it `implies` in others, and,
+where something can be converted or calibrated to it, `follows`, or `implied_by` and `measure`. Conversions, compositions,
+calibration and ledgers ask these; none of them keeps a list.
 """
 
 import dataclasses
@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.rounding import float_of, root_of, smallest_float
+from curvedp.privacy.rounding import root_of, smallest_float
 
 Array = NDArray[np.float64]
 
@@ -46,11 +46,11 @@ class Guarantee:
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
-    merges: ClassVar[str] = (
-        ""  # definitions of one name have closed forms together, which know more than their profiles
-    )
-    # the bound that is its parameter; why it may be infinite
-    follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
+    merges: ClassVar[str] = ""  # of one name have closed forms together, which know more than their profiles
+    follows: ClassVar[tuple[str, str]] = (
+        "",
+        "no rule is known",
+    )  # the bound that is its parameter; why it may be infinite
     _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry("curvedp.privacy")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -99,28 +99,18 @@ class Guarantee:
         return {"type": type(self).__name__, **fields}
 
     def cost(self) -> tuple[Fraction, ...]:
-        """What adds up over releases, exactly, each chosen after the ones before it were seen; see `compose`.
-
-        Raises
-        ------
-        ParameterError
-            Where the definition has no such cost: a profile, a composition, a Hellinger angle.
-        """
+        """What adds up over releases, exactly, each chosen after the ones before it were seen (docs/accounting.md); refused
+        where the definition has no such cost: a profile, a composition, a Hellinger angle."""
         if not self.additive:
             raise ParameterError(f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has")
         return tuple(Fraction(getattr(self, name)) ** power for name, power in self.additive.items())
 
     @classmethod
     def from_cost(cls, cost: tuple[Fraction, ...], *, up: bool, like: Self) -> Self | None:
-        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down.
-
-        None where a component is 0 or rounds to 0: then nothing is spent, or nothing left.
-        """
-        rounded = {1: float_of, 2: root_of}
+        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down; None where one
+        is 0 or rounds to 0: then nothing is spent, or nothing left."""
         parts = zip(cls.additive.items(), cost, strict=True)
-        fields: dict[str, Any] = {
-            name: rounded[power](value, up=up) if value > 0 else 0.0 for (name, power), value in parts
-        }
+        fields: dict[str, Any] = {n: root_of(x, power, up=up) if x > 0 else 0.0 for (n, power), x in parts}
         return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
 
     @classmethod
@@ -170,47 +160,31 @@ class Guarantee:
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
         return eps, np.asarray(self._delta(eps))
 
-    # ---- what it implies in other definitions: the smallest parameter, infinite where there is none
+    def implies(self) -> dict[str, float]:
+        """What it implies in other definitions: the ε of "pure" DP, the μ of "gdp", the ρ of "zcdp", the Hellinger "angle"
+        and the parametric "rao" distance; what is not there is infinite."""
+        return {}
 
-    def pure_bound(self) -> float:
-        """The ε of pure DP that it implies."""
-        return math.inf
-
-    def gdp_bound(self) -> float:
-        """The μ of Gaussian DP."""
-        return math.inf
-
-    def zcdp_bound(self) -> float:
-        """The ρ of zero-concentrated DP."""
-        return math.inf
+    def bound(self, of: str) -> float:
+        """One of these; "kl" is the Rényi divergence of order 1."""
+        return self.renyi_bound(1.0) if of == "kl" else self.implies().get(of, math.inf)
 
     def renyi_bound(self, order: float) -> float:
-        """The Rényi divergence of an order >= 1; of order 1 it is Kullback–Leibler's."""
+        """The Rényi divergence of an order >= 1 that it implies; of order 1 it is Kullback–Leibler's."""
         return math.inf
-
-    def angle_bound(self) -> float:
-        """The Hellinger angle."""
-        return math.inf
-
-    def rao_bound(self) -> float:
-        """The parametric Rao distance."""
-        return math.inf
-
-    # ---- what it is as a target
 
     @classmethod
     def implied_by(cls, other: "Guarantee", eps: float | None, delta: float | None, order: float | None) -> Self:
         """The guarantee of this definition that `other` implies; see `convert`."""
-        bound, why = cls.follows
-        if not bound or not (value := getattr(other, bound)()) < math.inf:
-            raise impossible(other, cls, why)
+        if not (value := other.bound(cls.follows[0])) < math.inf:
+            raise impossible(other, cls, cls.follows[1])
         return cls(value, adjacency=other.adjacency)  # type: ignore[misc]  # its one parameter
 
     def measure(self, other: "Guarantee") -> float:
         """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""
         if not self.follows[0]:
             raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
-        return float(getattr(other, self.follows[0])())
+        return other.bound(self.follows[0])
 
     @property
     def label(self) -> str:
@@ -224,12 +198,7 @@ class Guarantee:
 
 
 def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise.
-
-    >>> from curvedp.privacy import GDP
-    >>> guarantee_from_dict(GDP(0.1).to_dict()) == GDP(0.1)
-    True
-    """
+    """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise."""
     if not isinstance(d, Mapping):
         raise ParameterError(f"{_validate.shown(d)} is not a guarantee's fields with their type")
     fields = dict(d)
@@ -254,6 +223,52 @@ def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
     if len(found) != 1:
         raise ParameterError(f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined")
     return found[0]
+
+
+G = TypeVar("G", bound=Guarantee)
+
+
+def convert(
+    guarantee: Guarantee,
+    *,
+    to: type[G],
+    eps: float | None = None,
+    delta: float | None = None,
+    order: float | None = None,
+) -> G:
+    """The guarantee in the definition `to`, by the rules of docs/accounting.md: never stronger, tight wherever that is known.
+
+    Guarantees: everything that satisfies the argument satisfies the result, under the same adjacency.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What is known.
+    to : type
+        A definition, such as `ZCDP`.
+    eps, delta : float, optional
+        One of them, for ApproxDP.
+    order : float, optional
+        For RenyiDP.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        Where no parameter of the target definition is implied.
+    ParameterError
+        Where an option is missing, or the guarantee holds with some chance only (`ConfidenceProfile`).
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP, ZCDP
+    >>> convert(GDP(1.0), to=ZCDP).rho
+    0.5
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
+    if not (isinstance(to, type) and issubclass(to, Guarantee)):
+        raise impossible(guarantee, to, "it is not a definition of privacy")
+    return to.implied_by(vouched(guarantee), eps, delta, order)
 
 
 def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:

@@ -45,12 +45,11 @@ from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy.base import Guarantee, common_adjacency, guarantee_from_dict, vouched
-from curvedp.privacy.convert import convert
+from curvedp.privacy.base import Guarantee, common_adjacency, convert, guarantee_from_dict, vouched
 from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
-from curvedp.privacy.rounding import float_of, root_of, smallest_float
+from curvedp.privacy.rounding import root_of, smallest_float
 
 Array = NDArray[np.float64]
 
@@ -113,28 +112,21 @@ class Composition(Guarantee):
     def rough_delta(self, eps: float) -> float:
         return max(float(composed.delta(np.array([eps]))[0]) for composed in self._ways(0.1))
 
-    def pure_bound(self) -> float:
-        return self._together(PureDP, [part.pure_bound() for part in self.parts])
-
-    def gdp_bound(self) -> float:
-        return self._together(GDP, [part.gdp_bound() for part in self.parts])
-
-    def zcdp_bound(self) -> float:
-        return self._together(ZCDP, [part.zcdp_bound() for part in self.parts])
+    def bound(self, of: str) -> float:
+        bounds = [part.bound(of) for part in self.parts]
+        if of == "angle":
+            return hellinger_compose(bounds, self.counts)
+        return math.inf if of == "rao" else self._together(bounds, 2 if of == "gdp" else 1)
 
     def renyi_bound(self, order: float) -> float:
-        return self._together(PureDP, [part.renyi_bound(order) for part in self.parts])  # they add up as ε does
+        return self._together([part.renyi_bound(order) for part in self.parts], 1)
 
-    def angle_bound(self) -> float:
-        return hellinger_compose([part.angle_bound() for part in self.parts], self.counts)
-
-    def _together(self, kind: type[Guarantee], bounds: list[float]) -> float:
-        """The parts' bounds, of one definition, composed in it."""
+    def _together(self, bounds: list[float], power: int) -> float:
+        """The parts' bounds, of which this power adds up, together."""
         if math.inf in bounds:
             return math.inf
-        power = next(iter(kind.additive.values()))
         total = sum((count * Fraction(b) ** power for b, count in zip(bounds, self.counts, strict=True)), Fraction(0))
-        return float_of(total, up=True) if power == 1 else root_of(total, up=True)
+        return root_of(total, power, up=True)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "parts": [part.to_dict() for part in self.parts], "counts": list(self.counts)}
@@ -167,8 +159,8 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
     kinds = {type(part) for part in parts}
     if kinds <= {PureDP, GDP, ZCDP, RenyiDP} and not kinds.isdisjoint({ZCDP, RenyiDP}):
         parts, kinds = _in_one_divergence(parts)
-    if kinds == {RaoDP} and any(not part.additive or part.rao_bound() == math.inf for part in parts):
-        return RaoDP(hellinger_compose([p.angle_bound() for p in parts]), angle="hellinger", adjacency=adjacency)
+    if kinds == {RaoDP} and any(not part.additive or part.bound("rao") == math.inf for part in parts):
+        return RaoDP(hellinger_compose([p.bound("angle") for p in parts]), angle="hellinger", adjacency=adjacency)
     if len(kinds) == 1 and parts[0].additive:
         return _added(parts)
     return compose_profiles(parts)
@@ -236,7 +228,7 @@ def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
 
 @functools.lru_cache(maxsize=64)
 def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float, swapped: bool) -> Composed:
-    reach = (min(part.loss_reach(_TAIL), part.pure_bound()) for part in parts)
+    reach = (min(part.loss_reach(_TAIL), part.bound("pure")) for part in parts)
     return Composed(tuple(_way(part, top, swapped) for part, top in zip(parts, reach, strict=True)), counts, fineness)
 
 

@@ -13,20 +13,13 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.randomized_response import (
-    inflated,
-    log_cosh,
-    pure_renyi,
-    pure_to_gdp_mu,
-    two_point_delta,
-    two_point_epsilon,
-)
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import ByDelta, renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.rounding import float_of, up
@@ -57,31 +50,23 @@ class PureDP(Guarantee):
 
     symbol: ClassVar[str] = "ε"
     additive: ClassVar[dict[str, int]] = {"eps": 1}
-    follows: ClassVar[tuple[str, str]] = ("pure_bound", "its loss is not bounded")
+    follows: ClassVar[tuple[str, str]] = ("pure", "its loss is not bounded")
 
     def _delta(self, eps: Array) -> Any:
         return two_point_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
-        return two_point_epsilon(self.eps, delta)
+        return _two_point_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        return np.maximum(1 - inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
+        return np.maximum(1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
 
-    def pure_bound(self) -> float:
-        return self.eps
-
-    def gdp_bound(self) -> float:
-        return pure_to_gdp_mu(self.eps)
-
-    def zcdp_bound(self) -> float:
-        return float(up(self.eps * math.tanh(self.eps / 2), 1e-15))
+    def implies(self) -> dict[str, float]:
+        angle = hellinger_angle(_log_cosh(self.eps / 2))
+        return {"pure": self.eps, "gdp": pure_to_gdp_mu(self.eps), "zcdp": self.renyi_bound(1.0), "angle": angle}
 
     def renyi_bound(self, order: float) -> float:
-        return float(pure_renyi(self.eps, order)) if order > 1 else self.zcdp_bound()
-
-    def angle_bound(self) -> float:
-        return hellinger_angle(log_cosh(self.eps / 2))
+        return float(pure_renyi(self.eps, order) if order > 1 else up(self.eps * math.tanh(self.eps / 2), 1e-15))
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,14 +105,14 @@ class ApproxDP(Guarantee):
 
     def _epsilon(self, delta: Array) -> Any:
         rest = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0) * (1 - 1e-15)
-        return np.where(delta >= self.delta0, two_point_epsilon(self.eps, rest), np.inf)
+        return np.where(delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        left = 1 - self.delta0 - inflated(self.eps, alpha)
+        left = 1 - self.delta0 - _inflated(self.eps, alpha)
         return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
-    def angle_bound(self) -> float:
-        return hellinger_angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
+    def implies(self) -> dict[str, float]:
+        return {"angle": hellinger_angle(_log_cosh(self.eps / 2) - math.log1p(-self.delta0))}
 
     @classmethod
     def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ApproxDP":
@@ -172,19 +157,16 @@ class ZCDP(ByDelta, Guarantee):
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"rho": 1}
     merges: ClassVar[str] = "divergence"
-    follows: ClassVar[tuple[str, str]] = ("zcdp_bound", "a Rényi divergence of it can be infinite")
+    follows: ClassVar[tuple[str, str]] = ("zcdp", "a Rényi divergence of it can be infinite")
 
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
 
-    def zcdp_bound(self) -> float:
-        return self.rho
+    def implies(self) -> dict[str, float]:
+        return {"zcdp": self.rho, "angle": hellinger_angle(self.rho / 2)}
 
     def renyi_bound(self, order: float) -> float:
         return float(up(order * self.rho))
-
-    def angle_bound(self) -> float:
-        return hellinger_angle(self.rho / 2)
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,8 +208,8 @@ class RenyiDP(ByDelta, Guarantee):
     def renyi_bound(self, order: float) -> float:
         return self.eps if order <= self.order else math.inf
 
-    def angle_bound(self) -> float:
-        return hellinger_angle(self.eps / 2)
+    def implies(self) -> dict[str, float]:
+        return {"angle": hellinger_angle(self.eps / 2)}
 
     @classmethod
     def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RenyiDP":
@@ -266,7 +248,7 @@ class GDP(Guarantee):
     symbol: ClassVar[str] = "μ"
     additive: ClassVar[dict[str, int]] = {"mu": 2}
     merges: ClassVar[str] = "gdp"
-    follows: ClassVar[tuple[str, str]] = ("gdp_bound", "its tail can be heavier than every Gaussian's")
+    follows: ClassVar[tuple[str, str]] = ("gdp", "its tail can be heavier than every Gaussian's")
 
     def _delta(self, eps: Array) -> Any:
         return gdp_delta(self.mu, eps)
@@ -274,17 +256,11 @@ class GDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         return gdp_tradeoff(self.mu, alpha)
 
-    def gdp_bound(self) -> float:
-        return self.mu
-
-    def zcdp_bound(self) -> float:
-        return half_square(self.mu)
+    def implies(self) -> dict[str, float]:
+        return {"gdp": self.mu, "zcdp": half_square(self.mu), "angle": hellinger_angle(self.mu * self.mu / 8)}
 
     def renyi_bound(self, order: float) -> float:
         return float(up(order * half_square(self.mu)))
-
-    def angle_bound(self) -> float:
-        return hellinger_angle(self.mu * self.mu / 8)
 
 
 @dataclass(frozen=True, repr=False)
@@ -336,20 +312,69 @@ class RaoDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         return rao_tradeoff(self.theta, alpha)
 
-    def angle_bound(self) -> float:
-        return min(self.theta, math.pi)
-
-    def rao_bound(self) -> float:
-        return self.theta if self.angle == "parametric" else math.inf
+    def implies(self) -> dict[str, float]:
+        return {"angle": min(self.theta, math.pi), "rao": self.theta if self.angle == "parametric" else math.inf}
 
     @classmethod
     def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RaoDP":
-        if not (value := other.angle_bound()) < math.inf:
+        if not (value := other.bound("angle")) < math.inf:
             raise impossible(other, cls, "its profile alone bounds the Hellinger angle only loosely; convert its parts")
         return cls(value, angle="hellinger", adjacency=other.adjacency)
 
     def measure(self, other: Guarantee) -> float:
-        return other.rao_bound()
+        return other.bound("rao")
+
+
+# ---- randomized response, the worst of all ε-DP mechanisms: its δ, trade-off and divergences bound those of every other one
+
+
+def two_point_delta(eps0: float, eps: Array) -> Any:
+    """(e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up where positive."""
+    delta = -np.expm1(np.minimum(eps - eps0, 0.0)) * scipy.special.expit(eps0)
+    return np.where(delta > 0, np.minimum(up(delta, 1e-15), 1.0), 0.0)
+
+
+def _two_point_epsilon(eps0: float, delta: Array) -> Any:
+    """The ε at which `two_point_delta` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
+    # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what overflows is cut at ε₀
+        eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
+        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+    return np.where(delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0))
+
+
+def _inflated(eps: float, alpha: Array) -> Any:
+    """e^ε·α, at least 1 where e^ε overflows and α > 0."""
+    return np.exp(eps) * alpha if eps < 700 else np.where(alpha > 0, 1.0, 0.0)
+
+
+def pure_to_gdp_mu(eps: float) -> float:
+    """μ = −2Φ⁻¹(1/(1+e^ε)), rounded up, to full precision for tiny and for huge ε."""
+    if eps < 1:
+        return float(up(2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2)), 4e-15))
+    return float(up(-2 * scipy.special.ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
+
+
+def _log_cosh(x: float) -> float:
+    """log cosh x for x >= 0; 2 sinh²(x/2) = cosh x − 1 keeps the digits near 0."""
+    if x < 1:
+        return math.log1p(2 * math.sinh(x / 2) ** 2)
+    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
+
+
+def pure_renyi(eps: Any, order: Any) -> Any:
+    """D_α of randomized response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
+
+    log(cosh A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and
+    else as x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too.
+    """
+    eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
+    x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
+        near = np.log1p(2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2))
+    value = up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
+    return value if np.ndim(value) else float(value)
 
 
 def half_square(mu: float) -> float:

@@ -54,6 +54,7 @@ class KLDP(ByDelta, Guarantee):
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"alpha": 1}
     merges: ClassVar[str] = "mean"
+    follows: ClassVar[tuple[str, str]] = ("kl", "the mean of its loss can be infinite")
 
     def _epsilon(self, delta: Array) -> Any:
         return kl_epsilon(self.alpha, delta)
@@ -61,17 +62,8 @@ class KLDP(ByDelta, Guarantee):
     def renyi_bound(self, order: float) -> float:
         return self.alpha if order <= 1 else math.inf
 
-    def angle_bound(self) -> float:
-        return hellinger_angle(self.alpha / 2)
-
-    @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "KLDP":
-        if not (value := other.renyi_bound(1.0)) < math.inf:
-            raise impossible(other, cls, "the mean of its loss can be infinite")
-        return cls(value, adjacency=other.adjacency)
-
-    def measure(self, other: Guarantee) -> float:
-        return other.renyi_bound(1.0)
+    def implies(self) -> dict[str, float]:
+        return {"angle": hellinger_angle(self.alpha / 2)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,14 +99,12 @@ class MeanConcentratedDP(ByDelta, Guarantee):
             return np.full_like(delta, np.inf)  # beyond what floats add up
         return all_orders_epsilon(rho, lambda alpha: self.mean + (alpha - 1) * rho, delta)
 
-    def zcdp_bound(self) -> float:
-        return max(self.mean, half_square(self.deviation))  # (m + (α−1)τ²/2)/α is monotone in α
+    def implies(self) -> dict[str, float]:
+        largest = max(self.mean, half_square(self.deviation))  # (m + (α−1)τ²/2)/α is monotone in α
+        return {"zcdp": largest, "angle": hellinger_angle(self.mean / 2)}
 
     def renyi_bound(self, order: float) -> float:
         return float(up(self.mean + (order - 1) * half_square(self.deviation), 1e-15)) if order > 1 else self.mean
-
-    def angle_bound(self) -> float:
-        return hellinger_angle(self.mean / 2)
 
     @classmethod
     def implied_by(
@@ -122,7 +112,7 @@ class MeanConcentratedDP(ByDelta, Guarantee):
     ) -> "MeanConcentratedDP":
         if type(other) is cls:
             return other
-        if not (largest := other.pure_bound()) < math.inf:
+        if not (largest := other.bound("pure")) < math.inf:
             raise impossible(other, cls, "its loss need not be subgaussian about its mean, unless it is bounded")
         # a loss within ±ε has deviation ε: Hoeffding's lemma
         return cls(other.renyi_bound(1.0), largest, adjacency=other.adjacency)
@@ -131,15 +121,11 @@ class MeanConcentratedDP(ByDelta, Guarantee):
         """The larger of the two shares of (m, τ) that a bounded loss takes."""
         if other == self:
             return 1.0
-        return float(up(max(other.renyi_bound(1.0) / self.mean, other.pure_bound() / self.deviation)))
+        return float(up(max(other.renyi_bound(1.0) / self.mean, other.bound("pure") / self.deviation)))
 
 
 def kl_epsilon(alpha: float, delta: Any) -> Any:
-    """The smallest ε with δ(ε) ≤ delta that KL ≤ alpha implies, rounded up; arrays of delta in (0, 1).
-
-    >>> round(float(kl_epsilon(0.05, 0.01)), 3)
-    3.378
-    """
+    """The smallest ε with δ(ε) ≤ delta that KL ≤ alpha implies, rounded up; arrays of delta in (0, 1)."""
     delta = np.asarray(delta, np.float64)
 
     def beyond(w: Array) -> NDArray[np.bool_]:

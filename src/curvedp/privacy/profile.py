@@ -28,6 +28,7 @@ RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded
 _LOG_2 = math.log(2.0)
 _LARGEST_ORDER = 1e150
 _HUGE_MOMENT = 1e6  # beyond, the logarithm of a moment has too few digits to find where the integral ends
+_BOUNDS = {"pure": "pure_epsilon", "gdp": "mu", "zcdp": "rho", "angle": "hellinger_angle", "rao": "rao"}
 _HUGE_LOSS = 1e10  # beyond, an integral of it keeps less than RELATIVE_ERROR
 
 
@@ -280,23 +281,11 @@ class PrivacyProfile(Guarantee):
         # falls as the order grows, since log K >= 0
         return limit + (log_k / (order - 1) + drift) / order <= max(rho, limit * (1 + 1e-10))
 
-    def pure_bound(self) -> float:
-        return self.pure_epsilon
-
-    def gdp_bound(self) -> float:
-        return self.mu
-
-    def zcdp_bound(self) -> float:
-        return self.rho
+    def bound(self, of: str) -> float:
+        return getattr(self, _BOUNDS[of]) if of in _BOUNDS else super().bound(of)
 
     def renyi_bound(self, order: float) -> float:
         return self._renyi(order)
-
-    def angle_bound(self) -> float:
-        return self.hellinger_angle
-
-    def rao_bound(self) -> float:
-        return self.rao
 
     @property
     def floor(self) -> "PrivacyProfile | None":

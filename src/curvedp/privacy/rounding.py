@@ -54,16 +54,14 @@ def float_of(exact: Fraction, *, up: bool) -> float:
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
 
 
-def root_of(square: Fraction, *, up: bool) -> float:
-    """The float next to the square root of an exact value >= 0, not below it (up) or not above it.
-
-    >>> root_of(Fraction(25), up=True)
-    5.0
-    """
+def root_of(exact: Fraction, power: int = 2, *, up: bool) -> float:
+    """The same of the square root of an exact value >= 0, or of itself where `power` is 1."""
+    if power == 1:
+        return float_of(exact, up=up)
     scale = 1 << 1200  # bits beyond the smallest double's, so the integer root decides the last one
-    floor = math.isqrt(square.numerator * scale**2 // square.denominator)
+    floor = math.isqrt(exact.numerator * scale**2 // exact.denominator)
     root = float_of(Fraction(floor, scale), up=False)
-    return root if not up or Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+    return root if not up or Fraction(root) ** 2 >= exact else math.nextafter(root, math.inf)
 
 
 def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
