@@ -80,3 +80,11 @@ def form(curvature: float, dim: int, end: float | None = None) -> Rays:
     """The rays of the sphere, Euclidean or hyperbolic space of this curvature, or of a quotient that ends before."""
     closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
     return Rays(((float(curvature), dim - 1),) if dim > 1 else (), closes if end is None else end)
+
+
+def generating(runs, x):
+    """E[x^K] of a truncated negative binomial K, x in [0, 1]."""
+    log_rest, log_stop = math.log1p(-(1 - runs.stop) * x), math.log(runs.stop)
+    if runs.shape == 0:
+        return log_rest / log_stop
+    return math.expm1(-runs.shape * log_rest) / math.expm1(-runs.shape * log_stop)

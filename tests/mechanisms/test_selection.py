@@ -15,6 +15,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection, runs_at
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
+from goodness import generating
 
 LAWS = [NegativeBinomialRuns(0.1), NegativeBinomialRuns(0.3, 1.0), NegativeBinomialRuns(0.05, -0.5)]
 
@@ -100,7 +101,7 @@ def test_the_price_of_gaussian_runs_by_brute_force():
     x = np.linspace(-8, 8 + run.mu, 4001)
     for sign in (1, -1):
         cdf = [stats.norm.cdf(sign * (x - m)) for m in (0.0, run.mu)]
-        p, q = (np.diff([law.generating(float(min(c, 1.0))) for c in np.sort(each)]) for each in cdf)
+        p, q = (np.diff([generating(law, float(min(c, 1.0))) for c in np.sort(each)]) for each in cdf)
         p, q = (p, q) if sign == 1 else (p[::-1], q[::-1])
         for a, b in ((p, q), (q, p)):
             assert np.sum(np.maximum(a - math.e * b, 0)) <= 1e-5

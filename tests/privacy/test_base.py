@@ -11,10 +11,12 @@ import pytest
 from curvedp.errors import ParameterError
 from curvedp.privacy import (
     GDP,
+    ZCDP,
     ApproxDP,
     Composition,
     Guarantee,
     RaoDP,
+    RenyiDP,
     compose,
     gaussian_profile,
     subsampled_gaussian,
@@ -24,7 +26,7 @@ from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.guarantees import pure_renyi
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.renyi import renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.renyi import renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from privacy.guarantees import ALL, IDS
 from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
@@ -138,8 +140,8 @@ def test_numbers_in_floats_out_arrays_in_arrays_out():
         lambda x: hellinger_from_affinity(x),
         lambda x: renyi_epsilon(2.0, 0.5, x / 2),
         lambda x: zcdp_epsilon(0.5, x / 2),
-        lambda x: renyi_delta(2.0, 0.5, x),
-        lambda x: zcdp_delta(0.5, x),
+        RenyiDP(2.0, 0.5).delta,
+        ZCDP(0.5).delta,
         lambda x: gaussian_distance(x, 1.0, 0.0, 1.0),
         lambda x: bernoulli_distance(x, 0.1),
         lambda x: poisson_distance(x, 0.1),

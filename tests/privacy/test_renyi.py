@@ -16,7 +16,7 @@ from curvedp.privacy import (
     convert,
 )
 from curvedp.privacy.guarantees import pure_renyi
-from curvedp.privacy.renyi import _log_h_at_one, renyi_delta, renyi_epsilon, zcdp_delta, zcdp_epsilon
+from curvedp.privacy.renyi import _log_h_at_one, renyi_epsilon, zcdp_epsilon
 
 
 def randomized_response(eps, order):
@@ -131,8 +131,8 @@ def test_touching_function_at_one(order, y):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [
-    (partial(zcdp_epsilon, 0.1), partial(zcdp_delta, 0.1)), (partial(zcdp_epsilon, 20.0), partial(zcdp_delta, 20.0)),
-    (partial(renyi_epsilon, 3.0, 0.7), partial(renyi_delta, 3.0, 0.7)),
+    (partial(zcdp_epsilon, 0.1), ZCDP(0.1).delta), (partial(zcdp_epsilon, 20.0), ZCDP(20.0).delta),
+    (partial(renyi_epsilon, 3.0, 0.7), RenyiDP(3.0, 0.7).delta),
 ])  # fmt: skip
 def test_delta_is_on_the_private_side_of_epsilon_and_close(epsilon, delta):
     eps = np.array([0.0, 1e-3, 0.4, 1.0, 3.0, 7.7, 15.0])

@@ -8,7 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.privacy.gaussian import two_prod, two_sum
-from curvedp.privacy.rounding import bracket, down, private_side, smallest_float, up
+from curvedp.privacy.rounding import bracket, down, float_of, private_side, root_of, smallest_float, up
 
 
 @pytest.mark.parametrize("x", [1.0, -1.0, 0.0, 1e-320, 1e308, math.inf, -math.inf])
@@ -23,6 +23,17 @@ def test_up_covers_the_relative_error_stated():
     x = rng.normal(size=1000) * 10.0 ** rng.uniform(-200, 200, 1000)
     assert np.all(up(x, 1e-10) >= x + np.abs(x) * 1e-10)
     assert np.all(down(x, 1e-10) <= x - np.abs(x) * 1e-10)
+
+
+@pytest.mark.parametrize("exact", [Fraction(1, 10), Fraction(2), Fraction(3, 7 * 10**300), Fraction(25)])
+def test_exact_numbers_and_roots_are_enclosed_by_neighboring_floats(exact):
+    for power in (1, 2):
+        low, high = (root_of(exact, power, up=up) for up in (False, True))
+        assert Fraction(low) ** power <= exact <= Fraction(high) ** power
+        assert high in (low, math.nextafter(low, math.inf))
+    assert root_of(Fraction(25), up=True) == 5.0
+    assert float_of(Fraction(10) ** 400, up=True) == math.inf
+    assert float_of(Fraction(10) ** 400, up=False) == np.finfo(float).max
 
 
 def test_two_sum_and_two_prod_are_exact():

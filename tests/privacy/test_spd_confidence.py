@@ -41,10 +41,9 @@ def test_confidence_profiles_by_hand():
         worst = np.maximum(worst, parts.mean(axis=1) + np.minimum(bernstein, massart))
     bounds = np.minimum.accumulate(np.minimum(worst, 1.0))
     assert np.array(profile.bounds) == pytest.approx(bounds, rel=1e-12)
-    assert profile.resolution == profile.bounds[-1]
     assert profile.delta(eps[7]) == profile.bounds[7]
     assert profile.delta((eps[7] + eps[8]) / 2) == profile.bounds[7]
-    assert profile.delta(1e9) == profile.resolution
+    assert profile.delta(1e9) == profile.bounds[-1]
     assert profile.hellinger_angle == pytest.approx(2 * math.acos(1 - profile.bounds[0]), rel=1e-14)
     assert profile.label == "confidence bound from 2000 samples, wrong with probability at most 0.05"
     infinite = (profile.mu, profile.rho, profile.rao, profile.pure_epsilon, profile.renyi(2.0))

@@ -13,7 +13,7 @@ from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
-from curvedp.privacy import HadamardProfile
+from curvedp.privacy.hadamard import HadamardProfile
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.profile import PrivacyProfile
 

@@ -23,7 +23,8 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, IsotropicLaw, uniform_directions
 from curvedp.laws.radial import Table, log_sphere_area
 from curvedp.laws.spaceform import placed, rays_of
-from curvedp.privacy import HadamardProfile, PrivacyProfile
+from curvedp.privacy import PrivacyProfile
+from curvedp.privacy.hadamard import HadamardProfile
 
 _LEAST = 1e-9
 _SMALL = 0.3  # up to which a path from behind the antipode weighs less than e^{−40} of the others on [0, 2.5]

@@ -1,18 +1,8 @@
 """What adds up: the state of a ledger after its entries, and what the next one costs.
 
-A budget of any definition but (ε, δ) is one additive filter; the table of `curvedp.ledger` says why it holds for adaptive
-choices. Two proofs that are ours:
-
-RaoDP. Let the i-th release, given those before it, be joined to its neighbor's by a path of constant speed
-θᵢ(y₁ … yᵢ₋₁) in its family, all run at once. By the chain rule the Fisher information of the joint path is
-E Σθᵢ² <= θ² where Σθᵢ² <= θ² for all outputs, so its length is at most θ.
-
-(ε, δ). Entries of (ε, δ) and pure releases come first and cost (E, D) in all, which may depend on what was seen. The first
-release of another definition opens an account: the largest μ (or ρ, θ) that implies (ε − E, δ − D). Everything after it is
-one filter in that definition, hence one (ε − E, δ − D)-DP mechanism chosen adaptively, and the whole is basic composition.
-Keeping a total in each definition and converting the totals at the end is tempting and wrong: an adversary spends on the
-definition that serves the loss seen so far, and the maximum of two expectations is not the expectation of the maximum
-(tests/ledger/test_rule.py has the numbers).
+A budget of any definition but (ε, δ) is one additive filter. Under an (ε, δ) budget, entries of (ε, δ) and pure releases come
+first; the first of another definition opens an account, the largest that implies what is left. Why that holds for adaptive
+choices, and keeping a total in each definition does not, is in docs/ledger.md.
 """
 
 import dataclasses

@@ -18,8 +18,8 @@ from curvedp.mechanisms.base import Draw, assign, check_guarantee, length
 from curvedp.mechanisms.chart import CHART_ERROR, REACH
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
-from curvedp.privacy import Guarantee, HadamardProfile, PrivacyProfile, smallest_scale
-from curvedp.privacy.hadamard import hadamard_scale
+from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
+from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
 
 TIGHT = 2.0**-10  # |Ric|·σ² up to which the bound by it is within 0.05% of the truth
 

@@ -9,7 +9,8 @@ from curvedp.laws.spaceform import rays_of
 from curvedp.mechanisms.base import assign, check_guarantee, length
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
-from curvedp.privacy import Guarantee, HadamardProfile, smallest_scale
+from curvedp.privacy import Guarantee, smallest_scale
+from curvedp.privacy.hadamard import HadamardProfile
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -10,17 +10,9 @@ if TYPE_CHECKING:
     from curvedp.privacy.calibrate import smallest_scale
     from curvedp.privacy.certify import certified_delta
     from curvedp.privacy.certify_mu import certified_mu
-    from curvedp.privacy.constant_curvature import (
-        ConstantCurvatureProfile,
-        FloorProfile,
-        gaussian_floor,
-        gaussian_profile,
-        laplace_profile,
-    )
+    from curvedp.privacy.constant_curvature import gaussian_floor, gaussian_profile, laplace_profile
     from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
-    from curvedp.privacy.hadamard import HadamardProfile
     from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
-    from curvedp.privacy.products import ProductProfile
     from curvedp.privacy.profile import PrivacyProfile
     from curvedp.privacy.selection import NegativeBinomialRuns
     from curvedp.privacy.spd_confidence import ConfidenceProfile
@@ -33,14 +25,10 @@ __all__ = [
     "ApproxDP",
     "Composition",
     "ConfidenceProfile",
-    "ConstantCurvatureProfile",
-    "FloorProfile",
     "Guarantee",
-    "HadamardProfile",
     "MeanConcentratedDP",
     "NegativeBinomialRuns",
     "PrivacyProfile",
-    "ProductProfile",
     "PureDP",
     "RaoDP",
     "RenyiDP",

@@ -1,17 +1,7 @@
 """Convolutions of many tilted losses by Fourier transforms, with a bound on all that rounding does to them.
 
-A transform of length N = 2^k errs by at most kη times its result in 2-norm, η < 7u, u = 2^-53 (Higham 2002, Thm 24.2, for
-radix 2 and roots of unity with errors below u), and in each place by kη·Σ|x_i|: the same product of k butterflies, of which
-the absolute values have all entries 1. 16k·u is charged for both.
-
-To the n-th power that is n times as much, which is too much for a million steps. But such steps lose little each, and the
-transform of small losses is F = 1 + z with small z. With x = e^{-iθ}, and p_i the masses at losses i > 0,
-
-    Σ p_i(x^i − 1) = (x − 1)·Σ i·p_i + (x − 1)²·Σ_j a_j·x^j,    a_j = Σ_i (i − 1 − j)₊·p_i,
-
-by summing by parts twice; losses below 0 have 1/x for x, and (1/x − 1)² = (x − 1)²/x². So z errs by about k·u times |x − 1|²
-times half the mean square of i, of which n times decide how fast |F|^n falls: where it has not fallen yet, the error is a few
-k·u, whatever n is. Large losses are rare; they are transformed as they are, and their errors are in proportion to their mass.
+A transform of length 2^k errs by at most 16k·u of its result; a power of very many steps is taken about 1, of losses summed
+by parts twice, so that its errors do not add up (docs/accounting.md, Composition, has the bounds).
 """
 
 import math

@@ -28,12 +28,7 @@ _ORDERS = (1.0, 2.0, 8.0, 64.0)  # the largest ρ is mostly at order 1
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Whether every release with this profile satisfies the target.
-
-    >>> from curvedp.privacy import GDP, gaussian_profile
-    >>> meets(gaussian_profile(0.0, 3, 2.0, 1.0), GDP(0.6))
-    True
-    """
+    """Whether every release with this profile satisfies the target."""
     if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
         raise ParameterError(f"{_validate.shown(profile)} must be a profile and {_validate.shown(target)} a guarantee")
     if not profile.certain:  # a confidence bound vouches for itself and nothing else
@@ -50,10 +45,8 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
 
     Parameters
     ----------
-    profile_at : callable
-        Scale to profile.
-    target : Guarantee
-        To be met.
+    profile_at, target : callable, Guarantee
+        Scale to profile, and what is to be met.
     sensitivity : float
         From which the search starts.
 
@@ -138,10 +131,7 @@ def _floor_cost(profile: PrivacyProfile, target: Guarantee) -> float:
 
 def _excess(target: Guarantee, spent: float, allowed: float, floor: float, by_delta: bool = False) -> float:
     """log((spent − floor)/(allowed − floor)), nearly linear in log scale; (ε, δ) in terms of about the μ of equal δ(ε), or
-    `by_delta` itself.
-
-    Of the sign of spent − allowed, whatever the rounding.
-    """
+    `by_delta` itself. Of the sign of spent − allowed, whatever the rounding."""
     if not spent >= 0:
         raise ParameterError(f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}")
     met = spent <= allowed

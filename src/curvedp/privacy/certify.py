@@ -42,14 +42,10 @@ def certified_delta(
     ----------
     kind : 'gaussian' or 'laplace'
         The law.
-    curvature : float
+    curvature, dim : float, int
         Of the space.
-    dim : int
-        Of the space.
-    scale : float
-        Of the law.
-    sensitivity : float
-        The largest distance of two centers.
+    scale, sensitivity : float
+        Of the law, and the largest distance of two centers.
     eps : float
         Where δ is asked.
 

@@ -30,14 +30,10 @@ def certified_mu(kind: Any, curvature: float, dim: int, scale: float, sensitivit
     ----------
     kind : 'gaussian' or 'laplace'
         The law.
-    curvature : float
+    curvature, dim : float, int
         Of the space.
-    dim : int
-        Of the space.
-    scale : float
-        Of the law.
-    sensitivity : float
-        The largest distance of two centers.
+    scale, sensitivity : float
+        Of the law, and the largest distance of two centers.
 
     Examples
     --------

@@ -1,35 +1,16 @@
-"""What several releases cost together.
+"""What several releases cost together, for guarantees that were fixed beforehand; docs/accounting.md has what is not.
 
 One definition throughout: its closed form. Divergences (zCDP, Rényi) with anything that has them (pure, GDP): in that
 divergence. Every other mixture: a `Composition`, which multiplies privacy loss distributions exactly.
 
 | definition | together |
 |---|---|
-| PureDP | Σε |
-| ApproxDP | (Σε, Σδ) |
-| ZCDP | Σρ |
+| PureDP; ApproxDP; ZCDP; KLDP | Σε; (Σε, Σδ); Σρ; Σα (the chain rule) |
 | RenyiDP | Σε at the smallest order (the divergence grows with the order) |
-| KLDP | Σα (the chain rule) |
 | MeanConcentratedDP | (Σm, √Στ²), see `privacy.mean_loss` |
 | GDP | √Σμ² |
 | RaoDP | √Σθ² (parametric); cos(θ/2) = ∏cos(θᵢ/2) (Hellinger angle; parametric angles bound it) |
 | mixed, profiles | product of privacy loss distributions |
-
-**Filters.** Later releases may depend on earlier ones in two ways. The *mechanisms* may adapt freely below guarantees
-fixed beforehand: every form above allows it. Or the *guarantees* themselves are chosen after seeing earlier outputs, and one
-stops before a budget would be passed: then only sums of exact costs are safe. `Guarantee.cost` is such a sum,
-- pure and (ε, δ): Rogers, Roth, Ullman and Vadhan 2016; Rényi at one order, zCDP: Feldman and Zrnic 2021, and order by
-  order mean-concentrated DP; KL: the chain rule, E Σα_t ≤ budget;
-- GDP: Smith and Thakurta 2022 (below); parametric Rao: Fisher information obeys the chain rule, E Σ I_t ≤ budget²;
-and a ledger adds them up. A `Composition` is NOT a filter: to look at the loss distribution of what was spent and go on while
-δ(ε) stays below a budget lets an adversary exceed it (Honkela et al. 2026; a counterexample of two steps is in
-tests/privacy/test_compose.py). Compose what was planned, not what was decided on the way.
-
-**GDP filter** (Smith and Thakurta 2022, Thm 1). If μ₁, μ₂, … are chosen adaptively and always Σμ_t² ≤ μ², the whole
-interaction is μ-GDP. Proof. A μ_t-GDP step is a post-processing of N(0, 1) against N(μ_t, 1) (Blackwell), so let the
-steps show these normal draws. The log-likelihood ratio after them is W(s) + s/2 under P at the time s = Σμ_t², W a Brownian
-motion: each step only decides how far to follow it next. Follow it to the end, s = μ²: what is seen becomes more, and
-the loss is exactly N(μ²/2, μ²), whatever was decided on the way. ∎
 """
 
 import functools

@@ -58,29 +58,9 @@ class RadialProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class ConstantCurvatureProfile(RadialProfile):
-    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature.
-
-    *Guarantees*: those of `PrivacyProfile`, for every pair of centers at distance at most `sensitivity`. Flat Gaussians
-    and one-dimensional spaces are in closed form; otherwise one radial integral of an incomplete beta function.
-
-    Parameters
-    ----------
-    kind : 'gaussian' or 'laplace'
-        The law.
-    curvature : float
-        Of the space.
-    dim : int
-        Of the space.
-    scale : float
-        Of the law.
-    sensitivity : float
-        The largest distance of two centers.
-
-    Examples
-    --------
-    >>> ConstantCurvatureProfile("laplace", 1.0, 2, 1.0, 0.5).delta(0.5)
-    0.0
-    """
+    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature, for every pair
+    of centers at distance at most `sensitivity`: flat Gaussians and one-dimensional spaces in closed form, else one radial
+    integral of an incomplete beta function."""
 
     kind: Kind
     curvature: float
@@ -240,23 +220,8 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 class FloorProfile(PrivacyProfile):
     """The limit of the Gaussian's profile on a hyperbolic space as its scale grows: no isotropic law does better.
 
-    The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: the loss between the
-    harmonic measures on the boundary seen from the two centers. Replacing a release by the boundary point that Brownian
-    motion reaches from it turns ANY isotropic law into these measures, so by post-processing δ(ε) is at least theirs.
-
-    Parameters
-    ----------
-    curvature : float
-        Negative.
-    dim : int
-        Of the space.
-    sensitivity : float
-        The largest distance of two centers.
-
-    Examples
-    --------
-    >>> round(FloorProfile(-1.0, 10, 1.0).mu, 5)
-    2.86205
+    The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: that between the harmonic measures
+    on the boundary seen from the two centers, into which Brownian motion turns ANY isotropic law (docs/exact-profiles.md).
     """
 
     curvature: float
@@ -287,10 +252,8 @@ def _is_flat(kind: str, curvature: float, dim: int) -> bool:
 def constant_curvature_profile(
     kind: Kind, curvature: float, dim: int, scale: float, sensitivity: float, *, adjacency: str = "replace-one"
 ) -> ConstantCurvatureProfile:
-    """The profile of an isotropic law on constant curvature, by a closed form where there is one.
-
-    The same public parameters give the same object, which keeps what it has worked out.
-    """
+    """The profile of an isotropic law on constant curvature, by a closed form where there is one. The same public parameters
+    give the same object, which keeps what it has worked out."""
     fields = (kind, curvature, dim, scale, sensitivity)
     numbers = all(isinstance(x, int | float) for x in fields[1:])
     if not (isinstance(kind, str) and numbers):  # what is not a number is refused by its own words
@@ -316,14 +279,10 @@ def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: floa
 
     Parameters
     ----------
-    curvature : float
+    curvature, dim : float, int
         Of the space.
-    dim : int
-        Of the space.
-    sigma : float
-        Of the law.
-    sensitivity : float
-        The largest distance of two centers.
+    sigma, sensitivity : float
+        Of the law, and the largest distance of two centers.
 
     Examples
     --------
@@ -338,14 +297,10 @@ def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float
 
     Parameters
     ----------
-    curvature : float
+    curvature, dim : float, int
         Of the space.
-    dim : int
-        Of the space.
-    scale : float
-        Of the law.
-    sensitivity : float
-        The largest distance of two centers.
+    scale, sensitivity : float
+        Of the law, and the largest distance of two centers.
 
     Examples
     --------
@@ -360,9 +315,7 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
 
     Parameters
     ----------
-    curvature : float
-        Of the space.
-    dim : int
+    curvature, dim : float, int
         Of the space.
     sensitivity : float
         The largest distance of two centers.

@@ -26,11 +26,7 @@ _BLOCK = 256  # integrals at a time
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """δ_μ(ε) for μ > 0 and ε >= 0, arrays broadcast; rounded up. Underflows to the smallest float, never to 0.
-
-    >>> round(gdp_delta(1.0, 1.0), 12)
-    0.126936737507
-    """
+    """δ_μ(ε) for μ > 0 and ε >= 0, arrays broadcast; rounded up. Underflows to the smallest float, never to 0."""
     mu, eps = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(eps, np.float64))
     exponent, low, factor = _factors(mu, eps)
     with np.errstate(under="ignore"):
@@ -40,11 +36,7 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
 
 
 def gdp_log_delta(mu: Any, eps: Any) -> Any:
-    """log δ_μ(ε), for δ far below the smallest float; rounded up.
-
-    >>> round(gdp_log_delta(1.0, 100.0), 6)
-    -4960.254554
-    """
+    """log δ_μ(ε), for δ far below the smallest float; rounded up."""
     mu, eps = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(eps, np.float64))
     exponent, low, factor = _factors(mu, eps)
     with np.errstate(divide="ignore"):
@@ -116,10 +108,8 @@ def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error at type I error α (Dong, Roth and Su 2022, Def. 2.6).
-
-    Rounded down: Φ⁻¹ and Φ err by a few units in the last place, of which the argument's are multiplied by its size.
-    """
+    """G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error at type I error α (Dong, Roth and Su 2022, Def. 2.6), rounded
+    down: Φ⁻¹ and Φ err by a few units in the last place, of which the argument's are multiplied by its size."""
     z = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
         lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
@@ -137,13 +127,8 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:
-    """The μ at which δ_μ(ε) = δ, rounded up: the Gaussian mechanism that spends (ε, δ) exactly. Arrays broadcast.
-
-    Any mechanism whose profile passes through (ε, δ) needs at least this μ. `delta` in [0, 1): 0 gives 0.
-
-    >>> round(gdp_mu(0.0, 0.3829249225480262), 12)
-    1.0
-    """
+    """The μ at which δ_μ(ε) = δ in [0, 1), rounded up: no mechanism whose profile passes through (ε, δ) has less. Arrays
+    broadcast; δ = 0 gives 0."""
     eps, delta = np.broadcast_arrays(np.asarray(eps, np.float64), np.asarray(delta, np.float64))
     positive = delta > 0
     target = np.where(positive, delta, 0.5)

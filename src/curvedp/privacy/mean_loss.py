@@ -1,14 +1,8 @@
 """Two older definitions that bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P: KL and mean-concentrated privacy.
 
-*From KL to (ε, δ).* Let x = dP/dQ and KL(P‖Q) ≤ a. For u in (0, 1] the convex h(x) = x·log(x/u) − x + u ≥ 0 has
-E_Q[h] ≤ C = a − log u − 1 + u, and x − λh(x) is largest at x = u·e^{1/λ}, where it is λu(e^{1/λ} − 1) = γ. So
-(x − γ)₊ ≤ λh(x), and λ = δ/C gives δ(log γ) ≤ δ: every u is sound, and the best u (convex duality) gives what two-point
-distributions attain, max{p − γq : kl(p‖q) ≤ a}. It is about a/δ for small δ: finite, and of little use.
-
-*From the mean and the deviation.* If E[L] ≤ m and L − E[L] is subgaussian of deviation τ, then
-D_α = log E_P[e^{(α−1)L}]/(α−1) ≤ m + (α−1)τ²/2 at every order α ≥ 1 (Bun and Steinke 2016, Lemma 4.2). All that is said
-below follows from these divergences alone. They survive processing and add up over adaptive releases, order by order, as
-(Σm, Στ²); the subgaussian loss itself survives neither (the mean of a later loss may depend on what was seen).
+From KL to (ε, δ): every u in (0, 1] gives a sound γ = λu(e^{1/λ} − 1), λ = δ/(a − log u − 1 + u), and the best u is exact;
+from mean and deviation: D_α ≤ m + (α−1)τ²/2 (Bun and Steinke 2016, Lemma 4.2), from which all that is said below follows.
+docs/accounting.md has the proofs.
 """
 
 import math

@@ -13,13 +13,8 @@ A Fourier transform errs by about 1e-16 of the largest mass, which would hide sm
 p_i·e^{λL_i − κ(λ)} is a distribution too, convolutions of tilted masses are tilted convolutions, and with the λ of large
 deviations the losses that decide δ(ε) are the likely ones. A few λ serve every ε.
 
-Guarantees. Every number is an upper bound:
-- masses are rounded up; where rounding makes one negative it is raised to 0. For measures p⁺ ≥ 0 with
-  Σp⁺_i(1 − e^{ε−L_i})₊ ≥ δ(ε) at all ε, exchanging one factor of a product at a time shows that the product bounds the
-  composition;
-- the rounding of transforms is bounded (`_transforms`), and becomes an error of δ by Cauchy and Schwarz;
-- what wraps around the window's ends only adds to masses in it; what lies above the window is bounded by Chernoff's
-  inequality and counted as an infinite loss.
+Every number is an upper bound (docs/accounting.md, Composition): masses are rounded up, the rounding of transforms is bounded
+(`_transforms`), what wraps around only adds, and what lies above a window is counted as an infinite loss.
 """
 
 import math
@@ -52,11 +47,8 @@ def discretize(
     fewest: int = _FEWEST,
     back: Profile | None = None,
 ) -> Loss:
-    """The pair of distributions on multiples of `width` whose profile is at least `delta`, and the other way round `back`,
-    bounds for ε >= 0. Left out, that is `delta`, too.
-
-    Beyond `top` the bound is kept constant: that δ goes to infinity.
-    """
+    """The pair of distributions on multiples of `width` whose profile is at least `delta`, and the other way round `back`
+    (left out, `delta` too), bounds for ε >= 0. Beyond `top` the bound is kept constant: that δ goes to infinity."""
     dots = _dots(max(math.ceil(top / width), 1), growth, fewest)
     eps = np.asarray(dots * width, np.float64)
     ways = [np.minimum(np.asarray(way(eps)), 1.0) for way in (delta, back) if way is not None]
@@ -116,17 +108,9 @@ def _envelope(eps: Array, delta: Array, mirrored: bool = True) -> tuple[Array, A
 
 
 class Composed:
-    """The profile of independent losses together.
-
-    Parameters
-    ----------
-    parts : tuple of (δ(ε), top) or (δ(ε), top, δ(ε) the other way round)
-        A bound on each part's profile, and the loss beyond which it is taken as constant.
-    counts : tuple of int
-        How often each part is used. Rounding is charged in proportion to them: beyond 10⁹ nothing is left to say.
-    fineness : float
-        The grid's, relative to the usual one; less is faster and looser.
-    """
+    """The profile of independent losses together: `parts` are (δ(ε), top) or (δ(ε), top, δ(ε) the other way round), a bound
+    on each profile and the loss beyond which it is taken as constant, each used as often as `counts` says (rounding is
+    charged in proportion: beyond 10⁹ nothing is left to say). `fineness` is the grid's; less is faster and looser."""
 
     def __init__(self, parts: tuple[tuple[Any, ...], ...], counts: tuple[int, ...], fineness: float = 1.0) -> None:
         self._parts, self._counts = parts, counts

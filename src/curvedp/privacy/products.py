@@ -61,7 +61,7 @@ class _Split(PrivacyProfile):
             terms.append((self.flat / self.scale, NormalLoss(self.flat / self.scale)))
         (scale, narrow), (wide_scale, wide) = sorted(
             terms, key=lambda term: term[0]
-        )  # the narrow one is integrated over
+        )  # integrated over is the narrow one
         return LossSum(wide, narrow, wide_scale, scale)
 
     @cached_property
@@ -108,22 +108,8 @@ def _split(
 class ProductProfile(PrivacyProfile):
     """The Gaussian of one scale on a product of space forms: at every ε, the worst split of the sensitivity.
 
-    *Guarantees*: those of `PrivacyProfile` at each split, and at most 1e-8 above the truth; the supremum over splits is
-    that of a polynomial fit, raised by the fit's measured error (`_split_search`).
-
-    Parameters
-    ----------
-    factors : tuple of (float, int)
-        Curvature and dimension of each.
-    scale : float
-        Of the Gaussian.
-    sensitivity : float
-        The largest distance of two centers.
-
-    Examples
-    --------
-    >>> ProductProfile(((0.0, 1), (-0.5, 2)), 1.0, 0.5).mu >= 0.5
-    True
+    `factors` are (curvature, dimension). At most 1e-8 above the truth; the supremum over splits is that of a polynomial fit,
+    raised by the fit's measured error (`_split_search`).
     """
 
     factors: tuple[tuple[float, int], ...]
@@ -281,9 +267,5 @@ class ProductProfile(PrivacyProfile):
 
 
 def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitivity: float) -> ProductProfile:
-    """The Gaussian of scale σ on a product of space forms, each given as (curvature, dimension).
-
-    >>> round(product_profile([(0.0, 2), (0.0, 3)], 2.0, 1.0).mu, 8)
-    0.5
-    """
+    """The Gaussian of scale σ on a product of space forms, each given as (curvature, dimension)."""
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]  # made a tuple of pairs there

@@ -19,6 +19,7 @@ from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta, gdp_mu_below
+from curvedp.privacy.guarantees import PureDP
 from curvedp.privacy.rounding import bracketed
 from curvedp.privacy.rounding import up as _up
 
@@ -312,6 +313,48 @@ class PrivacyProfile(Guarantee):
         table = self._table
         log_gap = table.log_integral(lambda t: table.log_delta(t) - t / 2, growth=-0.5) - _LOG_2
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
+
+
+@dataclass(frozen=True)
+class PureProfile(PrivacyProfile):
+    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015).
+
+    Of the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
+    is at most ε too.
+    """
+
+    eps: float
+
+    label = Guarantee.label
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
+
+    @property
+    def tails(self) -> LossTails:
+        raise NotImplementedError("a bound on the loss has no distribution")
+
+    def bound(self, of: str) -> float:
+        return self.eps if of == "rao" else self._pure.bound(of)
+
+    @property
+    def _pure(self) -> PureDP:
+        return PureDP(self.eps, adjacency=self.adjacency)
+
+    pure_epsilon = rao = property(lambda self: self.eps)  # type: ignore[assignment]
+    mu = property(lambda self: self.bound("gdp"))  # type: ignore[assignment]
+    rho = property(lambda self: self.bound("zcdp"))  # type: ignore[assignment]
+    hellinger_angle = property(lambda self: self.bound("angle"))  # type: ignore[assignment]
+
+    def _renyi(self, order: float) -> float:
+        return self._pure.renyi_bound(order)
+
+    def _delta(self, eps: Array) -> Any:
+        return self._pure._delta(eps)
+
+    def _tradeoff(self, alpha: Array) -> Any:
+        return self._pure._tradeoff(alpha)
 
 
 def _log_complement(x: Array) -> Array:

@@ -10,11 +10,7 @@ So the loss exceeds t, d₂ > b, on |w + c| < R with c = cot r·cot D and R = co
 whose law is a Beta, or a disc of the complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of
 that probability remains, as on spheres (`_space_form`).
 
-The worst pair is as far apart as the sensitivity allows. Let A = {L > ε}; moving η₂ away from η₁ changes P₂(A) by
-∫_A |f′(d₂)|·Re w′ with w′ the direction of x seen from η₂, away from η₁. On a sphere about η₂, A is |w′ − c′| > R′ with
-c′ ≥ 0, whose complement holds the mirror image −w̄′ ↦ w̄′ of its points with Re w′ < 0: so ∫_A Re w′ ≤ 0, P₂(A) falls, and
-δ(ε) = P₁(A) − e^ε·P₂(A) rises (A is optimal, so its own change is of second order). The density is Lipschitz: the cut locus,
-a null set, adds nothing.
+The worst pair is as far apart as the sensitivity allows (docs/exact-profiles.md, Theorem 1).
 """
 
 import math
@@ -189,28 +185,9 @@ def _whole_disc(n: int, c: Array, radius: Array) -> Array:
 
 @dataclass(frozen=True)
 class ProjectiveProfile(RadialProfile):
-    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a projective space.
-
-    *Guarantees*: those of `PrivacyProfile`, for every pair of centers at distance at most `sensitivity`.
-
-    Attributes
-    ----------
-    kind
-        "gaussian" or "laplace".
-    field
-        "real" or "complex".
-    dim
-        Real dimension, at least 2 ("real") or 4 ("complex"; ℂP¹ is a sphere).
-    curvature
-        The smallest sectional curvature κ; the diameter is π/2√κ.
-    scale, sensitivity
-        σ of the law, and how far apart the centers can be.
-
-    Examples
-    --------
-    >>> ProjectiveProfile("gaussian", "real", 3, 0.25, 0.5, 0.1).mu < 0.2
-    True
-    """
+    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on the projective space over `field`, "real" or
+    "complex", of real dimension `dim` (from 4 on if complex: ℂP¹ is a sphere), for every pair of centers at distance at most
+    `sensitivity`. `curvature` is the smallest sectional one, κ; the diameter is π/2√κ."""
 
     kind: Kind
     field: str

@@ -6,10 +6,8 @@ measured by its Fisher information (the paper's Definition 3.1 with Theorems 4.2
 what post-processing holds for, and it is at most π. Everything here that turns θ into (ε, δ) needs only the Hellinger
 angle, so it is sound for both.
 
-Guarantees. Write u = √p, v = √q, unit vectors with ⟨u, v⟩ = cos(θ/2). For any event S and γ = e^ε
-    P(S) − γQ(S) = ⟨u, 1_S u⟩ − γ⟨v, 1_S v⟩ ≤ largest eigenvalue of uuᵀ − γvvᵀ = ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))),
-the Helstrom bound, attained by two-point distributions: it is the joint range of hockey-stick and Hellinger divergence.
-It tends to sin²(θ/2), not to 0, as ε grows: θ alone cannot rule out that P has mass sin²(θ/2) where Q has none.
+The largest δ of an angle is Helstrom's bound, ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε, attained by two-point
+distributions; it tends to sin²(θ/2), not to 0, as ε grows. docs/rao.md has the proofs.
 """
 
 from typing import Any
@@ -20,11 +18,7 @@ from curvedp.privacy.rounding import down, up
 
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
-    """θ = 2·arccos e^{−x} from x = −log∫√(pq) ≥ 0, accurate for tiny x and for huge x; rounded up.
-
-    >>> round(hellinger_from_affinity(1e-20), 24)
-    2.82842712474619e-10
-    """
+    """θ = 2·arccos e^{−x} from x = −log∫√(pq) ≥ 0, accurate for tiny x and for huge x; rounded up."""
     x = np.minimum(np.asarray(minus_log_affinity, np.float64), 1e3)  # from there on θ = π
     # sin(θ/2) = √(1 − e^{−2x}), cos(θ/2) = e^{−x}
     theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
@@ -33,14 +27,7 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
 
 
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
-    """The angle of a product, adaptive or not: cos(θ/2) = ∏ cos(θᵢ/2)^counts. Angles beyond π count as π.
-
-    Guarantees: with any adaptive second mechanism, ∫√(p₁p₂) of the pair is the mean of the second affinity under the
-    measure √(pq) of the first, hence at least the product of the smallest affinities.
-
-    >>> hellinger_compose([0.3, 0.4]) < 0.5
-    True
-    """
+    """The angle of a product, adaptive or not: cos(θ/2) = ∏ cos(θᵢ/2)^counts (docs/rao.md, Theorem 1). Beyond π is π."""
     half = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     # −log cos x = −½ log1p(−sin² x): keeps the digits of small angles. At π the sine is 1 and the sum infinite.
     with np.errstate(divide="ignore"):
@@ -51,11 +38,7 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 
 
 def rao_delta(theta: Any, eps: Any) -> Any:
-    """The largest δ(ε) of two distributions at Hellinger angle at most θ, exact; rounded up. Arrays broadcast.
-
-    >>> round(rao_delta(1.0, 0.0), 6), round(rao_delta(1.0, 50.0), 6)
-    (0.479426, 0.229849)
-    """
+    """The largest δ(ε) of two distributions at Hellinger angle at most θ, exact; rounded up. Arrays broadcast."""
     theta, eps = np.asarray(theta, np.float64), np.asarray(eps, np.float64)
     sine = np.where(theta >= np.pi, 1.0, np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324))
     # δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)), divided by γ so that ε may be infinite: no term cancels.
@@ -66,11 +49,7 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 
 
 def rao_epsilon(theta: Any, delta: Any) -> Any:
-    """The smallest ε with rao_delta(θ, ε) ≤ δ: log(δ(1−δ)/(δ − sin²(θ/2))); infinite for δ ≤ sin²(θ/2). Rounded up.
-
-    >>> rao_epsilon(1.0, 0.2)
-    inf
-    """
+    """The smallest ε with rao_delta(θ, ε) ≤ δ: log(δ(1−δ)/(δ − sin²(θ/2))); infinite for δ ≤ sin²(θ/2). Rounded up."""
     theta, delta = np.asarray(theta, np.float64), np.asarray(delta, np.float64)
     sine = np.sin(np.minimum(theta, np.pi) / 2)
     square = np.where(theta >= np.pi, 1.0, up(sine * sine, 1e-15))
@@ -83,11 +62,7 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
-    """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2. Rounded down.
-
-    >>> round(rao_tradeoff(1.0, 0.0), 6)
-    0.770151
-    """
+    """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2. Rounded down."""
     theta, alpha = np.asarray(theta, np.float64), np.asarray(alpha, np.float64)
     turned = np.arctan2(np.sqrt(alpha), np.sqrt(1 - alpha))  # arcsin√α would lose half the digits near α = 1
     angle = (turned + theta / 2) * (1 + 2.0**-50)

@@ -27,11 +27,7 @@ _MOST_SURPRISE = 745.0  # −log of the smallest float, rounded up
 
 
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
-    """The smallest ε with δ(ε) ≤ delta that D_order ≤ eps_renyi implies; arrays of delta in (0, 1).
-
-    >>> bool(renyi_epsilon(8.0, 1.0, 1e-5) < 2.27)
-    True
-    """
+    """The smallest ε with δ(ε) ≤ delta that D_order ≤ eps_renyi implies; arrays of delta in (0, 1)."""
     delta = np.asarray(delta, np.float64)
     eps = _epsilon(np.log(order - 1), np.log(order - 1), lambda alpha: np.full_like(alpha, eps_renyi), delta)
     eps = np.where(delta * order >= 1, np.minimum(eps, _corner(eps_renyi, delta)), eps)
@@ -51,32 +47,6 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, divergence, delta)
     eps = np.minimum(eps, _corner(divergence(1 / np.maximum(delta, 1e-300 * max(rho, 1.0))), delta))
     return eps if eps.ndim else float(eps)
-
-
-def renyi_delta(order: float, eps_renyi: float, eps: Any) -> Any:
-    """The smallest δ(ε) that D_order ≤ eps_renyi implies; arrays of eps >= 0."""
-    return delta_of(lambda delta: renyi_epsilon(order, eps_renyi, delta), eps)
-
-
-def zcdp_delta(rho: float, eps: Any) -> Any:
-    """The smallest δ(ε) over all orders of ρ-zCDP; arrays of eps >= 0."""
-    return delta_of(lambda delta: zcdp_epsilon(rho, delta), eps)
-
-
-def delta_of(epsilon: Callable[[Array], Any], eps: Any) -> Any:
-    """The smallest δ with epsilon(δ) ≤ ε as evaluated, but for 2^-48 of its logarithm; ε = 0 and ∞ among them."""
-    eps, below_one = np.asarray(eps, np.float64), np.nextafter(1.0, 0.0)
-
-    @np.errstate(over="ignore", invalid="ignore")  # above the largest float is ∞, and ∞ − ∞ is not above zero
-    def spare(surprise: Array) -> Any:
-        """Above zero where epsilon(δ) ≤ ε, −log δ = surprise."""
-        return np.nextafter(eps, np.inf) - epsilon(np.clip(np.exp(-surprise), 5e-324, below_one))
-
-    most = np.full_like(eps, _MOST_SURPRISE)
-    holds, _ = bracketed(spare, np.zeros_like(eps), most)
-    delta = np.where(spare(most) > 0, 5e-324, np.exp(-holds))
-    delta = np.where(eps == np.inf, 0.0, delta)
-    return delta if delta.ndim else float(delta)
 
 
 def _corner(divergence: Any, delta: Array) -> Array:
@@ -162,7 +132,16 @@ class ByDelta:
     _epsilon: Callable[[Array], Any]
 
     def _delta(self, eps: Array) -> Any:
-        return delta_of(self._epsilon, eps)
+        """The smallest δ with ε(δ) ≤ eps as evaluated, but for 2^-48 of its logarithm; 0 and ∞ among the eps."""
+
+        @np.errstate(over="ignore", invalid="ignore")  # above the largest float is ∞, and ∞ − ∞ is not above zero
+        def spare(surprise: Array) -> Any:
+            """Above zero where ε(δ) ≤ eps, −log δ = surprise."""
+            return np.nextafter(eps, np.inf) - self._epsilon(np.clip(np.exp(-surprise), 5e-324, 1 - 2.0**-53))
+
+        most = np.full_like(eps, _MOST_SURPRISE)
+        holds, _ = bracketed(spare, np.zeros_like(eps), most)
+        return np.where(eps == np.inf, 0.0, np.where(spare(most) > 0, 5e-324, np.exp(-holds)))
 
     def grid_delta(self, eps: Array) -> Array:
         """δ by chords in e^ε between points (ε(δ), δ). Chords of points above a convex curve are above it."""

@@ -31,12 +31,7 @@ _LEAST = 1e-300  # a smaller δ is bounded from above only
 def certified_rotation_delta(
     kind: Kind, curvature: float, scale: float, sensitivity: float, eps: float
 ) -> tuple[float, float]:
-    """(lower, upper): rigorous bounds on δ(eps), at most 1e-6 apart relative to δ; Rotations(3) has the curvature ¼.
-
-    >>> lower, upper = certified_rotation_delta("gaussian", 0.25, 0.5, 0.1, 0.1)
-    >>> abs(lower - 0.0399694) < 1e-7 and upper - lower < 1e-9
-    True
-    """
+    """(lower, upper): rigorous bounds on δ(eps), at most 1e-6 apart relative to δ; Rotations(3) has the curvature ¼."""
     profile = ProjectiveProfile(kind, "real", 3, curvature, scale, sensitivity)
     eps, guess, bits = _validate.nonnegative("eps", eps), float(profile.delta(eps)), 96
     while bits <= _MOST_BITS:

@@ -15,13 +15,7 @@ Array = NDArray[np.float64]
 
 
 def up(x: Any, relative: float = 0.0) -> Any:
-    """The next float above x + |x|·relative: never below the truth.
-
-    Use it on a result whose relative rounding error is known to be at most `relative`.
-
-    >>> up(1.0) > 1.0
-    True
-    """
+    """The next float above x + |x|·relative: never below the truth of a result whose relative error is at most that."""
     value = np.asarray(x, dtype=np.float64)
     with np.errstate(over="ignore"):  # above the largest double the next one is inf, which is not below the truth
         out = np.nextafter(value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf)
@@ -29,22 +23,14 @@ def up(x: Any, relative: float = 0.0) -> Any:
 
 
 def down(x: Any, relative: float = 0.0) -> Any:
-    """The next float below x·(1 − relative): never above the truth.
-
-    >>> down(1.0) < 1.0
-    True
-    """
+    """The next float below x·(1 − relative): never above the truth."""
     value = np.asarray(x, dtype=np.float64)
     out = np.nextafter(value - np.abs(np.where(np.isinf(value), 0.0, value)) * relative, -np.inf)
     return out if out.ndim else float(out)
 
 
 def float_of(exact: Fraction, *, up: bool) -> float:
-    """The float next to an exact value, not below it (up) or not above it; beyond the floats inf or the largest.
-
-    >>> float_of(Fraction(1, 10), up=False) < Fraction(1, 10) <= float_of(Fraction(1, 10), up=True)
-    True
-    """
+    """The float next to an exact value, not below it (up) or not above it; beyond the floats inf or the largest."""
     try:
         near = float(exact)
     except OverflowError:
@@ -67,13 +53,9 @@ def root_of(exact: Fraction, power: int = 2, *, up: bool) -> float:
 def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
     """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at.
 
-    `holds` takes and returns arrays, is false then true as its argument grows, and true at `high`; 0 <= low <= high.
-    Bits of non-negative floats order like the floats, so bisecting the bits ends at neighbors after 64 steps, whatever
-    the scale. Where `holds(low)` is true the answer is `low`. Rounding inside `holds` cannot move the answer to the
-    unsafe side, because the answer is a point at which it was seen to hold.
-
-    >>> float(smallest_float(lambda x: x * x >= 2.0, np.array(0.0), np.array(2.0)))
-    1.4142135623730951
+    `holds` is false then true as its argument grows, and true at `high`; 0 <= low <= high; where `holds(low)` is true the
+    answer is `low`. Bits of non-negative floats order like the floats, so bisecting them ends at neighbors after 64 steps.
+    Rounding inside `holds` cannot move the answer to the unsafe side: it was seen to hold there.
     """
     low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     at_low = holds(low)
@@ -112,12 +94,8 @@ def bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Arr
 def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """x in [low, high] with excess(x) <= 0 as evaluated, at most about `relative`·x above a point where it was > 0.
 
-    `excess` falls as x grows: excess(low) > 0 >= excess(high). Brent's method brackets the root; the end returned is
-    the one that was evaluated on the private side, never the estimate of the root itself. If excess(low) is already
-    <= 0, the answer is low. NaN from `excess` raises: it must never count as private.
-
-    >>> private_side(lambda x: 2.0 - x * x, 1.0, 2.0) >= math.sqrt(2)
-    True
+    `excess` falls as x grows: excess(low) > 0 >= excess(high), or the answer is low. Brent's method brackets the root; the
+    end returned was evaluated on the private side. NaN from `excess` raises: it must never count as private.
     """
     best = high
 
@@ -140,10 +118,8 @@ def private_side(excess: Callable[[float], float], low: float, high: float, *, r
 def bracket(
     excess: Callable[[float], float], start: float, *, factor: float = 2.0, limit: float = 1e300
 ) -> tuple[float, float]:
-    """(low, high) around the root of a falling `excess`, by growing or shrinking a positive start geometrically.
-
-    Ends at `limit` or 1/`limit`: then low = 0 or high = inf says that there is no root on that side.
-    """
+    """(low, high) around the root of a falling `excess`, by growing or shrinking a positive start geometrically; low = 0 or
+    high = inf says that there is no root down to 1/`limit` or up to `limit`."""
     x = start
     if _number(excess, x) > 0:
         while x < limit:

@@ -64,13 +64,6 @@ class NegativeBinomialRuns:
             return float(up((1 - self.stop) / self.stop / -log_stop, 1e-14))
         return float(up(self.shape * (1 - self.stop) / (self.stop * -math.expm1(self.shape * log_stop)), 1e-13))
 
-    def generating(self, x: float) -> float:
-        """E[x^K] for x in [0, 1]."""
-        log_rest, log_stop = math.log1p(-(1 - self.stop) * x), math.log(self.stop)
-        if self.shape == 0:
-            return log_rest / log_stop
-        return math.expm1(-self.shape * log_rest) / math.expm1(-self.shape * log_stop)
-
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
         """The logarithmic law with about this mean, above 1."""
@@ -83,13 +76,7 @@ class NegativeBinomialRuns:
 
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
         """What one run must meet so that the best meets `target`, and the order at which that is seen: pure ε of pure ε, and
-        the largest μ of GDP of (ε, δ).
-
-        Raises
-        ------
-        ParameterError
-            For another target.
-        """
+        the largest μ of GDP of (ε, δ); another target is refused."""
         if isinstance(target, PureDP):
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
             return PureDP(float_of(share, up=False), adjacency=target.adjacency), None
@@ -111,22 +98,10 @@ class NegativeBinomialRuns:
         return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
-        """The guarantee of the best run, each of them private by `run`.
+        """The guarantee of the best run, each of them, its score included, private by `run`.
 
-        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at any order λ and any λ̂ ≥ 1,
-        ε(λ) + (1+η)(1 − 1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2).
-
-        Parameters
-        ----------
-        run : Guarantee
-            Of one run, its score included.
-        order : float, optional
-            λ of the Rényi divergence wanted; without it `run` must be pure.
-
-        Raises
-        ------
-        UnattainableGuarantee
-            Where one run has no Rényi divergence of that order.
+        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at the `order` λ and any λ̂ ≥ 1,
+        ε(λ) + (1+η)(1 − 1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2); refused where one run has none.
         """
         vouched(run)
         if order is None:

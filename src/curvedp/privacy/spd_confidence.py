@@ -31,18 +31,16 @@ _GRID = 400
 class ConfidenceProfile(PrivacyProfile):
     """δ(ε) that holds with probability 1 − `failure_probability` over the samples it was estimated from (`label`).
 
-    *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below
-    `resolution`, so nothing follows from it for μ, ρ, Rényi orders or the Rao distance: they are infinite. Calibration
+    *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below the last of
+    its `bounds`, so nothing follows from it for μ, ρ, Rényi orders or the Rao distance: they are infinite. Calibration
     refuses it; a mechanism that uses it has to say so.
 
     Parameters
     ----------
     eps, bounds : tuple of float
         δ at some ε.
-    failure_probability : float
-        That a bound is wrong.
-    samples : int
-        They were estimated from.
+    failure_probability, samples : float, int
+        That a bound is wrong, and how many it was estimated from.
 
     Examples
     --------
@@ -90,11 +88,6 @@ class ConfidenceProfile(PrivacyProfile):
     def _tradeoff(self, alpha: Array) -> Array:
         return np.asarray(Guarantee._tradeoff(self, alpha))
 
-    @property
-    def resolution(self) -> float:
-        """The smallest δ it can vouch for."""
-        return self.bounds[-1]
-
     def _delta(self, eps: Array) -> Array:
         grid = np.array(self.eps)
         return np.array(self.bounds)[np.maximum(np.searchsorted(grid, eps, side="right") - 1, 0)]
@@ -105,10 +98,6 @@ def weyl_net(m: int, spacing: float) -> tuple[Array, float]:
 
     A grid on the cube [−1, 1]^m, pulled into the ball and sorted: both maps move no two points apart, so h is half
     the diagonal of a grid cell. Scaled by Δ, the exponentials of diag(v) are the net points η′.
-
-    >>> points, h = weyl_net(3, 0.5)
-    >>> points.shape[1], round(h, 4)
-    (3, 0.433)
     """
     m, spacing = _validate.integer("m", m, 2), _validate.within("spacing", spacing, 0.0, 2.0, open_low=True)
     steps = math.ceil(2 / spacing)

@@ -1,27 +1,9 @@
 """The Gaussian mechanism on random batches: exact steps, exact composition.
 
-Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ ≤ C. Given the rest of a Poisson batch, the two sides are
-
-    P = (1−q)·N(0) + q·N(u),   Q = (1−q)·N(0) + q·N(v),   ‖u‖, ‖v‖ ≤ C,
-
-and the worst pair is u = −v with norm C. Proof: E_γ(P‖Q) = q·E[(S₁ − γS₂ − K)₊] with K = (γ−1)(1−q)/q and S₁, S₂ the
-density ratios of N(u), N(v) to N(0): a spread option on two lognormals of mean 1. By Plackett's identity its
-derivative in their correlation is E[S₁S₂·∂₁∂₂(·)] ≤ 0, so correlation −1 is worst; there its derivatives in ‖u‖ and
-‖v‖ are sums of positive terms, so the largest norms are worst. For that pair the likelihood ratio is monotone, and
-
-    δ(ε) = q·δ_μ(z − μ²/2) + q·e^{ε−z−μ²/2}·δ_μ(z + μ²/2),   z = ε/2 + asinh(((1−q)/q)·e^{μ²/2}·sinh(ε/2)),   μ = 1/σ,
-
-δ_μ the Gaussian profile: two positive terms. (Add-or-remove accounting with clip C understates it; with 2C, the way out
-for accountants without this relation, it overstates it.) A batch of fixed size drawn without replacement meets another
-record in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
-
-Adding or removing a record, Q = N(0) and v is gone. With H(s, t) = ∫(s·N(u) − t·N(0))₊, which is s·δ_μ(log(t/s)), and γ = e^ε
-
-    removing: E_γ(P‖Q) = H(q, γ − 1 + q),    adding: E_γ(Q‖P) = H(q − d, γ − 1 + q − d),   d = (γ − 1)(1 − q),
-
-by the reflection that swaps N(0) and N(u). Both grow with ‖u‖ <= C, as δ_μ does. Adding costs no more at any ε >= 0: the
-derivative of its H in d is N(0)(S) − N(u)(S) <= 0, S = {(q − d)·N(u) > (γ − 1 + q − d)·N(0)}, where N(u) is the larger. A
-composition of steps is for one of the two all along, so its δ is the larger of two.
+Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ ≤ C. Replacing a record of a Poisson batch, the worst pair is
+(1−q)·N(0) + q·N(±C); adding or removing one, q·N(C) for its mixture against N(0), and the dearer of the two ways counts: the
+proofs and closed forms are in docs/accounting.md. A batch of fixed size drawn without replacement meets another record in
+place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018), μ = 1/σ.
 """
 
 import math
@@ -89,13 +71,8 @@ class _Step(Guarantee):
 
 @dataclass(frozen=True, repr=False)
 class PoissonGaussianStep(_Step):
-    """One noisy sum of a Poisson batch: noise_multiplier = σ/C, every record in it with chance sampling_rate.
-
-    Guarantees: exact for the worst pair of adjacent datasets, in any dimension, for either adjacency.
-
-    >>> PoissonGaussianStep(1.0, 0.01).delta(1.0) < 0.01 * GDP(2.0).delta(1.0)
-    True
-    """
+    """One noisy sum of a Poisson batch: noise_multiplier = σ/C, every record in it with chance sampling_rate; exact for the
+    worst pair of adjacent datasets, in any dimension, for either adjacency."""
 
     @property
     def backward(self) -> Callable[[Array], Array] | None:
@@ -135,13 +112,8 @@ class PoissonGaussianStep(_Step):
 
 @dataclass(frozen=True, repr=False)
 class FixedSizeGaussianStep(_Step):
-    """One noisy sum of a batch of fixed size without replacement: sampling_rate = batch/n.
-
-    Guarantees: an upper bound for every pair of adjacent datasets, in any dimension.
-
-    >>> FixedSizeGaussianStep(1.0, 1.0).delta(1.0) == GDP(2.0).delta(1.0)
-    True
-    """
+    """One noisy sum of a batch of fixed size without replacement, sampling_rate = batch/n: an upper bound for every pair of
+    adjacent datasets, in any dimension."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,24 +135,17 @@ def subsampled_gaussian(
     """`steps` noisy sums of random batches; noise_multiplier = σ/C, records clipped to C.
 
     `sampling` is "poisson" (every record with chance sampling_rate) or "fixed-size" (without replacement). At rate 1
-    the answer is GDP in closed form, with the sensitivity 2C of replacing a record or C of adding one.
-
-    Guarantees: `delta` is an upper bound at every ε, for steps that adapt to earlier ones while noise, rate and number are
-    fixed beforehand (see `Composition`), without a floor.
-    NaN, infinite, zero and negative noise raise.
+    the answer is GDP in closed form, with the sensitivity 2C of replacing a record or C of adding one. `delta` is an upper
+    bound at every ε, for steps that adapt to earlier ones while noise, rate and number are fixed beforehand.
 
     Parameters
     ----------
-    noise_multiplier : float
-        σ/C.
-    sampling_rate : float
-        Of a batch.
+    noise_multiplier, sampling_rate : float
+        σ/C, and of a batch.
     steps : int
         How many.
-    sampling : 'poisson' or 'fixed-size'
-        How batches are drawn.
-    adjacency : str
-        'replace-one' or 'add-remove'.
+    sampling, adjacency : str
+        'poisson' or 'fixed-size'; 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -203,20 +168,14 @@ def subsampled_gaussian(
 def subsampled_noise_multiplier(
     target: ApproxDP, sampling_rate: float, steps: int, *, sampling: str = "poisson"
 ) -> float:
-    """The smallest σ/C, to 1e-4, at which `subsampled_gaussian` meets (ε, δ); returned on the private side.
-
-    Guarantees: the δ at the σ returned has been computed, as an upper bound, and is at most the target's.
+    """The smallest σ/C, to 1e-4, at which `subsampled_gaussian` was seen to meet (ε, δ): on the private side.
 
     Parameters
     ----------
     target : ApproxDP
         To be met.
-    sampling_rate : float
-        Of a batch.
-    steps : int
-        How many.
-    sampling : 'poisson' or 'fixed-size'
-        How batches are drawn.
+    sampling_rate, steps, sampling
+        As of `subsampled_gaussian`.
 
     Examples
     --------
