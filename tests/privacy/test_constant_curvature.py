@@ -13,7 +13,6 @@ from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy import (
     GDP,
     ZCDP,
-    FloorProfile,
     RaoDP,
     compose_profiles,
     constant_curvature,
@@ -24,7 +23,7 @@ from curvedp.privacy import (
 )
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.certify_mu import MuCertifier
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
 from curvedp.privacy.gaussian import gdp_delta
 from profile_oracle import brute_delta
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import (
-    FloorProfile,
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
 )
 from curvedp.privacy._space_form import FloorTails
+from curvedp.privacy.constant_curvature import FloorProfile
 
 
 @pytest.mark.parametrize(("d", "D"), [(2, 0.5), (3, 2.0), (10, 1.0)])

@@ -11,9 +11,9 @@ from curvedp.geometry import Euclidean, HPDAffineInvariant, Lorentz, Product, SP
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import GDP, ZCDP, ApproxDP, HadamardProfile, PureDP, RenyiDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.calibrate import meets
-from curvedp.privacy.hadamard import hadamard_scale
+from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
 
 EPS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 CASES = [

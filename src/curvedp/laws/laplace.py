@@ -13,7 +13,8 @@ from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
 from curvedp.laws.radial import Rays
 from curvedp.laws.spaceform import rays_of, space_form
 from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
-from curvedp.privacy.profile import PrivacyProfile, PureProfile
+from curvedp.privacy.hadamard import PureProfile
+from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.rounding import float_of
 
 

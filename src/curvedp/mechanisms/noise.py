@@ -14,7 +14,7 @@ import numpy as np
 from curvedp.errors import UnattainableGuarantee
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
-from curvedp.privacy.profile import PureProfile
+from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.rounding import down, up
 
 Law = Literal["gaussian", "laplace"]

@@ -170,7 +170,7 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
 def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.mechanisms.kng import pure_epsilon
     from curvedp.privacy import GDP, ApproxDP, PureDP, convert
-    from curvedp.privacy.profile import PureProfile
+    from curvedp.privacy.hadamard import PureProfile
 
     if isinstance(mechanism.profile, PureDP) and isinstance(asked, PureDP | ApproxDP | GDP):
         return bool(mechanism.profile.eps <= pure_epsilon(replace(asked, adjacency="replace-one")) * (1 + 1e-12))

@@ -12,6 +12,7 @@ the float path, so that its value lies inside.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,20 @@ def float_beyond(x: arb, direction: int) -> float:
     return math.nextafter(value, direction * math.inf)
 
 
+def enclosed(ball_at: Callable[[int], arb], tiny: bool, most: int = 6144) -> arb:
+    """The first good ball of a δ as the precision doubles; of a `tiny` one any, which says how small it is."""
+    bits = 96
+    while bits <= most:
+        with precision(bits):
+            ball = ball_at(bits)
+            if (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()) or (ball.is_exact() and ball == 0):
+                return ball
+            if tiny and ball.is_finite():
+                return arb(0).union(ball.upper())
+        bits *= 2
+    raise NotResolved("δ could not be enclosed")
+
+
 class Certifier:
     """Certified δ of one profile; every ε shares the radial mass."""
 
@@ -92,22 +107,10 @@ class Certifier:
         closed = self.profile.closed or self.d == 1
         if not closed and guess <= self.least_log and eps > _FAR * (near := self._last_resolved(eps)):
             return arb(0).union(self.delta(near).upper())
-        bits = 96
-        while (ball := self._enclosed(eps, guess, bits)) is None:
-            bits *= 2
-            if bits > (6144 if self.d > 1 else 200_000):  # closed forms are cheap
-                raise NotResolved(f"δ({eps!r}) could not be enclosed")
-        self.cache[eps] = ball
-        return ball
-
-    def _enclosed(self, eps: float, guess: float, bits: int) -> arb | None:
-        with precision(bits):
-            ball = self._delta(arb(eps), guess, 1e-12 * 96 / bits)
-            if ball.lower() > 0 and ball.rad() < _GOOD * ball.lower():
-                return ball
-            if guess <= self.least_log and ball.is_finite():  # below what floats resolve: only the upper end is wanted
-                return arb(0).union(ball.upper())
-            return None
+        tiny = guess <= self.least_log  # below what floats resolve: only the upper end is wanted
+        most = 6144 if self.d > 1 else 200_000  # closed forms are cheap
+        self.cache[eps] = enclosed(lambda bits: self._delta(arb(eps), guess, 1e-12 * 96 / bits), tiny, most)
+        return self.cache[eps]
 
     def _last_resolved(self, eps: float) -> float:
         """An ε below `eps`, by halving, at which the float path resolves δ: as δ falls with ε, a bound there is one here."""

@@ -1,4 +1,4 @@
-"""The Riemannian Gaussian where no curvature is positive: a bound on its whole profile, proved, in closed form.
+"""Bounds on whole profiles, proved and in closed form, where the exact one is not known.
 
 On a complete, simply connected manifold with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, telling the Gaussians of scale
 σ about two points Δ apart from each other is at least as hard as with flat Gaussians of scale s = σ√(1 − kσ²): the release
@@ -7,10 +7,20 @@ is Δ/s-GDP, and each f-divergence is at most theirs (docs/exact-profiles.md, Th
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.privacy._loss_table import LossTails
+from curvedp.privacy.base import Guarantee
 from curvedp.privacy.constant_curvature import GaussianProfile
+from curvedp.privacy.guarantees import PureDP
+from curvedp.privacy.profile import PrivacyProfile
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -26,9 +36,49 @@ class HadamardProfile(GaussianProfile):
     def space(self) -> str:
         return "this space, by its Ricci curvature"
 
+    label = Guarantee.label
+
+
+@dataclass(frozen=True)
+class PureProfile(PrivacyProfile):
+    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015).
+
+    Of the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
+    is at most ε too.
+    """
+
+    eps: float
+
+    label = Guarantee.label
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
+
     @property
-    def label(self) -> str:
-        return "proved bound"
+    def tails(self) -> LossTails:
+        raise NotImplementedError("a bound on the loss has no distribution")
+
+    def bound(self, of: str) -> float:
+        return self.eps if of == "rao" else self._pure.bound(of)
+
+    @property
+    def _pure(self) -> PureDP:
+        return PureDP(self.eps, adjacency=self.adjacency)
+
+    pure_epsilon = rao = property(lambda self: self.eps)  # type: ignore[assignment]
+    mu = property(lambda self: self.bound("gdp"))  # type: ignore[assignment]
+    rho = property(lambda self: self.bound("zcdp"))  # type: ignore[assignment]
+    hellinger_angle = property(lambda self: self.bound("angle"))  # type: ignore[assignment]
+
+    def _renyi(self, order: float) -> float:
+        return self._pure.renyi_bound(order)
+
+    def _delta(self, eps: Array) -> Any:
+        return self._pure._delta(eps)
+
+    def _tradeoff(self, alpha: Array) -> Any:
+        return self._pure._tradeoff(alpha)
 
 
 def _flat(sigma: float, k: float) -> float:

@@ -6,6 +6,7 @@ is an integral of its tails (`_loss_table`). The theory is in docs/exact-profile
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,6 @@ from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta, gdp_mu_below
-from curvedp.privacy.guarantees import PureDP
 from curvedp.privacy.rounding import bracketed
 from curvedp.privacy.rounding import up as _up
 
@@ -315,48 +315,6 @@ class PrivacyProfile(Guarantee):
         return min(up(4 * math.asin(math.sqrt(min(math.exp(log_gap), 1.0) / 2)), RELATIVE_ERROR), math.pi)
 
 
-@dataclass(frozen=True)
-class PureProfile(PrivacyProfile):
-    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015).
-
-    Of the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
-    is at most ε too.
-    """
-
-    eps: float
-
-    label = Guarantee.label
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
-
-    @property
-    def tails(self) -> LossTails:
-        raise NotImplementedError("a bound on the loss has no distribution")
-
-    def bound(self, of: str) -> float:
-        return self.eps if of == "rao" else self._pure.bound(of)
-
-    @property
-    def _pure(self) -> PureDP:
-        return PureDP(self.eps, adjacency=self.adjacency)
-
-    pure_epsilon = rao = property(lambda self: self.eps)  # type: ignore[assignment]
-    mu = property(lambda self: self.bound("gdp"))  # type: ignore[assignment]
-    rho = property(lambda self: self.bound("zcdp"))  # type: ignore[assignment]
-    hellinger_angle = property(lambda self: self.bound("angle"))  # type: ignore[assignment]
-
-    def _renyi(self, order: float) -> float:
-        return self._pure.renyi_bound(order)
-
-    def _delta(self, eps: Array) -> Any:
-        return self._pure._delta(eps)
-
-    def _tradeoff(self, alpha: Array) -> Any:
-        return self._pure._tradeoff(alpha)
-
-
 def _log_complement(x: Array) -> Array:
     """log(1 − e^x)."""
     with np.errstate(divide="ignore"):
@@ -368,32 +326,32 @@ def up(x: float, relative: float = 0.0) -> float:
     return float(_up(x, relative))
 
 
+def _newton(eps: Array, mu: Array, step: Callable[[Array, Array, Array], Array]) -> Array:
+    """μ by Newton steps, which are functions of μ, ε/μ − μ/2 and ε/μ + μ/2."""
+    for _ in range(60):
+        change = np.clip(step(mu, eps / mu - mu / 2, eps / mu + mu / 2), -mu / 2, mu)
+        mu = mu + change
+        if np.all(np.abs(change) <= 1e-13 * mu):
+            break
+    return np.asarray(mu)
+
+
 def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Newton on log δ_μ(ε), increasing and concave in μ, from below; ∂δ_μ/∂μ = φ(ε/μ − μ/2)."""
     mu = np.maximum(gdp_mu_below(eps, log_delta), 1e-305) if start is None else np.full_like(eps, start)
-    for _ in range(60):
-        a, b = eps / mu - mu / 2, eps / mu + mu / 2
-        step = (log_delta - gdp_log_delta(mu, eps)) * _mills_difference(a, b)
-        step = np.clip(step, -mu / 2, mu)
-        mu = mu + step
-        if np.all(np.abs(step) <= 1e-13 * mu):
-            break
-    return np.asarray(mu)
+    return _newton(eps, mu, lambda mu, a, b: (log_delta - gdp_log_delta(mu, eps)) * _mills_difference(a, b))
 
 
 def _mu_from_log_rest(eps: Array, log_rest: Array, start: float | None) -> Array:
     """Newton on log(1 − δ_μ(ε)) = log(Φ(a) + e^ε Φ(−b)), for δ near 1; 1 − δ = φ(a)·(R(−a) + R(b)), R Mills' ratio."""
     z = scipy.special.ndtri_exp(np.minimum(log_rest, -1e-300))
     mu = np.where(z < 0, -z + np.sqrt(z * z + 2 * eps), 2 * eps / (np.abs(z) + np.sqrt(z * z + 2 * eps)))
-    mu = np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start)
-    for _ in range(60):
-        a, b = eps / mu - mu / 2, eps / mu + mu / 2
+
+    def step(mu: Array, a: Array, b: Array) -> Array:
         value = np.logaddexp(scipy.special.log_ndtr(a), eps + scipy.special.log_ndtr(-b))
-        step = np.clip((value - log_rest) * (_mills(-a) + _mills(b)), -mu / 2, mu)
-        mu = mu + step
-        if np.all(np.abs(step) <= 1e-13 * mu):
-            break
-    return np.asarray(mu)
+        return np.asarray((value - log_rest) * (_mills(-a) + _mills(b)))
+
+    return _newton(eps, np.maximum(mu, 1e-305) if start is None else np.full_like(eps, start), step)
 
 
 def _mills(x: Array) -> Array:

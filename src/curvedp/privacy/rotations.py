@@ -16,15 +16,11 @@ from typing import Any
 from flint import acb, arb
 
 from curvedp import _validate
-from curvedp.entropy.precision import precision
-from curvedp.errors import NotResolved
 from curvedp.privacy._ball_functions import integral
 from curvedp.privacy._space_form import Kind
-from curvedp.privacy.certify import outward
+from curvedp.privacy.certify import enclosed, outward
 from curvedp.privacy.projective import ProjectiveProfile
 
-_GOOD = 2e-8  # relative radius of an acceptable ball
-_MOST_BITS = 6144
 _LEAST = 1e-300  # a smaller δ is bounded from above only
 
 
@@ -33,17 +29,10 @@ def certified_rotation_delta(
 ) -> tuple[float, float]:
     """(lower, upper): rigorous bounds on δ(eps), at most 1e-6 apart relative to δ; Rotations(3) has the curvature ¼."""
     profile = ProjectiveProfile(kind, "real", 3, curvature, scale, sensitivity)
-    eps, guess, bits = _validate.nonnegative("eps", eps), float(profile.delta(eps)), 96
-    while bits <= _MOST_BITS:
-        with precision(bits):
-            ball = _Law(profile).delta(arb(eps), max(guess, _LEAST))
-            if (ball.is_exact() and ball == 0) or (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()):
-                lower, upper = outward(ball)
-                return lower, min(upper, 1.0)
-            if guess <= _LEAST and ball.is_finite():
-                return 0.0, min(outward(arb(0).union(ball.upper()))[1], 1.0)
-        bits *= 2
-    raise NotResolved(f"δ({eps!r}) could not be enclosed")
+    eps, guess = _validate.nonnegative("eps", eps), float(profile.delta(eps))
+    ball = enclosed(lambda _: _Law(profile).delta(arb(eps), max(guess, _LEAST)), guess <= _LEAST)
+    lower, upper = outward(ball)
+    return lower, min(upper, 1.0)
 
 
 class _Law:
