@@ -10,13 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from curvedp.privacy._loss_table import log_sum
 from curvedp.privacy._space_form import end_rule
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 MARGIN = (
     4e-9  # relative error of the tails (measured: 1e-10), as a density that is the derivative of a table loses digits

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.privacy._panels import RESOLVED, Panels
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 _DEEPEST = -760.0  # log of less than the smallest float
 _THETA, _WEIGHT = np.polynomial.legendre.leggauss(40)
@@ -308,10 +307,7 @@ class LossTable:
                 break
             mid = (low + high) / 2
             split = steep | (len(low) < 8)
-            low, high = (
-                np.concatenate([low, mid[split]]),
-                np.concatenate([np.where(split, mid, high), high[split]]),
-            )
+            low, high = (np.concatenate([low, mid[split]]), np.concatenate([np.where(split, mid, high), high[split]]))
         v = low[:, None] + (high - low)[:, None] * _OFFSET16
         with np.errstate(divide="ignore"):  # a panel narrower than a rounding weighs nothing
             h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)

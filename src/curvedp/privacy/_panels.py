@@ -4,11 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 RESOLVED = 1e-12  # size of the last coefficients, relative to the largest value in the panel or 1
 _N = 24  # Chebyshev nodes a panel

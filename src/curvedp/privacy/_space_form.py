@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
 from curvedp.privacy._loss_table import SmoothTails, log_sum
+from curvedp.privacy.rounding import Array
 
-Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace"]
 
 _DEPTH = 42.0  # the window of a radial integral ends where the integrand is e^-42 of its peak, below half an ulp

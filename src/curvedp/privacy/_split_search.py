@@ -17,9 +17,9 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
+
 Value = Callable[[Array], Array]  # a vector of lengths -> a row of positive numbers, increasing in each length
 
 _GOOD = 1e-7  # a relative error that needs no finer lattice

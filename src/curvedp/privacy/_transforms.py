@@ -11,7 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
+
 Values = NDArray[np.complex128]
 
 U = 2.0**-53

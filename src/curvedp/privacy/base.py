@@ -13,13 +13,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.rounding import root_of, smallest_float
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, root_of, smallest_float
 
 _FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
 ADJACENCIES = ("replace-one", "add-remove")

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from curvedp.privacy._loss_table import SmoothTails, log_sum
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 _Z, _W = np.polynomial.legendre.leggauss(32)
 

@@ -22,7 +22,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -30,9 +29,7 @@ from curvedp.privacy.base import Guarantee, common_adjacency, convert, guarantee
 from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
-from curvedp.privacy.rounding import root_of, smallest_float
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, root_of, smallest_float
 
 _TAIL = 1e-44  # δ below this goes to infinity: no claim smaller than about 1e-43 comes out of a Composition
 

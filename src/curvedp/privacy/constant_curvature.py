@@ -12,7 +12,6 @@ from threading import get_ident
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
@@ -21,10 +20,7 @@ from curvedp.privacy._space_form import FloorTails, Kind, SpaceFormLaw
 from curvedp.privacy.circle import CircleGaussian, CircleLaplace, LineLaplace
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
-from curvedp.privacy.rounding import float_of
-
-Array = NDArray[np.float64]
-
+from curvedp.privacy.rounding import Array, float_of
 
 _SCALES, _RATIOS, _FARTHEST = (1e-20, 1e6), (1e-15, 1e7), 300.0
 _CIRCLE = (1e-140, 1e140)

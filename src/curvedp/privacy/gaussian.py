@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from curvedp.privacy.rounding import down, smallest_float, up
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, down, smallest_float, up
 
 RELATIVE_ERROR = 2.0**-46  # 1.4e-14; the largest seen against 60-digit arithmetic is 4e-15 (tests/privacy)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

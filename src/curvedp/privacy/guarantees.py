@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -22,9 +21,7 @@ from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.renyi import ByDelta, renyi_epsilon, zcdp_epsilon
-from curvedp.privacy.rounding import float_of, up
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, float_of, up
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,9 +9,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy._loss_table import LossTails
@@ -19,8 +16,7 @@ from curvedp.privacy.base import Guarantee
 from curvedp.privacy.constant_curvature import GaussianProfile
 from curvedp.privacy.guarantees import PureDP
 from curvedp.privacy.profile import PrivacyProfile
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.guarantees import half_square, hellinger_angle
 from curvedp.privacy.renyi import ByDelta, all_orders_epsilon
-from curvedp.privacy.rounding import smallest_float, up
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, smallest_float, up
 
 _SERIES = [1.0 / k for k in range(20, 1, -1)]  # −log(1 − w) − w = w²·Σ w^k/(k + 2), below 1/16 to the last digit
 

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvedp.privacy._transforms import MANY, Loss, U, convolved, discounted, tilted
-from curvedp.privacy.rounding import up
+from curvedp.privacy.rounding import Array, up
 
-Array = NDArray[np.float64]
 Profile = Callable[[Array], Array]
 
 _FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window

@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
@@ -25,9 +24,7 @@ from curvedp.privacy._split_search import largest_over_splits
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
-from curvedp.privacy.rounding import private_side
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, private_side
 
 
 @dataclass(frozen=True)

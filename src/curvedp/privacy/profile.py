@@ -13,17 +13,14 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.gaussian import gdp_log_delta, gdp_mu_below
-from curvedp.privacy.rounding import bracketed
+from curvedp.privacy.rounding import Array, bracketed
 from curvedp.privacy.rounding import up as _up
-
-Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 1e-9  # of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11
 _LOG_2 = math.log(2.0)

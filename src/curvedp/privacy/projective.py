@@ -26,8 +26,7 @@ from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import log_sum
 from curvedp.privacy._space_form import Kind, SpaceFormLaw, log_beta
 from curvedp.privacy.constant_curvature import RadialProfile
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 _HALF = math.pi / 2
 _SCALES, _RATIOS = (1e-12, 1e6), (1e-12, 1e6)

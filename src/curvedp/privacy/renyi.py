@@ -14,11 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from curvedp.privacy.rounding import bracketed, up
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array, bracketed, up
 
 # each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge
 _ROUNDS, _POINTS = 8, 17

@@ -14,15 +14,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.profile import PrivacyProfile, up
-
-Array = NDArray[np.float64]
+from curvedp.privacy.rounding import Array
 
 _GRID = 400
 

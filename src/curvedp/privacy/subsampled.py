@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -21,13 +20,12 @@ from curvedp.privacy.base import Guarantee
 from curvedp.privacy.compose import Composition
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.guarantees import GDP, ApproxDP
-from curvedp.privacy.rounding import bracket, float_of, private_side, root_of, up
+from curvedp.privacy.rounding import Array, bracket, float_of, private_side, root_of, up
 
 _LARGEST_MULTIPLIER = 1e100  # more noise needs none of this accounting, and its squares overflow
 # With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is taken as q for every ε.
 _LEAST_MULTIPLIER = 1e-6
 
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-15  # relative error of the ε's below; they are moved down by it
 
