@@ -105,11 +105,9 @@ class FloatBall:
         return FloatBall(self.mid.dot(b.mid), _grow(spread + (n + 1) * _U * a_abs.dot(b_abs), 2 * n))
 
     def sharp_dot(self, other: Any) -> "FloatBall":
-        """`dot` with hardly any rounding error of its own (Ozaki et al. 2012).
-
-        The leading b bits of each factor, on one scale per factor, have products whose sum of n terms fits into 53 bits:
-        it is exact in any order. The rest is 2^-b times smaller and is summed as in `dot`.
-        """
+        """`dot` with hardly any rounding error of its own (Ozaki et al. 2012). The leading b bits of each factor, on one
+        scale per factor, have products whose sum of n terms fits into 53 bits: it is exact in any order. The rest is 2^-b
+        times smaller and is summed as in `dot`."""
         right = _ball(other)
         a, b, n = self.mid, right.mid, self.mid.shape[-1]
         bits = (53 - math.ceil(math.log2(n + 1))) // 2
@@ -182,10 +180,8 @@ def float_ball(x: Any) -> FloatBall:
 
 
 def round_arb(x: arb, grid: int) -> int | None:
-    """The integer nearest to 2^grid·x, or None if the ball reaches the edge of its cell.
-
-    Numbers beyond ±2^1023, the range of float64, go to that end of the grid: a part of the rounding, not of the law.
-    """
+    """The integer nearest to 2^grid·x, or None if the ball reaches the edge of its cell. Numbers beyond ±2^1023, the
+    range of float64, go to that end of the grid: a part of the rounding, not of the law."""
     if x > _END or x < -_END:
         return (1 if x > 0 else -1) << (1023 + grid)
     cell = (x * arb((1, grid)) + arb((1, -1))).floor().unique_fmpz() if x.is_finite() else None
@@ -204,11 +200,9 @@ def first_precision(grid: int) -> int:
 
 
 def decide(evaluate: Callable[[int], T | None], precision: int = 64) -> T:
-    """Evaluate at doubling precision until the answer is certain.
-
-    Every question asked here is undecided forever only on a null set, so this ends with probability one; there is no
-    cap, because giving up would be an event whose probability depends on the data.
-    """
+    """Evaluate at doubling precision until the answer is certain. Every question asked here is undecided forever only on
+    a null set, so this ends with probability one; there is no cap, because giving up would be an event whose probability
+    depends on the data."""
     while True:
         with at_precision(precision):
             answer = evaluate(precision)

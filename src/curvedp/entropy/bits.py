@@ -41,11 +41,9 @@ class LazyUniforms:
 
 
 class LazyNormals:
-    """n independent standard normals by the polar method (Marsaglia & Bray 1964), each to any precision.
-
-    (x, y) uniform in the unit disc, s = x² + y²: x·√(−2 log s/s) and y·√(−2 log s/s) are independent standard normals.
-    One logarithm and no trigonometry, so that the float filter can be proven.
-    """
+    """n independent standard normals by the polar method (Marsaglia & Bray 1964), each to any precision. (x, y) uniform
+    in the unit disc, s = x² + y²: x·√(−2 log s/s) and y·√(−2 log s/s) are independent standard normals. One logarithm and
+    no trigonometry, so that the float filter can be proven."""
 
     def __init__(self, source: Source, n: int) -> None:
         self._n = n

@@ -76,11 +76,9 @@ class Source(ABC):
         return np.frombuffer(self.random_bytes(8 * count), dtype="<u8").astype(np.uint64, copy=False).reshape(shape)
 
     def uniform(self, size: int | tuple[int, ...], *, full_precision: bool = False) -> np.ndarray:
-        """Doubles in (0, 1), never 0 or 1.
-
-        By default midpoints of 2^52 equal cells, so that u and 1 - u have the same law. With `full_precision`, a real
-        uniform rounded to 53 significant bits however small it is (down to 2^-1000): the left tail keeps its digits.
-        """
+        """Doubles in (0, 1), never 0 or 1. By default midpoints of 2^52 equal cells, so that u and 1 - u have the same
+        law. With `full_precision`, a real uniform rounded to 53 significant bits however small it is (down to 2^-1000):
+        the left tail keeps its digits."""
         cells = (self.words(size) >> np.uint64(12)).astype(np.float64)
         if not full_precision:
             return (cells + 0.5) * 2.0**-52
@@ -101,10 +99,8 @@ class Source(ABC):
         return zeros
 
     def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
-        """Standard normals for the float path: sign times the inverse CDF of a full-precision left-tail uniform.
-
-        The tail keeps all its digits (a 52-bit uniform would stop at 8.1 standard deviations).
-        """
+        """Standard normals for the float path: sign times the inverse CDF of a full-precision left-tail uniform. The tail
+        keeps all its digits (a 52-bit uniform would stop at 8.1 standard deviations)."""
         tail = self.uniform(size, full_precision=True)
         sign = self.words(tail.shape) >> np.uint64(63)
         return np.asarray(np.where(sign == 1, 1.0, -1.0) * scipy.special.ndtri(0.5 * tail))

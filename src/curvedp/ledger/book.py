@@ -209,10 +209,8 @@ class Ledger:
 
     @property
     def remaining(self) -> Guarantee | None:
-        """What can still be spent in one entry outside any partition, rounded down; None where nothing is left.
-
-        In the definition that is counted in: after a GDP release from an (ε, δ) budget that is GDP.
-        """
+        """What can still be spent in one entry outside any partition, rounded down; None where nothing is left. In the
+        definition that is counted in: after a GDP release from an (ε, δ) budget that is GDP."""
         return self._state().remaining
 
     @property

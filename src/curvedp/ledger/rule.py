@@ -35,11 +35,9 @@ class Charge:
 
 @dataclass(frozen=True)
 class State:
-    """A ledger after the entry `number`, whose hash is `head`.
-
-    `account` is the filter that is counted in: the budget, or what the rest of an (ε, δ) budget was turned into after
-    `before` of it had been spent. `total` is what the account has spent; of a partition only its most expensive group counts.
-    """
+    """A ledger after the entry `number`, whose hash is `head`. `account` is the filter that is counted in: the budget, or
+    what the rest of an (ε, δ) budget was turned into after `before` of it had been spent. `total` is what the account has
+    spent; of a partition only its most expensive group counts."""
 
     budget: Guarantee
     number: int
@@ -136,11 +134,9 @@ class State:
 
 
 def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exactly: bool = False) -> State:
-    """The state after more entries (number, body, hash).
-
-    An entry says what the total is after it; entries of version 0.1 do not, and are added up. `exactly` adds all of them
-    up, and raises `LedgerCorrupted` where an entry says something else.
-    """
+    """The state after more entries (number, body, hash). An entry says what the total is after it; entries of version 0.1
+    do not, and are added up. `exactly` adds all of them up, and raises `LedgerCorrupted` where an entry says something
+    else."""
     state = dataclasses.replace(state, groups=dict(state.groups), dearest=dict(state.dearest))
     for (number, body, head), (_, following, _) in zip_longest(rows, rows[1:], fillvalue=(0, {}, "")):
         if not exactly and _is_plain(body) and "total" in following and following["opens"] is None:

@@ -142,10 +142,8 @@ class LossTable:
         return value, slope
 
     def _ending(self, which: int) -> float:
-        """C in the slope −k + C·e^{end − w} of log P beyond the last panel, from two slopes within it.
-
-        Continued is the slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off.
-        """
+        """C in the slope −k + C·e^{end − w} of log P beyond the last panel, from two slopes within it. Continued is the
+        slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off."""
         if which not in self._bends or self._bends[which][0] != self._panels.edges[-1]:
             end, step = self._panels.edges[-1], min(1.0, self._panels.edges[-1] - self._panels.edges[-2])
             slopes = self._series(np.array([end - step, end]), which)[1]
@@ -366,10 +364,8 @@ class LossTable:
             )
 
     def _log_slack(self, eps: Array, which: int) -> Array:
-        """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more.
-
-        Without C the error of log P is at most |C|; with it, of second order.
-        """
+        """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more. Without C
+        the error of log P is at most |C|; with it, of second order."""
         bend = abs(self._ending(which))
         error = 4 * bend * bend + 1e-9 if self._atom else 2 * bend
         t = np.clip(eps, self.end, self.T)

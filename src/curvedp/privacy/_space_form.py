@@ -251,9 +251,7 @@ class SpaceFormLaw(SmoothTails):
 
     def _nodes_in(self, lo: Array, hi: Array, logarithmic: bool = False) -> tuple[Array, Array]:
         """Gauss–Legendre in θ of u = mid − half·cos θ: the half-integer powers at a breakpoint become analytic.
-
-        `logarithmic`: the same in log r, for an integrand that varies on the scale of its lower end and on that of ρ.
-        """
+        `logarithmic`: the same in log r, for an integrand that varies on the scale of its lower end and on that of ρ."""
         offset, weight = end_rule(self.order)
         with np.errstate(divide="ignore"):
             if logarithmic:
@@ -330,10 +328,8 @@ def end_rule(n: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class FloorTails(SmoothTails):
-    """The loss (d−1)·log(cosh D − sinh D cos φ) between the harmonic measures seen from two points of H^d.
-
-    cos²(φ/2) ~ Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2).
-    """
+    """The loss (d−1)·log(cosh D − sinh D cos φ) between the harmonic measures seen from two points of H^d. cos²(φ/2) ~
+    Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2)."""
 
     d: int
     distance: float

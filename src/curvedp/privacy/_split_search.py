@@ -52,11 +52,9 @@ def _narrowed(value: Value, start: float, stop: float) -> tuple[float, float]:
 
 
 def _on_arc(value: Value, start: float, stop: float) -> tuple[Array, Array]:
-    """(value, error) of each entry over an arc, by Chebyshev series in the share sin²θ of the second factor.
-
-    A factor's loss does not see the sign of its length, so what is spent is smooth in the squared lengths, and nearly
-    linear: half the degree that a series in the angle would need.
-    """
+    """(value, error) of each entry over an arc, by Chebyshev series in the share sin²θ of the second factor. A factor's
+    loss does not see the sign of its length, so what is spent is smooth in the squared lengths, and nearly linear: half
+    the degree that a series in the angle would need."""
     low, high = math.sin(start) ** 2, math.sin(stop) ** 2
     seen: dict[float, Array] = {}
     before: Array | None = None

@@ -121,9 +121,7 @@ def _by_parts(index: NDArray[np.int64], masses: Array, reach: int) -> tuple[floa
 
 def discounted(masses: Array, rate: float, width: float, error: float) -> Array:
     """Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j}) + its error, t = e^{−rate·w}, s = e^{−w}: δ_j in units of e^{κ − rate·ε_j}.
-
-    `error` bounds the 2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step.
-    """
+    `error` bounds the 2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step."""
     size = len(masses)
     spread = math.sqrt(min(size, 1 / -math.expm1(-2 * rate * width)) if rate else size)  # at least ‖t^k‖₂
     whole = _sums(masses, math.exp(-rate * width))

@@ -156,10 +156,8 @@ class Certifier:
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
-        """Closed forms; the loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of that arc.
-
-        Every e^ε is multiplied out: beside e^ε of some thousands no difference of probabilities keeps its digits.
-        """
+        """Closed forms; the loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of that arc. Every e^ε
+        is multiplied out: beside e^ε of some thousands no difference of probabilities keeps its digits."""
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
         pi = arb.pi()

@@ -78,10 +78,8 @@ class MuCertifier(Certifier):
         return max(lower * (1 - WIDEN), 0.0), float_beyond(top.upper(), 1) * (1 + WIDEN)
 
     def _knots(self, mu: float, end: float) -> list[float]:
-        """Ends of intervals on which the chord should lie below δ_μ: suggested by floats, decided by `_below`.
-
-        Over a step h of ε the chord (in u = e^ε) exceeds δ by the fraction h²/8·u²δ″/δ; the room is log δ_μ − log δ.
-        """
+        """Ends of intervals on which the chord should lie below δ_μ: suggested by floats, decided by `_below`. Over a
+        step h of ε the chord (in u = e^ε) exceeds δ by the fraction h²/8·u²δ″/δ; the room is log δ_μ − log δ."""
         table = self.profile._table
         last = min(end, table.end)
         grid = np.unique(np.minimum(np.append(table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)), last))

@@ -19,11 +19,9 @@ _Z, _W = np.polynomial.legendre.leggauss(32)
 
 @dataclass(frozen=True)
 class CircleGaussian(SmoothTails):
-    """Tails of the loss of the density ∝ exp(−d²/2s²) on the circle, centers D apart.
-
-    With y the signed angle from η₁, η₂ at y = D, the loss exceeds t exactly on −r_b < y < y_a, where
-    y_a = (D² − 2s²t)/2D and r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
-    """
+    """Tails of the loss of the density ∝ exp(−d²/2s²) on the circle, centers D apart. With y the signed angle from η₁, η₂
+    at y = D, the loss exceeds t exactly on −r_b < y < y_a, where y_a = (D² − 2s²t)/2D and r_b = ((2π−D)² −
+    2s²t)/(2(2π−D))."""
 
     s: float
     distance: float

@@ -360,11 +360,9 @@ def _log_cosh(x: float) -> float:
 
 
 def pure_renyi(eps: Any, order: Any) -> Any:
-    """D_α of randomized response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up.
-
-    log(cosh A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and
-    else as x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too.
-    """
+    """D_α of randomized response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up. log(cosh
+    A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and else as
+    x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too."""
     eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
     x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
     with np.errstate(over="ignore", invalid="ignore"):

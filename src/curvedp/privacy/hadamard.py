@@ -37,11 +37,9 @@ class HadamardProfile(GaussianProfile):
 
 @dataclass(frozen=True)
 class PureProfile(PrivacyProfile):
-    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015).
-
-    Of the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
-    is at most ε too.
-    """
+    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015). Of
+    the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
+    is at most ε too."""
 
     eps: float
 

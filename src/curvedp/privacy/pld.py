@@ -88,11 +88,9 @@ def _shares(eps: Array, delta: Array) -> tuple[Array, Array]:
 
 
 def _envelope(eps: Array, delta: Array, mirrored: bool = True) -> tuple[Array, Array]:
-    """The dots that are corners of the lower convex envelope in e^ε, and of its mirror image about ε = 0 where it has one.
-
-    A dot above the chord of its neighbors is no corner, so all such dots can go at once. Which dots are left decides how
-    tight the bound is, not whether it holds: chords between any of them lie above the convex truth.
-    """
+    """The dots that are corners of the lower convex envelope in e^ε, and of its mirror image about ε = 0 where it has
+    one. A dot above the chord of its neighbors is no corner, so all such dots can go at once. Which dots are left decides
+    how tight the bound is, not whether it holds: chords between any of them lie above the convex truth."""
     delta = np.minimum.accumulate(delta)
     for _ in range(200):
         near, far = _shares(eps, delta)

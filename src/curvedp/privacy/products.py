@@ -103,11 +103,9 @@ def _split(
 
 @dataclass(frozen=True)
 class ProductProfile(PrivacyProfile):
-    """The Gaussian of one scale on a product of space forms: at every ε, the worst split of the sensitivity.
-
-    `factors` are (curvature, dimension). At most 1e-8 above the truth; the supremum over splits is that of a polynomial fit,
-    raised by the fit's measured error (`_split_search`).
-    """
+    """The Gaussian of one scale on a product of space forms: at every ε, the worst split of the sensitivity. `factors`
+    are (curvature, dimension). At most 1e-8 above the truth; the supremum over splits is that of a polynomial fit, raised
+    by the fit's measured error (`_split_search`)."""
 
     factors: tuple[tuple[float, int], ...]
     scale: float

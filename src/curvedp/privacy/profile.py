@@ -129,10 +129,8 @@ class PrivacyProfile(Guarantee):
         raise NotImplementedError
 
     def _closes(self, mu: float, eps: float) -> bool:
-        """Whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε, where the loss is unbounded (docs/exact-profiles.md, Tail).
-
-        Chernoff: δ(ε) <= K·e^{−z²/2}, z = (ε − a − v/2)/√v; and δ_μ(ε) >= φ(x)·μ/(y + √2)².
-        """
+        """Whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε, where the loss is unbounded (docs/exact-profiles.md,
+        Tail). Chernoff: δ(ε) <= K·e^{−z²/2}, z = (ε − a − v/2)/√v; and δ_μ(ε) >= φ(x)·μ/(y + √2)²."""
         (log_k, a), limit = self._normal_tail(), self._tail_mu
         z, x, y = (eps - a) / limit - limit / 2, eps / mu - mu / 2, eps / mu + mu / 2
         if not (z > 0 and x > 0 and mu > limit):
@@ -190,11 +188,9 @@ class PrivacyProfile(Guarantee):
         return np.asarray(np.maximum(-scipy.special.ndtri(alpha) - z, 0.0))
 
     def _log_tradeoff(self, flat: Array) -> tuple[Array, Array]:
-        """(log β, log(1 − β)), each with its own digits, β rounded down.
-
-        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L <= t). The curve is its own
-        inverse, since an isometry swaps the pair. t is taken where the answer is smaller.
-        """
+        """(log β, log(1 − β)), each with its own digits, β rounded down. Neyman–Pearson: the test L > t has type I error
+        P₂(L > t) and type II error P₁(L <= t). The curve is its own inverse, since an isometry swaps the pair. t is taken
+        where the answer is smaller."""
         table = self._table
         with np.errstate(divide="ignore"):
             log_alpha, log_rest_of_alpha = np.log(flat), np.log1p(-flat)
@@ -225,11 +221,9 @@ class PrivacyProfile(Guarantee):
         return log_beta, np.minimum(log_rest, 0.0)
 
     def renyi(self, order: Any) -> Any:
-        """The Rényi divergence of the given order (>= 1; 1 is Kullback–Leibler, inf the largest loss), rounded up.
-
-        Of an unbounded loss at order·θ > 10⁶ it is order·μ²/2, an upper bound. Otherwise
-        log E₁[e^{sL}]/s, s = order − 1; E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt.
-        """
+        """The Rényi divergence of the given order (>= 1; 1 is Kullback–Leibler, inf the largest loss), rounded up. Of an
+        unbounded loss at order·θ > 10⁶ it is order·μ²/2, an upper bound. Otherwise log E₁[e^{sL}]/s, s = order − 1;
+        E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt."""
         orders = _validate.array("order", order)
         if not np.all(orders >= 1):
             raise ParameterError(f"order={_validate.shown(order)} must be >= 1")

@@ -93,10 +93,8 @@ def bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Arr
 
 def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """x in [low, high] with excess(x) <= 0 as evaluated, at most about `relative`·x above a point where it was > 0.
-
-    `excess` falls as x grows: excess(low) > 0 >= excess(high), or the answer is low. Brent's method brackets the root; the
-    end returned was evaluated on the private side. NaN from `excess` raises: it must never count as private.
-    """
+    `excess` falls as x grows: excess(low) > 0 >= excess(high), or the answer is low. Brent's method brackets the root;
+    the end returned was evaluated on the private side. NaN from `excess` raises: it must never count as private."""
     best = high
 
     def seen(x: float) -> float:

@@ -98,11 +98,9 @@ class NegativeBinomialRuns:
         return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
-        """The guarantee of the best run, each of them, its score included, private by `run`.
-
-        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at the `order` λ and any λ̂ ≥ 1,
-        ε(λ) + (1+η)(1 − 1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2); refused where one run has none.
-        """
+        """The guarantee of the best run, each of them, its score included, private by `run`. Pure ε costs (2 + η)ε
+        (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at the `order` λ and any λ̂ ≥ 1, ε(λ) + (1+η)(1 −
+        1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2); refused where one run has none."""
         vouched(run)
         if order is None:
             if not isinstance(run, PureDP):

@@ -92,11 +92,9 @@ class ConfidenceProfile(PrivacyProfile):
 
 
 def weyl_net(m: int, spacing: float) -> tuple[Array, float]:
-    """Sorted vectors of length at most 1, and h, such that every such vector is within h of one of them.
-
-    A grid on the cube [−1, 1]^m, pulled into the ball and sorted: both maps move no two points apart, so h is half
-    the diagonal of a grid cell. Scaled by Δ, the exponentials of diag(v) are the net points η′.
-    """
+    """Sorted vectors of length at most 1, and h, such that every such vector is within h of one of them. A grid on the
+    cube [−1, 1]^m, pulled into the ball and sorted: both maps move no two points apart, so h is half the diagonal of a
+    grid cell. Scaled by Δ, the exponentials of diag(v) are the net points η′."""
     m, spacing = _validate.integer("m", m, 2), _validate.within("spacing", spacing, 0.0, 2.0, open_low=True)
     steps = math.ceil(2 / spacing)
     points = np.array(list(product(np.linspace(-1.0, 1.0, steps + 1), repeat=m)))
@@ -113,10 +111,8 @@ def spd_confidence_profile(
     failure_probability: float,
 ) -> ConfidenceProfile:
     """A confidence bound on the profile of the Riemannian Gaussian on SPD(m), from exact samples y₁ … yₙ about η₁.
-
     own_distances: d(yᵢ, η₁), shape (n,). net_distances: d(yᵢ, η′ⱼ), shape (points, n), η′ⱼ being η₁ moved by
-    `sensitivity` times the vectors of `weyl_net`, whose h is `covering_radius`.
-    """
+    `sensitivity` times the vectors of `weyl_net`, whose h is `covering_radius`."""
     sigma, sensitivity = _validate.length("sigma", sigma), _validate.length("sensitivity", sensitivity)
     beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
     h = _validate.nonnegative("covering_radius", covering_radius)
