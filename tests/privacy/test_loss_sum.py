@@ -10,11 +10,11 @@ from curvedp.privacy import (
     gaussian_profile,
 )
 from curvedp.privacy._loss_sum import LossSum, NormalLoss
-from curvedp.privacy._loss_table import LossTable, SmoothTails
+from curvedp.privacy._loss_table import LossTable, LossTails
 from curvedp.privacy.circle import CircleGaussian
 
 
-class Normal(SmoothTails):
+class Normal(LossTails):
     """Losses N(μ²/2, μ²), unbounded."""
 
     max_loss = math.inf

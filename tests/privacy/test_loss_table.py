@@ -8,12 +8,12 @@ import pytest
 from scipy.special import log_ndtr
 
 from curvedp.privacy._loss_sum import NormalLoss
-from curvedp.privacy._loss_table import LossTable, SmoothTails, log_sum
+from curvedp.privacy._loss_table import LossTable, LossTails, log_sum
 from curvedp.privacy.circle import LineLaplace
 from curvedp.privacy.gaussian import gdp_log_delta
 
 
-class Normal(SmoothTails):
+class Normal(LossTails):
     """Losses N(μ²/2, μ²), unbounded."""
 
     max_loss = math.inf

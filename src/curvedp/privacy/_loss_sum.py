@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from curvedp.privacy._loss_table import log_sum
+from curvedp.privacy._loss_table import LossTails, log_sum
 from curvedp.privacy._space_form import end_rule
 from curvedp.privacy.rounding import Array
 
@@ -44,16 +44,18 @@ class NormalLoss:
         return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
 
 
-class LossSum:
+class LossSum(LossTails):
     """Tails of A + B, independent, given as tables or `NormalLoss` with their scales."""
 
-    closest: float | None = None
+    max_loss: float = math.inf
+    loss_scale: float = 0.0
 
     def __init__(self, a: Any, b: Any, a_scale: float, b_scale: float) -> None:
         self.a, self.b, self.b_scale = a, b, b_scale
         self.loss_scale = math.hypot(a_scale, b_scale)
         self.max_loss = a.T + b.T
         self.resolution = 2e-10 if isinstance(b, NormalLoss) else MARGIN / 4
+        self.kinks = self._kinks()
         self.order = self._resolving_order()
 
     def _resolving_order(self) -> int:
@@ -70,8 +72,7 @@ class LossSum:
             order, (upper, lower) = 2 * order, finer
         return order
 
-    @property
-    def kinks(self) -> tuple[float, ...]:
+    def _kinks(self) -> tuple[float, ...]:
         """Where the tails are not analytic: an end or a kink of one loss meets one of the other."""
         ends = [[*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (self.a, self.b)]
         return tuple({x for p in ends[0] for q in ends[1] for x in (p + q, abs(p - q)) if 0 < x < self.max_loss})

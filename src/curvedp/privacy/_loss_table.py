@@ -1,19 +1,14 @@
 """The law of the privacy loss L = log p₁/p₂ under p₁, as piecewise Chebyshev series of the logarithms of its tails.
 
-For a pair that an isometry swaps, P₂(L > t) = P₁(L < −t), so log P₁(L > t) on t >= 0 determines everything:
-
-    δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t} P₁(L > t) dt          (a positive integrand: no cancellation)
-    1 − δ(ε)  = ∫_ε^∞ e^{ε−t} P₁(L <= t) dt
-    P₂(L > t) = P₁(L < −t) = e^{−t}·(P₁(L > t) − δ(t)).
-
-A bounded loss, L <= T, has tails like (T − t)^k. In w = −log(1 − t/T) their logarithm is nearly linear; panels are
-laid in w (or in t itself if T is infinite), and halved until the last coefficients vanish.
+Of a pair that an isometry swaps, log P₁(L > t) on t >= 0 determines everything, by integrals of positive functions
+(docs/exact-profiles.md, The integral). A bounded loss, L <= T, has tails like (T − t)^k: in w = −log(1 − t/T) their
+logarithm is nearly linear. Panels are laid in w (or in t itself if T is infinite), and halved until the last coefficients
+vanish.
 """
 
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,39 +34,26 @@ def log_sum(x: Array, axis: int) -> Array:
         return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
 
 
-class LossTails(Protocol):
-    """What a law must say about its loss."""
+class LossTails:
+    """What a law must say about its loss; by default without atoms or kinks, its tails known to all digits."""
+
+    resolution: float = RESOLVED  # the relative error of the tails, which their series need not go below
+    kinks: tuple[float, ...] = ()  # losses at which the tails are not analytic: a panel ends at each
+    closest: float | None = None  # with an atom at the largest loss, how close to it a table must go, as −log(1 − t/T)
 
     @property
     def max_loss(self) -> float:
         """sup L, perhaps infinite."""
+        raise NotImplementedError
 
     @property
     def loss_scale(self) -> float:
-        """A length on which the tails vary, such as the standard deviation of L."""
-
-    @property
-    def resolution(self) -> float:
-        """The relative error of the tails, which their series need not go below."""
-
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """Losses at which the tails are not analytic: a panel ends at each."""
-
-    @property
-    def closest(self) -> float | None:
-        """With an atom at the largest loss, how close to it a table must go, as −log(1 − t/T); None without one."""
+        """A length on which the tails vary, such as D·√Fisher, the standard deviation of L for D → 0."""
+        return self.distance * self.fisher  # type: ignore[attr-defined, no-any-return]
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """(log P₁(L > t), log P₁(L <= t)) for an array of 0 <= t < max_loss."""
-
-
-class SmoothTails:
-    """A loss without atoms or kinks, its tails known to all digits: what most laws have."""
-
-    resolution: float = RESOLVED
-    kinks: tuple[float, ...] = ()
-    closest: float | None = None
+        """(log P₁(L > t), log P₁(L <= t)) for an array of 0 <= t < max_loss, each with its own digits."""
+        raise NotImplementedError
 
 
 class LossTable:

@@ -18,19 +18,9 @@ _TO_COEFFICIENTS[0] /= 2
 
 
 class Panels:
-    """Series of several functions at once.
-
-    Parameters
-    ----------
-    functions : callable
-        From a flat array to the values of each.
-    ulp : callable
-        What a rounding of the argument is worth there: what that does to the values is not resolved.
-    resolution : float
-        The relative error of the values. Where it is above `RESOLVED`, halving may end before they are resolved.
-    deepest : float
-        Values of the first function below this do not matter.
-    """
+    """Series of several functions of a flat array at once. `ulp` is what a rounding of the argument is worth there: what that
+    does to the values is not resolved. `resolution` is their relative error: where it is above `RESOLVED`, halving may end
+    before they are resolved. Values of the first function below `deepest` do not matter."""
 
     def __init__(self, functions: Callable[[Array], Any], ulp: Any, resolution: float, deepest: float) -> None:
         self._functions, self._ulp, self._resolution, self._deepest = functions, ulp, resolution, deepest

@@ -1,16 +1,12 @@
 """The two tails of the privacy loss of an isotropic law on a space of constant curvature, as one radial integral.
 
-Units in which the curvature is k = −1, 0 or 1. In polar coordinates (r, φ) about η₁, with η₂ at distance D in the
-direction φ = 0, the radial density is ρ(r) ∝ weight(r)·sn(r)^{d−1} and cos²(φ/2) ~ Beta(a, a), a = (d−1)/2. The loss
-
-    L = (d₂² − r²)/2s²  (Gaussian)      L = (d₂ − r)/s  (Laplace)
-
-grows with d₂, which grows with φ, so L > t is φ > φ_t(r), and P₁(L > t) = ∫ρ(r)·I_x(a, a) dr with x = cos²(φ_t/2),
-I the regularized incomplete beta function. The law of cosines by half angles keeps every digit of x and 1 − x:
+Units in which the curvature is k = −1, 0 or 1. In polar coordinates (r, φ) about η₁ the loss (d₂² − r²)/2s², or (d₂ −
+r)/s for Laplace, grows with φ, and P₁(L > t) = ∫ρ(r)·I_x(a, a) dr, a = (d−1)/2, x = cos²(φ_t/2); by half angles x keeps
+every digit,
 
     x = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r · sn D),        1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r · sn D),
 
-b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t. See docs/exact-profiles.md.
+b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t (docs/exact-profiles.md, The integral).
 """
 
 import math
@@ -24,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
-from curvedp.privacy._loss_table import SmoothTails, log_sum
+from curvedp.privacy._loss_table import LossTails, log_sum
 from curvedp.privacy.rounding import Array
 
 Kind = Literal["gaussian", "laplace"]
@@ -35,7 +31,7 @@ _LADDER = 4.0 ** np.arange(-5.0, 7.0)
 
 
 @dataclass(frozen=True)
-class SpaceFormLaw(SmoothTails):
+class SpaceFormLaw(LossTails):
     """The isotropic law of scale s on the d-dimensional space form of curvature k (d >= 2), at two centers D apart."""
 
     kind: Kind
@@ -134,11 +130,6 @@ class SpaceFormLaw(SmoothTails):
         if self.kind == "laplace":
             return 1 / (self.s * math.sqrt(self.d))
         return math.sqrt(self.mean_square / self.d) / self.s**2
-
-    @property
-    def loss_scale(self) -> float:
-        """D·√Fisher: the standard deviation of L for D → 0."""
-        return self.distance * self.fisher
 
     @property
     def _diameter(self) -> float:
@@ -327,7 +318,7 @@ def end_rule(n: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class FloorTails(SmoothTails):
+class FloorTails(LossTails):
     """The loss (d−1)·log(cosh D − sinh D cos φ) between the harmonic measures seen from two points of H^d. cos²(φ/2) ~
     Beta(a, a), a = (d−1)/2, and cosh D − sinh D cos φ = e^D − 2 sinh D cos²(φ/2)."""
 

@@ -1,14 +1,11 @@
 """The largest value of a smooth function over the ways to share out a squared length between two, from few evaluations.
 
 A split is a unit vector u with non-negative entries: factor i moves by Δ·uᵢ. What a product spends (μ_ε², ρ, …) is a
-smooth function of it, close to Σuᵢ²cᵢ. It is fitted by polynomials of growing degree in the share of one factor; the
-difference of two successive fits, where they are large, measures the error, which is added to the largest value of the
-last one.
-
-Two bounded losses make a kink of order dim + 1 in it, which the fit feels at about 1e-8. Where the
-fit is not good at all (ε near the largest loss), the arc is narrowed first: what is spent grows with each distance
-(docs/exact-profiles.md, Theorem 1), so on an arc from θ to θ′ it is at most its value at (cos θ, sin θ′), and arcs on
-which that is below a value already seen cannot hold the worst split.
+smooth function of it, close to Σuᵢ²cᵢ, fitted by polynomials of growing degree in the share of one factor; the difference
+of two successive fits, where they are large, is added to the largest value of the last one. Two bounded losses make a
+kink of order dim + 1, which the fit feels at about 1e-8. Where it is not good at all (ε near the largest loss), the arc
+is narrowed first: what is spent grows with each distance, so on an arc from θ to θ′ it is at most its value at (cos θ,
+sin θ′), and arcs on which that is below a value already seen cannot hold the worst split.
 """
 
 import math

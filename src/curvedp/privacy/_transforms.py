@@ -1,7 +1,7 @@
 """Convolutions of many tilted losses by Fourier transforms, with a bound on all that rounding does to them.
 
-A transform of length 2^k errs by at most 16k·u of its result; a power of very many steps is taken about 1, of losses summed
-by parts twice, so that its errors do not add up (docs/accounting.md, Composition, has the bounds).
+A transform of length 2^k errs by at most 16k·u of its result; a power of very many steps is taken about 1, of losses
+summed by parts twice, so that its errors do not add up (docs/accounting.md, Composition, has the bounds).
 """
 
 import math

@@ -1,7 +1,7 @@
 """What every definition of privacy can be asked, and the register of definitions.
 
-A new definition is one class: `_delta`, the fields that add up (`additive`), what it `implies` in others, and,
-where something can be converted or calibrated to it, `follows`, or `implied_by` and `measure`. Conversions, compositions,
+A new definition is one class: `_delta`, the fields that add up (`additive`), what it `implies` in others, and, where
+something can be converted or calibrated to it, `follows`, or `implied_by` and `measure`. Conversions, compositions,
 calibration and ledgers ask these; none of them keeps a list.
 """
 
@@ -175,7 +175,7 @@ class Guarantee:
         """The guarantee of this definition that `other` implies; see `convert`."""
         if not (value := other.bound(cls.follows[0])) < math.inf:
             raise impossible(other, cls, cls.follows[1])
-        return cls(value, adjacency=other.adjacency)  # type: ignore[misc]  # its one parameter
+        return cls(value, adjacency=other.adjacency)  # type: ignore[arg-type, misc]  # its one parameter
 
     def measure(self, other: "Guarantee") -> float:
         """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""

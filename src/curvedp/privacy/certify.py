@@ -1,14 +1,12 @@
 """Rigorous enclosures of δ(ε) on spaces of constant curvature, in ball arithmetic (Arb, through python-flint).
 
-Nothing of the float path is trusted. With J_m(c) = ∫_{arccos c}^π sin^m, m = d−2,
+With J_m(c) = ∫_{arccos c}^π sin^m, m = d−2, and c_t(r) the cosine of the angle at which the level L = t is met,
 
-    δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ),
+    δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ).
 
-c_t(r) being the cosine of the angle at which the level L = t is met, by the law of cosines. The radial integrals are
-split at the radii where |c_t| = 1; what lies outside their window is bounded by log-concavity: ∫_R^∞ρ <= ρ(R)/|(log
-ρ)′(R)|. The precision is doubled until the ball is good. The float path only suggests windows and tolerances; a bad
-suggestion costs time, never validity. Results are rounded outward and widened by 3e-9, more than the rounding-up of
-the float path, so that its value lies inside.
+The integrals are split at the radii where |c_t| = 1; what lies outside their window is bounded by log-concavity: ∫_R^∞ρ
+<= ρ(R)/|(log ρ)′(R)|. The float path suggests windows and tolerances: a bad one costs time, never validity. Results are
+rounded outward and widened by 3e-9, more than the rounding-up of the float path, so that its value lies inside.
 """
 
 import math

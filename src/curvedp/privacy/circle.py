@@ -1,8 +1,7 @@
 """One dimension in closed form: the circle of length 2π and the line.
 
-Jiang et al. 2023, Cor. 3.2.1, prints A = [π + σ²ε/Δ, 2π − σ²ε/Δ] for the set where the loss exceeds ε on the circle,
-with ε <= πΔ/2σ². The point opposite η₂ is passed at distance 2π − Δ, so the true set is [π + σ²ε/(2π−Δ), 2π − σ²ε/Δ],
-ε <= Δ(2π−Δ)/2σ²: the printed δ is too small.
+Jiang et al. 2023, Cor. 3.2.1, prints another set where the loss exceeds ε on the circle, and a δ too small
+(docs/errata.md, E1).
 """
 
 import math
@@ -11,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from curvedp.privacy._loss_table import SmoothTails, log_sum
+from curvedp.privacy._loss_table import LossTails, log_sum
 from curvedp.privacy.rounding import Array
 
 _Z, _W = np.polynomial.legendre.leggauss(32)
 
 
 @dataclass(frozen=True)
-class CircleGaussian(SmoothTails):
+class CircleGaussian(LossTails):
     """Tails of the loss of the density ∝ exp(−d²/2s²) on the circle, centers D apart. With y the signed angle from η₁, η₂
     at y = D, the loss exceeds t exactly on −r_b < y < y_a, where y_a = (D² − 2s²t)/2D and r_b = ((2π−D)² −
     2s²t)/(2(2π−D))."""
@@ -33,18 +32,11 @@ class CircleGaussian(SmoothTails):
     @property
     def fisher(self) -> float:
         """√E[y²]/s²: Var of a normal truncated to ±π."""
-        z, w = (_Z + 1) / 2, _W / 2
-        reach = min(math.pi, 12 * self.s)
-        y = reach * z
-        p = w * np.exp(-y * y / (2 * self.s**2))
+        y = min(math.pi, 12 * self.s) * ((_Z + 1) / 2)
+        p = _W / 2 * np.exp(-y * y / (2 * self.s**2))
         return math.sqrt(float(np.sum(p * y * y) / np.sum(p))) / self.s**2
 
-    @property
-    def loss_scale(self) -> float:
-        return self.distance * self.fisher
-
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """(log P₁(L > t), log P₁(L <= t))."""
         s, D, far = self.s, self.distance, 2 * math.pi - self.distance
         y_a = (D * D - 2 * s * s * t) / (2 * D)
         r_b = (far * far - 2 * s * s * t) / (2 * far)
@@ -56,7 +48,7 @@ class CircleGaussian(SmoothTails):
 
 
 @dataclass(frozen=True)
-class _Laplace(SmoothTails):
+class _Laplace(LossTails):
     """A loss with atoms at ±D/s; |d/dη log p| = 1/s almost everywhere."""
 
     s: float
@@ -66,13 +58,11 @@ class _Laplace(SmoothTails):
     def max_loss(self) -> float:
         return self.distance / self.s
 
+    loss_scale = max_loss
+
     @property
     def fisher(self) -> float:
         return 1 / self.s
-
-    @property
-    def loss_scale(self) -> float:
-        return self.distance / self.s
 
     @property
     def closest(self) -> float:  # type: ignore[override]

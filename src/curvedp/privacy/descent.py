@@ -1,7 +1,7 @@
 """What the optimizers cost, and the noise that meets a guarantee.
 
-Replacing a record moves a clipped sum by 2C, adding or removing one by C. In the second case n is private: a noisy count is
-released once, with 1/20 of μ², and steps are along the quotient of noisy sum and noisy count.
+Replacing a record moves a clipped sum by 2C, adding or removing one by C. In the second case n is private: a noisy count
+is released once, with 1/20 of μ², and steps are along the quotient of noisy sum and noisy count.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,7 @@
 """What a release promises: frozen values, one class per definition of privacy.
 
-Each answers the same two questions soundly, whatever the definition: `delta(eps)`, an upper bound on the δ at that ε,
-and `epsilon(delta)`, the smallest ε it can vouch for at that δ (infinite when there is none); and `tradeoff(alpha)`,
-a lower bound on the type II error of the best test at type I error α. Every number is rounded to the private side.
-
-A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is a typing mistake.
+Each answers `delta`, `epsilon` and `tradeoff`, whatever the definition, every number rounded to the private side. A
+parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is a typing mistake.
 """
 
 import math
@@ -32,10 +29,8 @@ class PureDP(Guarantee):
 
     Parameters
     ----------
-    eps : float
-        The bound ε ≥ 0.
-    adjacency : str
-        What neighbors differ in.
+    eps, adjacency : float, str
+        The bound ε > 0, and what neighbors differ in.
 
     Examples
     --------
@@ -70,16 +65,13 @@ class PureDP(Guarantee):
 class ApproxDP(Guarantee):
     """(ε, δ)-DP at one point (Dwork et al. 2006).
 
-    Guarantees: `delta` is the exact worst case among (eps, delta0)-DP mechanisms, the four-point pair of Kairouz, Oh
-    and Viswanath 2015: δ₀ + (1 − δ₀)(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below delta0 no ε can be vouched for: `epsilon` is
-    infinite.
+    Guarantees: `delta` is the exact worst case, the four-point pair of Kairouz, Oh and Viswanath 2015:
+    δ₀ + (1 − δ₀)(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below delta0 no ε can be vouched for: `epsilon` is infinite.
 
     Parameters
     ----------
-    eps, delta0 : float
-        The point (ε, δ), ε ≥ 0 and 0 ≤ δ ≤ 1.
-    adjacency : str
-        What neighbors differ in.
+    eps, delta0, adjacency : float, float, str
+        The point (ε, δ), ε > 0 and 0 < δ < 1, and what neighbors differ in.
 
     Examples
     --------
@@ -137,10 +129,8 @@ class ZCDP(ByDelta, Guarantee):
 
     Parameters
     ----------
-    rho : float
-        The bound ρ ≥ 0.
-    adjacency : str
-        What neighbors differ in.
+    rho, adjacency : float, str
+        The bound ρ > 0, and what neighbors differ in.
 
     Examples
     --------
@@ -174,10 +164,8 @@ class RenyiDP(ByDelta, Guarantee):
 
     Parameters
     ----------
-    order, eps : float
-        The order α > 1 and the bound ε ≥ 0.
-    adjacency : str
-        What neighbors differ in.
+    order, eps, adjacency : float, float, str
+        The order α > 1, the bound ε > 0, and what neighbors differ in.
 
     Examples
     --------
@@ -229,10 +217,8 @@ class GDP(Guarantee):
 
     Parameters
     ----------
-    mu : float
-        The bound μ ≥ 0.
-    adjacency : str
-        What neighbors differ in.
+    mu, adjacency : float, str
+        The bound μ > 0, and what neighbors differ in.
 
     Examples
     --------
@@ -268,10 +254,8 @@ class RaoDP(Guarantee):
 
     Parameters
     ----------
-    theta : float
-        The bound θ ≥ 0.
-    adjacency : str
-        What neighbors differ in.
+    theta, adjacency : float, str
+        The bound θ > 0, and what neighbors differ in.
     angle : "parametric" or "hellinger"
         The length within the family (composes as √Σθ²), or the angle 2·arccos∫√(pq) ≤ π among all densities (composes as
         cos(θ/2) = ∏cos(θᵢ/2)). A parametric θ bounds the Hellinger angle.

@@ -1,8 +1,8 @@
 """Bounds on whole profiles, proved and in closed form, where the exact one is not known.
 
-On a complete, simply connected manifold with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, telling the Gaussians of scale
-σ about two points Δ apart from each other is at least as hard as with flat Gaussians of scale s = σ√(1 − kσ²): the release
-is Δ/s-GDP, and each f-divergence is at most theirs (docs/exact-profiles.md, Theorem 4).
+On a complete, simply connected manifold with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, telling the Gaussians of
+scale σ about two points Δ apart from each other is at least as hard as with flat Gaussians of scale s = σ√(1 − kσ²): the
+release is Δ/s-GDP, and each f-divergence is at most theirs (docs/exact-profiles.md, Theorem 4).
 """
 
 import math
@@ -60,10 +60,10 @@ class PureProfile(PrivacyProfile):
     def _pure(self) -> PureDP:
         return PureDP(self.eps, adjacency=self.adjacency)
 
-    pure_epsilon = rao = property(lambda self: self.eps)  # type: ignore[assignment]
-    mu = property(lambda self: self.bound("gdp"))  # type: ignore[assignment]
-    rho = property(lambda self: self.bound("zcdp"))  # type: ignore[assignment]
-    hellinger_angle = property(lambda self: self.bound("angle"))  # type: ignore[assignment]
+    pure_epsilon = rao = property(lambda self: self.eps)
+    mu = property(lambda self: self.bound("gdp"))
+    rho = property(lambda self: self.bound("zcdp"))
+    hellinger_angle = property(lambda self: self.bound("angle"))
 
     def _renyi(self, order: float) -> float:
         return self._pure.renyi_bound(order)

@@ -1,8 +1,8 @@
 """Two older definitions that bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P: KL and mean-concentrated privacy.
 
-From KL to (ε, δ): every u in (0, 1] gives a sound γ = λu(e^{1/λ} − 1), λ = δ/(a − log u − 1 + u), and the best u is exact;
-from mean and deviation: D_α ≤ m + (α−1)τ²/2 (Bun and Steinke 2016, Lemma 4.2), from which all that is said below follows.
-docs/accounting.md has the proofs.
+From KL to (ε, δ): every u in (0, 1] gives a sound γ = λu(e^{1/λ} − 1), λ = δ/(a − log u − 1 + u), and the best u is
+exact; from mean and deviation: D_α ≤ m + (α−1)τ²/2 (Bun and Steinke 2016, Lemma 4.2), from which all that is said below
+follows. docs/accounting.md has the proofs.
 """
 
 import math
@@ -28,10 +28,8 @@ class KLDP(ByDelta, Guarantee):
 
     Parameters
     ----------
-    alpha : float
-        The bound α > 0 on the mean of the loss.
-    adjacency : str
-        What neighbors differ in.
+    alpha, adjacency : float, str
+        The bound α > 0 on the mean of the loss, and what neighbors differ in.
 
     Examples
     --------
@@ -67,10 +65,8 @@ class MeanConcentratedDP(ByDelta, Guarantee):
 
     Parameters
     ----------
-    mean, deviation : float
-        m > 0 and the subgaussian deviation τ > 0.
-    adjacency : str
-        What neighbors differ in.
+    mean, deviation, adjacency : float, float, str
+        m > 0, the subgaussian deviation τ > 0, and what neighbors differ in.
 
     Examples
     --------

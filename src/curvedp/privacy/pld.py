@@ -1,20 +1,14 @@
 """Privacy loss distributions on a grid, composed by tilted Fourier transforms: fast, and without a round-off floor.
 
-A profile δ(ε), known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of w, is replaced by the piecewise linear function of e^ε
-through those values (connect the dots, Doroshenko et al. 2022), and that by its convex envelope. The truth is convex, so it
-stays below. The envelope is the profile of a discrete pair: with d_i = δ_{i−1} − δ_i and h_i = ε_i − ε_{i−1},
+A profile δ(ε), known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of w, is replaced by its chords in e^ε and these by their
+convex envelope, above the convex truth: the profile of a discrete pair with, of d_i = δ_{i−1} − δ_i and h_i = ε_i −
+ε_{i−1},
 
     P(loss = ε_i) = d_i/(1 − e^{−h_i}) − d_{i+1}/(e^{h_{i+1}} − 1),    P(loss = −ε_i) = e^{−ε_i}·Q(loss = −ε_i),
 
-the second of the same form in the profile of Q against P, the same profile where adjacency is symmetric. The loss of a
-composition has the convolution of such masses.
-
-A Fourier transform errs by about 1e-16 of the largest mass, which would hide small δ. So the masses are tilted first:
-p_i·e^{λL_i − κ(λ)} is a distribution too, convolutions of tilted masses are tilted convolutions, and with the λ of large
-deviations the losses that decide δ(ε) are the likely ones. A few λ serve every ε.
-
-Every number is an upper bound (docs/accounting.md, Composition): masses are rounded up, the rounding of transforms is bounded
-(`_transforms`), what wraps around only adds, and what lies above a window is counted as an infinite loss.
+the second of the same form in the profile of Q against P. The masses are tilted, p_i·e^{λL_i − κ(λ)}, so that the losses
+that decide δ(ε) are the likely ones, and convolved; a few λ serve every ε. Every number is an upper bound:
+docs/accounting.md, Composition, has the reasons.
 """
 
 import math

@@ -1,10 +1,8 @@
-"""Profiles of the Riemannian Gaussian on products of space forms, such as the 2×2 SPD matrices: ℝ × H² with curvature
-−½.
+"""Profiles of the Riemannian Gaussian on products of space forms, such as the 2×2 SPD matrices: ℝ × H² of curvature −½.
 
-On a product d² = Σdᵢ², so the Gaussian is the product of the factors' Gaussians and the loss is the sum of
-independent losses. A change of length Δ may fall on the factors in any way with ΣΔᵢ² = Δ². δ(ε) grows with each Δᵢ
-(docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that sphere (`_split_search`).
-Flat factors count as one; there may be two in all.
+The loss is the sum of the factors' independent losses. A change of length Δ may fall on the factors in any way with ΣΔᵢ²
+= Δ², and δ(ε) grows with each Δᵢ (docs/exact-profiles.md, Theorem 1, applied to a slice), so the supremum is over that
+sphere (`_split_search`). Flat factors count as one; there may be two in all.
 """
 
 import math

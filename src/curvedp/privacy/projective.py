@@ -1,16 +1,10 @@
 """Exact profiles of the Riemannian Gaussian and Laplace on real and complex projective spaces.
 
-Lines in R^m, rotations of space (RP³ of curvature ¼) and planar shapes (ℂP^{k−2}) are two-point homogeneous, with a cut
-locus at half the way around: η₂ is reached over the nearer of its lifts. In units in which that distance is π/2, with η₂
-at distance D and x at distance r from η₁ in the unit direction u,
-
-    cos d₂ = |cos r·cos D + sin r·sin D·w|,   w = ⟨u, v⟩ (real or complex),  v the direction of η₂.
-
-So the loss exceeds t, d₂ > b, on |w + c| < R with c = cot r·cot D and R = cos b/(sin r·sin D): an interval of the real w,
-whose law is a Beta, or a disc of the complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of
-that probability remains, as on spheres (`_space_form`).
-
-The worst pair is as far apart as the sensitivity allows (docs/exact-profiles.md, Theorem 1).
+In units in which the cut locus is at π/2, with η₂ at distance D and x at distance r from η₁ (docs/exact-profiles.md,
+Theorem 1), cos d₂ = |cos r·cos D + sin r·sin D·w|, w real or complex. So the loss exceeds t, d₂ > b, on |w + c| < R with
+c = cot r·cot D and R = cos b/(sin r·sin D): an interval of the real w, whose law is a Beta, or a disc of the complex w,
+with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of that probability remains, as on spheres
+(`_space_form`).
 """
 
 import math
