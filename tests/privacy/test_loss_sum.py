@@ -17,7 +17,7 @@ from curvedp.privacy.circle import CircleGaussian
 class Normal(LossTails):
     """Losses N(μ²/2, μ²), unbounded."""
 
-    max_loss = math.inf
+    max_loss, loss_scale = math.inf, 0.0
 
     def __init__(self, mu):
         self.mu = self.loss_scale = mu

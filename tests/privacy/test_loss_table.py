@@ -16,7 +16,7 @@ from curvedp.privacy.gaussian import gdp_log_delta
 class Normal(LossTails):
     """Losses N(μ²/2, μ²), unbounded."""
 
-    max_loss = math.inf
+    max_loss, loss_scale = math.inf, 0.0
 
     def __init__(self, mu):
         self.mu = self.loss_scale = mu

@@ -35,10 +35,9 @@ class Source(ABC):
 
     Attributes
     ----------
-    name : str
-        What a certificate calls it.
-    is_cryptographic : bool
-        Whether a release may draw from it.
+    name, is_cryptographic : str, bool
+        What a certificate calls it, and whether a release may draw from it: whoever has seen any number of outputs still
+        cannot predict the next.
 
     Examples
     --------
@@ -47,9 +46,7 @@ class Source(ABC):
     True
     """
 
-    #: recorded in certificates
     name: str
-    #: whether an adversary who has seen any number of outputs still cannot predict the next
     is_cryptographic: bool
 
     @abstractmethod
@@ -122,10 +119,7 @@ class SecureSource(Source):
 
     Examples
     --------
-    >>> source = SecureSource()
-    >>> 0 <= source.bits(10) < 1024
-    True
-    >>> source.uniform(3).shape
+    >>> SecureSource().uniform(3).shape
     (3,)
     """
 
@@ -229,8 +223,7 @@ class GeneratorSource(Source):
 
     Examples
     --------
-    >>> source = GeneratorSource(np.random.default_rng(1))
-    >>> source.is_cryptographic
+    >>> GeneratorSource(np.random.default_rng(1)).is_cryptographic
     False
     """
 
@@ -254,13 +247,8 @@ class GeneratorSource(Source):
 
 
 def check_source(source: Any) -> Source:
-    """The source to draw from: a new `SecureSource` where none is given. To be called before anything is paid.
-
-    Raises
-    ------
-    ParameterError
-        If `source` is not a `Source`: a seed or a NumPy generator is not one.
-    """
+    """The source to draw from: a new `SecureSource` where none is given; a seed or a NumPy generator is refused. To be called
+    before anything is paid."""
     if source is None:
         return SecureSource()
     if not isinstance(source, Source):

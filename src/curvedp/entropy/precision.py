@@ -13,10 +13,6 @@ class precision:
 
     python-flint keeps one precision for the whole process. Balls are valid at any precision, but not every bound that
     is derived from one is, and what is cached would stay coarse. Threads therefore compute with balls one at a time.
-
-    >>> with precision(128):
-    ...     ctx.prec
-    128
     """
 
     __slots__ = ("_bits", "_lock", "_old")

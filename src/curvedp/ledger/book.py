@@ -23,10 +23,8 @@ class Entry(NamedTuple):
 
     Attributes
     ----------
-    number : int
-        Its place, from 1 on.
-    label : str
-        What was released.
+    number, label : int, str
+        Its place, from 1 on, and what was released.
     guarantee : Guarantee
         What was charged, in the definition that is counted in.
     partition, group : str or None
@@ -38,10 +36,8 @@ class Entry(NamedTuple):
 
     Examples
     --------
-    >>> import tempfile, os
     >>> from curvedp.privacy import GDP
-    >>> ledger = Ledger(os.path.join(tempfile.mkdtemp(), "study.ledger"), budget=GDP(1.0))
-    >>> ledger.spend(GDP(0.6), "mean tensor").label
+    >>> Entry(1, "mean tensor", GDP(0.6), None, None, "2026-01-01", "ab").label
     'mean tensor'
     """
 
@@ -60,7 +56,7 @@ class Ledger:
     Guarantees
     - `spend` either commits the whole entry to disk before it returns, or raises and spends nothing;
     - what was released within the budget satisfies the budget, also where each guarantee was chosen after the releases
-      before it were seen (`curvedp.ledger` says by whose theorem), exactly (rational arithmetic);
+      before it were seen (docs/ledger.md says by whose theorem), exactly (rational arithmetic);
     - the budget is the file's: no copy, pickle or old object has one of its own;
     - damage raises `LedgerCorrupted` before anything is spent.
 
@@ -69,23 +65,19 @@ class Ledger:
     path : path
         The file, readable by its owner only. It is made if `budget` is given and there is none.
     budget : Guarantee, optional
-        Of any definition whose cost adds up (the table of `curvedp.ledger`). For an existing file it must be the file's.
+        Of any definition whose cost adds up (the table of docs/ledger.md). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only those may read who may spend. Entries are then chained by
         HMAC-SHA-256: nobody without the key can change the ledger and not be noticed.
 
     Attributes
     ----------
-    budget : Guarantee
-        What may be spent in all.
-    account : Guarantee
-        What is counted in: the budget, or what the rest of an (ε, δ) budget was turned into.
-    entries : list of Entry
-        What has been charged, oldest first.
+    budget, account : Guarantee
+        What may be spent in all, and what is counted in.
     spent, remaining : Guarantee or None
         The sum of the entries, rounded up, and what is left for one entry, rounded down.
-    head : str
-        Hash of the last entry.
+    entries, head : list of Entry, str
+        What has been charged, oldest first, and the hash of the last.
 
     Raises
     ------
@@ -129,11 +121,7 @@ class Ledger:
     def spend(
         self, guarantee: Guarantee, label: str, *, partition: str | None = None, group: str | None = None
     ) -> Entry:
-        """Charge one release, BEFORE it is sampled.
-
-        Releases on disjoint groups of records cost only the most expensive group: give all of them the same `partition` and
-        each its `group`. This is sound when a record's group is public and fixed, so that replacing a record keeps it in
-        its group.
+        """Charge one release, BEFORE it is sampled; the entry, as written.
 
         Parameters
         ----------
@@ -142,12 +130,8 @@ class Ledger:
         label : str
             What is released, for people: at most 200 printable characters.
         partition, group : str, optional
-            See above; both or none.
-
-        Returns
-        -------
-        Entry
-            As written.
+            Both or none: releases on disjoint groups of a partition cost only the most expensive group. Sound when a
+            record's group is public and fixed, so that replacing a record keeps it in its group.
 
         Raises
         ------
@@ -220,7 +204,8 @@ class Ledger:
 
     def extends(self, head: str) -> bool:
         """Whether the entry of this hash, noted earlier, is still here: if not, entries were taken back."""
-        return head in self._hashes()
+        with transaction(self.path) as connection:
+            return any(head == digest for _, _, digest in read(connection, 0, "", read_key(self.key)))
 
     def verify(self, *heads: str) -> int:
         """Add up every entry anew, and look for every hash that was noted elsewhere; the number of entries.
@@ -294,10 +279,6 @@ class Ledger:
             rows = read(connection, seen.number + 1, seen.head, key)
         self._seen = replay(seen, rows)
         return self._seen
-
-    def _hashes(self) -> set[str]:
-        with transaction(self.path) as connection:
-            return {digest for _, _, digest in read(connection, 0, "", read_key(self.key))}
 
 
 def _path(name: str, value: Any) -> Path:
