@@ -46,7 +46,7 @@ PARTS = {
 def test_every_tilt_lies_just_above_the_exact_composition(name):
     parts, counts = PARTS[name]
     whole = Composed(tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts), counts, fineness=2.0**-7)
-    tilts = len(whole._plan.centers)
+    tilts = len(whole.centers)
     for k in sorted({0, min(1, tilts - 1), tilts // 2, tilts - 1}):  # all are made alike: by _curve
         width, first, values = whole._curve(k)
         factors = whole._on(width)
@@ -58,12 +58,12 @@ def test_every_tilt_lies_just_above_the_exact_composition(name):
         for loss, count in factors:
             finite *= (1 - Fraction(loss.infinite)) ** count
         infinite = float(1 - finite)
-        begin = whole._plan.ends[k - 1] if k else 0.0
+        begin = whole.ends[k - 1] if k else 0.0
         for j in range(0, len(values), max(len(values) // 20, 1)):
             eps = (first + j) * width
             truth = float(np.sum(share * np.maximum(-np.expm1(eps - losses), 0.0)))
             assert values[j] >= (truth + infinite) * (1 - 1e-11)
-            if begin <= eps < min(whole._plan.ends[k], 1e300) and truth > 1e-42:
+            if begin <= eps < min(whole.ends[k], 1e300) and truth > 1e-42:
                 assert values[j] <= (truth + infinite) * (1 + 1e-6) + 1e-44
 
 
@@ -255,7 +255,7 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     is added is of second order and small; midway between two dots it is a multiple."""
     law, top = laplace_profile(0.0, 1, scale, 1.0), mp.mpf(1) / scale
     composed = Composed(((law.grid_delta, law.bound("pure")),), (1000,))
-    fitted = composed._plan.tilt(1).width
+    fitted = composed.tilt(1)[1]
     added = {}
     for width in (fitted, law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5)):
         loss = discretize(law.grid_delta, law.bound("pure"), width)

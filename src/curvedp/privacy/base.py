@@ -48,6 +48,8 @@ class Guarantee:
         "",
         "no rule is known",
     )  # the bound that is its parameter; why it may be infinite
+    label = "proved bound"  # how it is known, as what a release spends: that, "exact", or with what chance it holds
+    certain = True  # whether it holds always, and not with some chance only
     _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry("curvedp.privacy")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -182,16 +184,6 @@ class Guarantee:
         if not self.follows[0]:
             raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
         return other.bound(self.follows[0])
-
-    @property
-    def label(self) -> str:
-        """How it is known, as what a release spends: "exact", "proved bound", or with what chance it holds."""
-        return "proved bound"
-
-    @property
-    def certain(self) -> bool:
-        """Whether it holds always, and not with some chance only."""
-        return True
 
 
 def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:

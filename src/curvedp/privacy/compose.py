@@ -206,14 +206,11 @@ def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
 
 @functools.lru_cache(maxsize=64)
 def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float, swapped: bool) -> Composed:
-    reach = (min(part.loss_reach(_TAIL), part.bound("pure")) for part in parts)
-    return Composed(tuple(_way(part, top, swapped) for part, top in zip(parts, reach, strict=True)), counts, fineness)
-
-
-def _way(part: Guarantee, top: float, swapped: bool) -> tuple[Any, ...]:
-    if part.backward is None:
-        return part.grid_delta, top
-    return (part.backward, top, part.grid_delta) if swapped else (part.grid_delta, top, part.backward)
+    ways: list[tuple[Any, ...]] = []
+    for part in parts:
+        top, there, back = min(part.loss_reach(_TAIL), part.bound("pure")), part.grid_delta, part.backward
+        ways.append((there, top) if back is None else (back, top, there) if swapped else (there, top, back))
+    return Composed(tuple(ways), counts, fineness)
 
 
 def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:

@@ -13,7 +13,6 @@ docs/accounting.md, Composition, has the reasons.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -104,26 +103,26 @@ class Composed:
     charged in proportion: beyond 10⁹ nothing is left to say). `fineness` is the grid's; less is faster and looser."""
 
     def __init__(self, parts: tuple[tuple[Any, ...], ...], counts: tuple[int, ...], fineness: float = 1.0) -> None:
-        self._parts, self._counts = parts, counts
+        self._parts, self._counts, self._fineness = parts, counts, fineness
         # Of very many steps a tilt may favor rare large losses over the small ones that add up, whose sum is sharp without.
         self._many = min(counts) >= MANY
+        self._top = parts[int(np.argmax(counts))][1]
         fine = [2.0 ** math.floor(math.log2(top) - 24) for _, top, *_ in parts]
-        rough = [discretize(p[0], p[1], w, 0.03, 200, *p[2:]) for p, w in zip(parts, fine, strict=True)]
-        self._plan = _Plan(rough, counts, fineness, parts[int(np.argmax(counts))][1])
+        self._rough = [discretize(p[0], p[1], w, 0.03, 200, *p[2:]) for p, w in zip(parts, fine, strict=True)]
         self._losses: dict[float, list[Loss]] = {}
         self._curves: dict[int, tuple[float, int, Array]] = {}
 
     def delta(self, eps: Array) -> Array:
         """δ(ε), linear in e^ε between the grid's values: this is the discrete pair's own profile."""
         out = np.ones(eps.shape)
-        region = np.searchsorted(self._plan.ends[:-1], eps)
+        region = np.searchsorted(self.ends[:-1], eps)
         for k in np.unique(region):
             out[region == k] = self._interpolated(int(k), eps[region == k])
         return np.minimum(out, self._interpolated(0, eps)) if self._many else out
 
     def bracket(self, delta: float) -> tuple[float, float]:
         """Losses about the smallest ε >= 0 with δ(ε) <= delta, from as few transforms as can be; (inf, inf) if none."""
-        ends, seen = self._plan.ends, set[int]()
+        ends, seen = self.ends, set[int]()
         k = 0 if self._many else min(int(np.searchsorted(_RATES, -math.log(delta))), len(ends) - 1)
         while True:
             begin = math.nextafter(ends[k - 1], math.inf) if k else 0.0
@@ -146,7 +145,7 @@ class Composed:
 
     def _curve(self, k: int) -> tuple[float, int, Array]:
         if k not in self._curves:
-            self._curves[k] = self._transformed(self._plan.tilt(k))
+            self._curves[k] = self._transformed(*self.tilt(k))
         return self._curves[k]
 
     def _interpolated(self, k: int, eps: Array) -> Array:
@@ -163,22 +162,84 @@ class Composed:
             self._losses[width] = [discretize(p[0], p[1], width, _GROWTH, _FEWEST, *p[2:]) for p in self._parts]
         return list(zip(self._losses[width], self._counts, strict=True))
 
-    def _transformed(self, tilt: "_Tilt") -> tuple[float, int, Array]:
+    def _transformed(
+        self, rate: float, width: float, low: float, high: float, below: float, beyond: float
+    ) -> tuple[float, int, Array]:
         """(grid width, index of the first loss >= 0 in the window, δ at it and at the ones that follow)."""
-        factors, width = self._on(tilt.width), tilt.width
+        factors = self._on(width)
         last = sum(n * int(loss.index[-1]) for loss, n in factors)
-        start = -last if math.isinf(tilt.below) else math.floor(tilt.low / width)
-        end = last + 1 if math.isinf(tilt.beyond) else math.ceil(tilt.high / width)
+        start = -last if math.isinf(below) else math.floor(low / width)
+        end = last + 1 if math.isinf(beyond) else math.ceil(high / width)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
-        masses, kappa, error = convolved(factors, tilt.rate, size)
+        masses, kappa, error = convolved(factors, rate, size)
         first = max(start, 0)
         grid = np.arange(first, start + size)
-        values = discounted(np.roll(masses, -start)[first - start :], tilt.rate, width, error)
-        exponent = kappa - tilt.rate * (grid * width)
+        values = discounted(np.roll(masses, -start)[first - start :], rate, width, error)
+        exponent = kappa - rate * (grid * width)
         values *= np.exp(np.minimum(exponent + 8 * U * (abs(kappa) + np.abs(exponent) + 8), 700.0))
         values[grid >= last] = 0.0
-        rest = _infinite(factors) + math.exp(_log_beyond(factors, tilt.beyond, (start + size - 1) * width))
+        rest = _infinite(factors) + math.exp(_log_beyond(factors, beyond, (start + size - 1) * width))
         return width, first, np.minimum(up(values + rest, 4 * U), 1.0)
+
+    # ---- where the tilts are, from a rough picture of the losses: it decides how tight the bounds are, not whether they hold
+
+    @cached_property
+    def centers(self) -> list[tuple[float, float]]:
+        """(λ, mean loss) of the tilts, as far as the losses go."""
+        found = [(0.0, self._moments(0.0)[1]), *(self._farther(0.0, rate, 1.0) for rate in _RATES)]
+        return [(rate, loss) for rate, loss in found if math.isfinite(rate)]
+
+    @cached_property
+    def ends(self) -> list[float]:
+        """The ends of the losses that each tilt serves: halfway to the next."""
+        return [(a + b) / 2 for (_, a), (_, b) in zip(self.centers, self.centers[1:], strict=False)] + [math.inf]
+
+    def tilt(self, k: int) -> tuple[float, float, float, float, float, float]:
+        """(λ, its grid's width, its window, the λ's of Chernoff's bounds beyond the ends: infinite where all is inside)."""
+        rate = self.centers[k][0]
+        (beyond, high), (below, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
+        # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
+        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 1100, _FEWEST_POINTS), _MOST_POINTS)
+        size = 2.0 ** round(math.log2(points * self._fineness))
+        return rate, self._fitted(max((high - low) / (size - 8), self._grain)), low, high, below, beyond
+
+    def _fitted(self, width: float) -> float:
+        """A little more than `width`, so that the largest loss of the part used most is a multiple: bounded losses have an
+        atom there, and half of it a grid step higher would count. Of 28 bits: multiples below 2^25 are exact."""
+        mantissa, exponent = math.frexp(max(self._top / max(self._top // width, 1.0), width))
+        return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
+
+    @cached_property
+    def _grain(self) -> float:
+        return max(part.width for part in self._rough)
+
+    def _moments(self, tilt: float) -> tuple[float, float]:
+        found = [(n, part.log_moment(tilt)) for part, n in zip(self._rough, self._counts, strict=True)]
+        return math.fsum(n * k for n, (k, _) in found), math.fsum(n * slope for n, (_, slope) in found)
+
+    def _farther(self, tilt: float, rate: float, sign: float) -> tuple[float, float]:
+        """(λ′, κ′(λ′)) with relative entropy `rate` from λ, on the side of `sign`; the largest loss if there is none."""
+        base, _ = self._moments(tilt)
+
+        def entropy(step: float) -> tuple[float, float]:
+            k, slope = self._moments(tilt + sign * step)
+            return sign * step * slope - k + base, slope
+
+        low, high = 0.0, 1.0 / self._grain
+        if entropy(high)[0] < rate:
+            return sign * math.inf, sign * sum(n * p.losses[-1] for n, p in zip(self._counts, self._rough, strict=True))
+        while high > low * 1.02 + 1e-12 / self._grain:
+            middle = math.sqrt(low * high) if low else high / 1024
+            low, high = (middle, high) if entropy(middle)[0] < rate else (low, middle)
+        return tilt + sign * high, entropy(high)[1]
+
+    def _deviation(self, rate: float) -> float:
+        """The tilted losses' mean absolute deviation, times √(π/2): a normal law's deviation, and less if jumps are rare."""
+        total = 0.0
+        for part, count in zip(self._rough, self._counts, strict=True):
+            _, masses = tilted(part, rate)
+            total += count * float(masses @ np.abs(part.losses - masses @ part.losses)) ** 2
+        return math.sqrt(math.pi / 2 * total / sum(self._counts))
 
 
 def _infinite(factors: list[tuple[Loss, int]]) -> float:
@@ -195,82 +256,3 @@ def _log_beyond(factors: list[tuple[Loss, int]], rate: float, end: float) -> flo
         return -math.inf
     kappa = math.fsum(n * loss.log_moment(rate)[0] for loss, n in factors)
     return min(kappa - rate * end + 1e-12 * (abs(kappa) + rate * end + 1), 0.0)
-
-
-@dataclass(frozen=True)
-class _Tilt:
-    """A λ with its grid and window, and the λ's of Chernoff's bounds beyond its ends: infinite where all is inside."""
-
-    rate: float
-    width: float
-    low: float
-    high: float
-    below: float
-    beyond: float
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Where the tilts are, from a rough picture of the losses: it decides how tight the bounds are, not whether they hold."""
-
-    parts: list[Loss]
-    counts: tuple[int, ...]
-    fineness: float
-    top: float
-
-    @cached_property
-    def centers(self) -> list[tuple[float, float]]:
-        """(λ, mean loss) of the tilts, as far as the losses go."""
-        found = [(0.0, self._moments(0.0)[1]), *(self._farther(0.0, rate, 1.0) for rate in _RATES)]
-        return [(rate, loss) for rate, loss in found if math.isfinite(rate)]
-
-    @cached_property
-    def ends(self) -> list[float]:
-        """The ends of the losses that each tilt serves: halfway to the next."""
-        return [(a + b) / 2 for (_, a), (_, b) in zip(self.centers, self.centers[1:], strict=False)] + [math.inf]
-
-    def tilt(self, k: int) -> _Tilt:
-        rate = self.centers[k][0]
-        (beyond, high), (below, low) = self._farther(rate, _REACH, 1.0), self._farther(rate, _REACH, -1.0)
-        # a grid of width w adds at most (w/deviation)²/6 to the tilted variance, relatively
-        points = min(max((high - low) / max(self._deviation(rate), 1e-300) * 1100, _FEWEST_POINTS), _MOST_POINTS)
-        size = 2.0 ** round(math.log2(points * self.fineness))
-        return _Tilt(rate, self._fitted(max((high - low) / (size - 8), self._grain)), low, high, below, beyond)
-
-    def _fitted(self, width: float) -> float:
-        """A little more than `width`, so that the largest loss of the part used most is a multiple: bounded losses have an
-        atom there, and half of it a grid step higher would count. Of 28 bits: multiples below 2^25 are exact."""
-        mantissa, exponent = math.frexp(max(self.top / max(self.top // width, 1.0), width))
-        return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
-
-    @cached_property
-    def _grain(self) -> float:
-        return max(part.width for part in self.parts)
-
-    def _moments(self, tilt: float) -> tuple[float, float]:
-        found = [(n, part.log_moment(tilt)) for part, n in zip(self.parts, self.counts, strict=True)]
-        return math.fsum(n * k for n, (k, _) in found), math.fsum(n * slope for n, (_, slope) in found)
-
-    def _farther(self, tilt: float, rate: float, sign: float) -> tuple[float, float]:
-        """(λ′, κ′(λ′)) with relative entropy `rate` from λ, on the side of `sign`; the largest loss if there is none."""
-        base, _ = self._moments(tilt)
-
-        def entropy(step: float) -> tuple[float, float]:
-            k, slope = self._moments(tilt + sign * step)
-            return sign * step * slope - k + base, slope
-
-        low, high = 0.0, 1.0 / self._grain
-        if entropy(high)[0] < rate:
-            return sign * math.inf, sign * sum(n * p.losses[-1] for n, p in zip(self.counts, self.parts, strict=True))
-        while high > low * 1.02 + 1e-12 / self._grain:
-            middle = math.sqrt(low * high) if low else high / 1024
-            low, high = (middle, high) if entropy(middle)[0] < rate else (low, middle)
-        return tilt + sign * high, entropy(high)[1]
-
-    def _deviation(self, rate: float) -> float:
-        """The tilted losses' mean absolute deviation, times √(π/2): a normal law's deviation, and less if jumps are rare."""
-        total = 0.0
-        for part, count in zip(self.parts, self.counts, strict=True):
-            _, masses = tilted(part, rate)
-            total += count * float(masses @ np.abs(part.losses - masses @ part.losses)) ** 2
-        return math.sqrt(math.pi / 2 * total / sum(self.counts))

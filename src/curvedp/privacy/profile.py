@@ -49,6 +49,8 @@ class PrivacyProfile(Guarantee):
     True
     """
 
+    label = "exact"
+
     @property
     @abstractmethod
     def tails(self) -> LossTails:
@@ -293,10 +295,6 @@ class PrivacyProfile(Guarantee):
     def space(self) -> str:
         """Where the law lives, in words."""
         return "this space"
-
-    @property
-    def label(self) -> str:
-        return "exact"
 
     @cached_property
     def hellinger_angle(self) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 from flint import acb, arb
 
 from curvedp import _validate
+from curvedp.entropy.precision import precision
 from curvedp.privacy._ball_functions import integral
 from curvedp.privacy._space_form import Kind
 from curvedp.privacy.certify import enclosed, outward
@@ -31,7 +32,8 @@ def certified_rotation_delta(
     profile = ProjectiveProfile(kind, "real", 3, curvature, scale, sensitivity)
     eps, guess = _validate.nonnegative("eps", eps), float(profile.delta(eps))
     ball = enclosed(lambda _: _Law(profile).delta(arb(eps), max(guess, _LEAST)), guess <= _LEAST)
-    lower, upper = outward(ball)
+    with precision(96):
+        lower, upper = outward(ball)
     return lower, min(upper, 1.0)
 
 

@@ -109,8 +109,11 @@ class NegativeBinomialRuns:
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(float_of(total, up=True), adjacency=run.adjacency)
         own = RenyiDP.implied_by(run, None, None, order)
-        price = (1 + self.shape) * _extra(run, math.log(self.stop))
-        return _renyi(own, price + math.log(self.mean) / (own.order - 1))
+        price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(self.mean) / (own.order - 1)
+        total = float(up(own.eps + max(price, 0.0), 1e-13))  # never below one run's
+        if not total < math.inf:
+            raise UnattainableGuarantee(f"{own!r} of one run leaves no bound on the best of many")
+        return RenyiDP(own.order, total, adjacency=own.adjacency)
 
 
 @functools.lru_cache(maxsize=64)
@@ -119,11 +122,3 @@ def _extra(run: Guarantee, log_stop: float) -> float:
     other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
     with np.errstate(invalid="ignore"):
         return float(np.nanmin((1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0) - log_stop / _ORDERS))
-
-
-def _renyi(own: RenyiDP, price: float) -> RenyiDP:
-    """One run's divergence with the price on top, rounded up; never below one run's."""
-    total = float(up(own.eps + max(price, 0.0), 1e-13))
-    if not total < math.inf:
-        raise UnattainableGuarantee(f"{own!r} of one run leaves no bound on the best of many")
-    return RenyiDP(own.order, total, adjacency=own.adjacency)

@@ -52,6 +52,8 @@ class ConfidenceProfile(PrivacyProfile):
     failure_probability: float
     samples: int
 
+    certain = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "eps", tuple(self.eps))
@@ -61,13 +63,9 @@ class ConfidenceProfile(PrivacyProfile):
         return f"ConfidenceProfile({self.label})"
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         chance = f"{self.failure_probability:.3g}"
         return f"confidence bound from {self.samples} samples, wrong with probability at most {chance}"
-
-    @property
-    def certain(self) -> bool:
-        return False
 
     @property
     def tails(self) -> LossTails:
