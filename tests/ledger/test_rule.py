@@ -51,9 +51,9 @@ def hockey_stick(eps: np.ndarray, g: Guarantee) -> np.ndarray:
 
 
 def after(state: State, guarantee: Guarantee) -> State:
-    charge = state.charge(guarantee, None, None)
-    opened = state if charge.opens is None else state.opened(charge.opens)
-    return State(state.budget, state.number + 1, "", opened.account, charge.total, opened.before)
+    _, opens, total, _ = state.charge(guarantee, None, None)
+    opened = state if opens is None else state.opened(opens)
+    return State(state.budget, state.number + 1, "", opened.account, total, opened.before)
 
 
 def largest(state: State, kind) -> Guarantee | None:

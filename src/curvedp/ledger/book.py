@@ -152,18 +152,18 @@ class Ledger:
             key = read_key(self.key)
             state = self._advance(connection, key)
             try:
-                charge = state.charge(guarantee, partition, group)
+                counted, opens, total, of_group = state.charge(guarantee, partition, group)
             except BudgetExceeded as error:
                 raise BudgetExceeded(f"{_validate.shown(guarantee)} for {label!r} {error}") from None
             body: dict[str, Any] = {
                 "label": label,
-                "guarantee": charge.guarantee.to_dict(),
+                "guarantee": counted.to_dict(),
                 "partition": partition,
                 "group": group,
                 "time": datetime.now(UTC).isoformat(),
-                "opens": None if charge.opens is None else charge.opens.to_dict(),
-                "total": [str(number) for number in charge.total],
-                "of_group": None if charge.of_group is None else [str(number) for number in charge.of_group],
+                "opens": None if opens is None else opens.to_dict(),
+                "total": [str(number) for number in total],
+                "of_group": None if of_group is None else [str(number) for number in of_group],
             }
             number, digest = append(connection, body, key)
         return _entry(number, body, digest)

@@ -24,16 +24,6 @@ Group = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
-class Charge:
-    """What one release costs a ledger: the guarantee as it is counted, and the account it opens, if it does."""
-
-    guarantee: Guarantee
-    opens: Guarantee | None
-    total: Cost
-    of_group: Cost | None
-
-
-@dataclass(frozen=True)
 class State:
     """A ledger after the entry `number`, whose hash is `head`. `account` is the filter that is counted in: the budget, or
     what the rest of an (ε, δ) budget was turned into after `before` of it had been spent. `total` is what the account has
@@ -52,8 +42,11 @@ class State:
     def new(cls, budget: Guarantee, head: str) -> "State":
         return cls(budget, 0, head, budget, tuple(Fraction(0) for _ in cost(budget, budget)))
 
-    def charge(self, guarantee: Guarantee, partition: str | None, group: str | None) -> Charge:
-        """What this release would cost; raises `BudgetExceeded` where it does not fit."""
+    def charge(
+        self, guarantee: Guarantee, partition: str | None, group: str | None
+    ) -> tuple[Guarantee, Guarantee | None, Cost, Cost | None]:
+        """(this release as it is counted, the account that it opens if it does, the total with it, its group's); raises
+        `BudgetExceeded` where it does not fit."""
         if guarantee.adjacency != self.budget.adjacency:
             raise ParameterError(
                 f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
@@ -64,7 +57,7 @@ class State:
         total, of_group = state._sum(cost(state.account, counted), partition, group)
         if any(t > b for t, b in zip(total, cost(state.account, state.account), strict=True)):
             raise BudgetExceeded(f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains")
-        return Charge(counted, opens, total, of_group)
+        return counted, opens, total, of_group
 
     def opened(self, account: Guarantee) -> "State":
         """The state in which the rest of an (ε, δ) budget is this account."""
@@ -125,11 +118,11 @@ class State:
     def _sum(self, part: Cost, partition: str | None, group: str | None) -> tuple[Cost, Cost | None]:
         """The total with this part, and its group's: of a partition only its most expensive group counts, by component."""
         if partition is None:
-            return _add(self.total, part), None
+            return tuple(a + b for a, b in zip(self.total, part, strict=True)), None
         zero = tuple(Fraction(0) for _ in part)
-        of_group = _add(self.groups.get((partition, group), zero), part)
+        of_group = tuple(a + b for a, b in zip(self.groups.get((partition, group), zero), part, strict=True))
         before = self.dearest.get(partition, zero)
-        after = _max(before, of_group)
+        after = tuple(map(max, before, of_group))
         return tuple(t + a - b for t, a, b in zip(self.total, after, before, strict=True)), of_group
 
 
@@ -139,7 +132,8 @@ def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exa
     else."""
     state = dataclasses.replace(state, groups=dict(state.groups), dearest=dict(state.dearest))
     for (number, body, head), (_, following, _) in zip_longest(rows, rows[1:], fillvalue=(0, {}, "")):
-        if not exactly and _is_plain(body) and "total" in following and following["opens"] is None:
+        plain = "total" in body and body["partition"] is None and body["opens"] is None
+        if plain and not exactly and "total" in following and following["opens"] is None:
             continue  # the next total says all that this one does
         if body.get("opens") is not None:
             state = _reopened(state, guarantee_from_dict(body["opens"]), exactly)
@@ -147,13 +141,9 @@ def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exa
         if of_group is not None:
             name = body["partition"]
             state.groups[name, body["group"]] = of_group
-            state.dearest[name] = _max(state.dearest.get(name, of_group), of_group)
+            state.dearest[name] = tuple(map(max, state.dearest.get(name, of_group), of_group))
         state = dataclasses.replace(state, number=number, head=head, total=total)
     return state
-
-
-def _is_plain(body: dict[str, Any]) -> bool:
-    return "total" in body and body["partition"] is None and body["opens"] is None
 
 
 def _reopened(state: State, account: Guarantee, exactly: bool) -> State:
@@ -229,11 +219,3 @@ def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
 
     low, high = bracket(excess, 1.0, limit=1e100)
     return made(private_side(excess, low, high)) if low > 0 and high < math.inf else None
-
-
-def _add(left: Cost, right: Cost) -> Cost:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
-
-
-def _max(left: Cost, right: Cost) -> Cost:
-    return tuple(max(pair) for pair in zip(left, right, strict=True))
