@@ -41,6 +41,7 @@ class Guarantee:
     adjacency: str = field(default="replace-one", kw_only=True)
 
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
+    lengths: ClassVar[tuple[str, ...]] = ()  # fields that are scales or sensitivities
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
     merges: ClassVar[str] = ""  # of one name have closed forms together, which know more than their profiles
@@ -59,10 +60,11 @@ class Guarantee:
     def __post_init__(self) -> None:
         if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
-        for name in self.additive:
+        for name in (*self.additive, *self.lengths):
             value = getattr(self, name)
-            if not (type(value) is float and 0 < value < math.inf):
-                object.__setattr__(self, name, _validate.positive(name, value))
+            if not (type(value) is float and 1e-100 <= value <= 1e100):  # a search makes many: few have to be asked
+                check = _validate.length if name in self.lengths else _validate.positive
+                object.__setattr__(self, name, check(name, value))
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""

@@ -222,28 +222,22 @@ def _bisect(
 
 
 def _refuse_unattainable(profile: PrivacyProfile, target: Guarantee) -> None:
-    if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
+    unbounded = isinstance(target, PureDP) and math.isinf(profile.pure_epsilon)
+    if unbounded or (profile.floor is not None and not _floor_cost(profile, target) < target.measure(target)):
         raise _unattainable(profile, target)
-    if profile.floor is not None:
-        spent, allowed = _cost(profile.floor, target)
-        if not spent < allowed:
-            raise _unattainable(profile, target)
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    kind = getattr(profile, "kind", "gaussian")
-    law = f"the Riemannian {kind.capitalize()} on {profile.space}"
+    law = f"the Riemannian {getattr(profile, 'kind', 'gaussian').capitalize()} on {profile.space}"
     sensitivity = getattr(profile, "sensitivity", math.nan)
     numbers = (f"{v:g}" for v in target.to_dict().values() if isinstance(v, float))
     name = f"{type(target).__name__}({', '.join(numbers)})"
-    floor = profile.floor
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(f"{name} is not met by {law}: its loss is unbounded; use LogLaplaceMechanism")
-    if floor is not None:
-        symbol = target.symbol
-        value = _cost(floor, target)[0]
+    if profile.floor is not None:
+        value = _floor_cost(profile, target)
         return UnattainableGuarantee(
-            f"{name} is below the floor {symbol}={value:.4g} of {law} at sensitivity {sensitivity!r};"
+            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r};"
             f" use {'LogLaplaceMechanism' if isinstance(target, PureDP) else 'LogGaussianMechanism'}"
         )
     return UnattainableGuarantee(f"{name} is not met by {law} at any scale")

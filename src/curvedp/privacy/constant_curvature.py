@@ -64,28 +64,17 @@ class ConstantCurvatureProfile(RadialProfile):
     scale: float
     sensitivity: float
 
+    lengths: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
     closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether the numbers are such that no check has to be asked: a search makes many profiles."""
-        lengths = all(type(x) is float and 1e-100 <= x <= 1e100 for x in (self.scale, self.sensitivity))
-        whole = type(self.dim) is int and 1 <= self.dim < 2**53
-        return lengths and whole and type(self.curvature) is float and abs(self.curvature) <= 1e300
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
             raise ParameterError(f"kind={self.kind!r} must be 'gaussian' or 'laplace'")
-        if not self._is_plain:
-            fields = {
-                "curvature": _validate.within("curvature", self.curvature, -1e300, 1e300),
-                "dim": _validate.integer("dim", self.dim, 1),
-                "scale": _validate.length("scale", self.scale),
-                "sensitivity": _validate.length("sensitivity", self.sensitivity),
-            }
-            for name, value in fields.items():
-                object.__setattr__(self, name, value)
+        whole = type(self.dim) is int and 1 <= self.dim < 2**53
+        if not (whole and type(self.curvature) is float and abs(self.curvature) <= 1e300):
+            object.__setattr__(self, "curvature", _validate.within("curvature", self.curvature, -1e300, 1e300))
+            object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
         root = math.sqrt(abs(self.curvature))
         if self.dim > 1 and not self.closed:
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
@@ -224,12 +213,13 @@ class FloorProfile(PrivacyProfile):
     dim: int
     sensitivity: float
 
+    lengths: ClassVar[tuple[str, ...]] = ("sensitivity",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not _validate.within("curvature", self.curvature, -1e300, 0.0, open_high=True) < 0:
             raise ParameterError(f"curvature={self.curvature!r} must be negative")
         _validate.integer("dim", self.dim, 2)
-        _validate.length("sensitivity", self.sensitivity)
 
     @cached_property
     def tails(self) -> LossTails:

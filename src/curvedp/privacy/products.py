@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -109,6 +109,8 @@ class ProductProfile(PrivacyProfile):
     scale: float
     sensitivity: float
 
+    lengths: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
@@ -121,8 +123,6 @@ class ProductProfile(PrivacyProfile):
             (_validate.within("curvature", k, -1e300, 1e300), _validate.integer("dim", d, 1)) for k, d in pairs
         )
         object.__setattr__(self, "factors", checked)
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
-        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
         if all(k > 0 for k, _ in checked):
             diameter = math.hypot(*(math.pi / math.sqrt(k) for k, _ in checked))
             if self.sensitivity > diameter * (1 + 4e-16):

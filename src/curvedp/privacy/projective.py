@@ -10,6 +10,7 @@ with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -189,6 +190,8 @@ class ProjectiveProfile(RadialProfile):
     scale: float
     sensitivity: float
 
+    lengths: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace") or self.field not in ("real", "complex"):
@@ -197,8 +200,6 @@ class ProjectiveProfile(RadialProfile):
         if _validate.integer("dim", self.dim, least) % 2 and self.field == "complex":
             raise ParameterError(f"dim={self.dim!r} of a complex space must be even")
         root = math.sqrt(_validate.positive("curvature", self.curvature))
-        object.__setattr__(self, "scale", _validate.length("scale", self.scale))
-        object.__setattr__(self, "sensitivity", _validate.length("sensitivity", self.sensitivity))
         _validate.within("scale·√curvature", self.scale * root, *_SCALES)
         _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.sensitivity > _HALF / root * (1 + 4e-16):
