@@ -6,7 +6,7 @@ import mpmath
 import mpmath as mp
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import acb, arb, ctx
 
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.privacy import (
@@ -15,6 +15,7 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
+from curvedp.privacy import certify as balls
 from curvedp.privacy.certify import Certifier, float_beyond, outward
 from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
 
@@ -257,3 +258,21 @@ def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale,
     for eps in (0.0, 0.5):
         ball = certifier.delta(eps)
         assert float(ball) == pytest.approx(float(profile.delta(eps)), rel=4e-9)
+
+
+@pytest.mark.parametrize("m", range(7))
+def test_integrals_of_powers_of_the_sine(m):
+    with mp.workdps(30), ctx.workprec(128):
+        for phi in (0.2, 1.2, 2.0, 3.0):
+            x, y = mp.cos(mp.mpf(phi) / 2) ** 2, mp.sin(mp.mpf(phi) / 2) ** 2
+            truth = float(mp.quad(lambda t: mp.sin(t) ** m, [phi, mp.pi]))
+            for analytic in (True, False):
+                found = balls.sine_integral(m, acb(str(x)), acb(str(y)), analytic)
+                assert float(found.real) == pytest.approx(truth, rel=1e-13)
+    for k, sn, ct in (
+        (0, 0.7, 1 / 0.7),
+        (1, math.sin(0.7), 1 / math.tan(0.7)),
+        (-1, math.sinh(0.7), 1 / math.tanh(0.7)),
+    ):
+        assert float(balls.sn(k, acb(0.7)).real) == pytest.approx(sn, rel=1e-14)
+        assert float(balls.ct(k, arb(0.7))) == pytest.approx(ct, rel=1e-14)

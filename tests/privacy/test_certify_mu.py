@@ -4,9 +4,10 @@ import itertools
 import math
 
 import mpmath
+import mpmath as mp
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, ctx
 
 from curvedp.errors import NotResolved
 from curvedp.privacy import (
@@ -15,8 +16,8 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy._ball_functions import gdp_ball
-from curvedp.privacy.certify_mu import MuCertifier
+from curvedp.privacy.certify import lifted_tail, phi
+from curvedp.privacy.certify_mu import MuCertifier, gdp_ball, mu_lower
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta
 
 
@@ -157,3 +158,27 @@ def test_a_closed_tail_is_below_the_gaussian():
     for x in (0.5, 2.0):
         density = float(law.log_rho(np.array([x - law.mode]))[0]) - law.log_mass
         assert float(certifier._log_density(arb(x))) == pytest.approx(density, abs=1e-6)
+
+
+def test_gaussian_pieces_in_balls():
+    with mp.workdps(40), ctx.workprec(160):
+        for x in (-8.0, 0.0, 3.0):
+            assert float(phi(arb(x))) == pytest.approx(float(mp.ncdf(x)), rel=1e-14)
+        for eps, z in ((0.0, 0.5), (3.0, 5.0), (4.5e4, 300.0), (2e12, 2e6), (0.5e12, 1e6)):
+            tail = mp.erfc(mp.mpf(z) / mp.sqrt(2)) / 2
+            truth = mp.exp(mp.mpf(eps)) * tail
+            found = lifted_tail(arb(eps), arb(z))
+            assert float(found) == pytest.approx(float(truth), rel=1e-9)
+            assert float(found.rad()) < 1e-10 * float(found)
+        for mu, eps in ((0.5, 0.0), (2.0, 1.3)):
+            value, slope = gdp_ball(arb(mu), arb(eps))
+            truth = mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-eps / mu - mu / 2)
+            assert float(value) == pytest.approx(float(truth), rel=1e-13)
+            derivative = mp.diff(
+                lambda u, m=mu: mp.ncdf(m / 2 - mp.log(u) / m) - u * mp.ncdf(-mp.log(u) / m - m / 2), mp.exp(eps)
+            )
+            assert float(slope) == pytest.approx(float(derivative), rel=1e-12)
+            lower = mu_lower(value, eps)
+            assert mu * (1 - 1e-14) < lower <= mu
+        high = mu_lower(gdp_ball(arb(9.5), arb(0.2))[0], 0.2)
+        assert high == pytest.approx(9.5, rel=1e-12)

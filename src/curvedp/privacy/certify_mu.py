@@ -10,8 +10,7 @@ from flint import acb, arb
 
 from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
-from curvedp.privacy._ball_functions import gdp_ball, integral, mu_lower
-from curvedp.privacy.certify import WIDEN, Certifier, float_beyond, outward
+from curvedp.privacy.certify import WIDEN, Certifier, float_beyond, integral, outward, phi
 from curvedp.privacy.constant_curvature import constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_log_delta
 
@@ -173,3 +172,24 @@ class MuCertifier(Certifier):
                 if not ((t0 < 0 or t0 >= 0) and (t1 > 0 or t1 <= 0)):
                     return False
             return True
+
+
+def gdp_ball(mu: arb, eps: arb) -> tuple[arb, arb]:
+    """(δ_μ(ε), its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2))."""
+    second = phi(-eps / mu - mu / 2)
+    return phi(-eps / mu + mu / 2) - eps.exp() * second, -second
+
+
+def mu_lower(delta: arb, eps: float) -> float:
+    """A float below the μ at which δ_μ(eps) = δ."""
+    low, high = 0.0, 1.0
+    with precision(256):
+        while gdp_ball(arb(high), arb(eps))[0] < delta:
+            low, high = high, 2 * high
+        for _ in range(60):
+            mid = (low + high) / 2
+            if gdp_ball(arb(mid), arb(eps))[0] < delta:
+                low = mid
+            else:
+                high = mid
+    return low

@@ -17,9 +17,8 @@ from flint import acb, arb
 
 from curvedp import _validate
 from curvedp.entropy.precision import precision
-from curvedp.privacy._ball_functions import integral
 from curvedp.privacy._space_form import Kind
-from curvedp.privacy.certify import enclosed, outward
+from curvedp.privacy.certify import enclosed, integral, outward
 from curvedp.privacy.projective import ProjectiveProfile
 
 _LEAST = 1e-300  # a smaller δ is bounded from above only
