@@ -105,12 +105,9 @@ def rsvrg_noise(
 ) -> tuple[float, float]:
     """(σ₁, σ₂) at which a run meets the guarantee, split for the smallest error that noise leaves at the end.
 
-    Where the objective is quadratic with curvature 1 (a Fréchet mean's nearly is), a step keeps ρ = 1 − rate of an error.
-    The anchor's noise acts alike in all m steps of an epoch and leaves an error of variance (1−ρ^m)²σ₁²; the others' errors
-    add up to rate·(1−ρ^2m)/(2−rate)·σ₂²; later epochs shrink both alike. In the central limit the cost of S epochs is
-    μ² = S(2C₀/nσ₁)² + mS(2C₁/nσ₂)², and under it the smallest aσ₁² + bσ₂² has σ₁²/σ₂² = √(b/a)·C₀/(C₁√m). The split uses
-    that; the common factor is then found exactly, on the private side. Guarantees that gain nothing from random batches
-    (`rsgd_noise`) have batch_size for n in the second term, and there the central limit is exact.
+    The split is that of the central limit, for a quadratic objective of curvature 1 (docs/optimization.md); the common factor
+    is then found exactly, on the private side. Guarantees that gain nothing from random batches (`rsgd_noise`) have
+    batch_size for n in the second term, and there the central limit is exact.
     """
     move = clip[0] / n, clip[1] / (n if isinstance(guarantee, ApproxDP) else batch_size)
     a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, rate))  # only their ratio matters

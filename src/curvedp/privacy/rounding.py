@@ -24,9 +24,7 @@ def up(x: Any, relative: float = 0.0) -> Any:
 
 def down(x: Any, relative: float = 0.0) -> Any:
     """The next float below x·(1 − relative): never above the truth."""
-    value = np.asarray(x, dtype=np.float64)
-    out = np.nextafter(value - np.abs(np.where(np.isinf(value), 0.0, value)) * relative, -np.inf)
-    return out if out.ndim else float(out)
+    return -up(-np.asarray(x, dtype=np.float64), relative)
 
 
 def float_of(exact: Fraction, *, up: bool) -> float:
