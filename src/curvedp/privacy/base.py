@@ -75,24 +75,21 @@ class Guarantee:
 
     def delta(self, eps: Any) -> Any:
         """An upper bound on δ at ε >= 0; a number for a number, an array for an array. ε = inf gives the limit."""
-        values = _array("eps", eps)
-        if not np.all(values >= 0):
-            raise ParameterError(f"eps={eps!r} must be >= 0")
-        return _like(values, self._delta(values)) if values.size else values
+        return _answered("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
 
     def epsilon(self, delta: Any) -> Any:
         """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
-        values = _array("delta", delta)
-        if not np.all((values > 0) & (values < 1)):
-            raise ParameterError(f"delta={delta!r} must lie in (0, 1)")
-        return _like(values, self._epsilon(values)) if values.size else values
+        return _answered("delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon)
 
     def tradeoff(self, alpha: Any) -> Any:
         """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
-        values = _array("alpha", alpha)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ParameterError(f"alpha={alpha!r} must lie in [0, 1]")
-        return _like(values, np.clip(self._tradeoff(values), 0.0, 1.0 - values)) if values.size else values
+        return _answered(
+            "alpha",
+            alpha,
+            lambda x: (x >= 0) & (x <= 1),
+            "lie in [0, 1]",
+            lambda x: np.clip(self._tradeoff(x), 0.0, 1 - x),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
@@ -277,7 +274,8 @@ def vouched(guarantee: Guarantee) -> Guarantee:
     return guarantee
 
 
-def _array(name: str, value: Any) -> Array:
+def _answered(name: str, value: Any, allowed: Callable[[Array], Any], rule: str, answer: Callable[[Array], Any]) -> Any:
+    """The answer at a number or at an array of numbers, all of them allowed."""
     if isinstance(value, str | bytes | bool):
         raise ParameterError(f"{name}={value!r} must be a number or an array of numbers")
     try:
@@ -289,9 +287,7 @@ def _array(name: str, value: Any) -> Array:
         raise ParameterError(f"{name}={_validate.shown(value)} must be a number or an array of numbers") from None
     if np.any(np.isnan(values)):
         raise ParameterError(f"{name}={value!r} must not be NaN")
-    return values
-
-
-def _like(values: Array, result: Any) -> Any:
-    result = np.asarray(result, np.float64)
-    return result if values.ndim else float(result)
+    if not np.all(allowed(values)):
+        raise ParameterError(f"{name}={value!r} must {rule}")
+    found = np.asarray(answer(values), np.float64) if values.size else values
+    return found if values.ndim else float(found)

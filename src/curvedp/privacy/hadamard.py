@@ -28,11 +28,7 @@ class HadamardProfile(GaussianProfile):
         """For the Gaussian of scale σ where Ric >= `ricci`, and ricci·σ² >= −½: beyond, more noise would bound no better."""
         return cls("gaussian", 0.0, dim, _flat(_validate.length("sigma", sigma), -ricci), sensitivity)
 
-    @property
-    def space(self) -> str:
-        return "this space, by its Ricci curvature"
-
-    label = Guarantee.label
+    space, label = "this space, by its Ricci curvature", Guarantee.label
 
 
 @dataclass(frozen=True)
