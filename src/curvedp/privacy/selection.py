@@ -110,10 +110,10 @@ class NegativeBinomialRuns:
             return PureDP(float_of(total, up=True), adjacency=run.adjacency)
         own = RenyiDP.implied_by(run, None, None, order)
         price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(self.mean) / (own.order - 1)
-        total = float(up(own.eps + max(price, 0.0), 1e-13))  # never below one run's
-        if not total < math.inf:
+        spent = float(up(own.eps + max(price, 0.0), 1e-13))  # never below one run's
+        if not spent < math.inf:
             raise UnattainableGuarantee(f"{own!r} of one run leaves no bound on the best of many")
-        return RenyiDP(own.order, total, adjacency=own.adjacency)
+        return RenyiDP(own.order, spent, adjacency=own.adjacency)
 
 
 @functools.lru_cache(maxsize=64)
