@@ -94,7 +94,7 @@ def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float
         z = ball_coordinates(M, reading.base, reading.reach, mean)
         away = np.linalg.norm(IsotropicMechanism.simulate(mechanism, rng, z, runs) - z, axis=-1)
         return int(np.sum(away <= region.within.quantile)), runs
-    gradient = ball_coordinates(M, *mechanism.mean.ball, X).mean(axis=0)  # what is not released
+    gradient = ball_coordinates(M, *mechanism.statistic.ball, X).mean(axis=0)  # what is not released
     noise = reading.law.scale * rng.standard_normal((runs, M.dim))
     if M.curvature_bounds == (0.0, 0.0):
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs

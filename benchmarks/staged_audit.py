@@ -64,7 +64,7 @@ def pair_of(mechanism: StagedMechanism, z: np.ndarray, last: np.ndarray) -> Pair
 def attacks(mechanism: StagedMechanism) -> Iterator[tuple[str, Pair]]:
     """All but one identical, and that one far out, or as near on the other side as tells most (found by trying); far out, or
     with the others; and records on the edges of bins and radii, one of which goes to another edge."""
-    M, n, outer = mechanism.manifold, mechanism.searched.n, mechanism.searched.outer_radius
+    M, n, outer = mechanism.manifold, mechanism.statistic.n, mechanism.statistic.outer_radius
     axis = scaling_direction(M, np.asarray(M.origin)) if M.is_cone else np.eye(M.dim)[0]
     far = 0.9 * min(outer, M.injectivity_radius)
     rough = M.embedded_diameter is not None and isinstance(mechanism, PrivateBallMechanism)

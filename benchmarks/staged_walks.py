@@ -45,8 +45,8 @@ class Walks:
         self, mechanism: Any, pair: Pair, side: int, size: int, rng: np.random.Generator, cheat: Mapping[str, float]
     ) -> None:
         self.mechanism, self.pair, self.side, self.rng, self.cheat = mechanism, pair, side, rng, cheat
-        self.M, self.law, self.n = mechanism.manifold, mechanism.law, mechanism.searched.n
-        self.c = np.broadcast_to(np.asarray(mechanism.searched.center), (size, *self.M.point_shape)).copy()
+        self.M, self.law, self.n = mechanism.manifold, mechanism.law, mechanism.statistic.n
+        self.c = np.broadcast_to(np.asarray(mechanism.statistic.center), (size, *self.M.point_shape)).copy()
         self.left, self.score, self.most = np.ones(size), np.zeros(size), np.zeros(size)
         self.told: list[Told] = []
         self.all = np.arange(size)
@@ -150,7 +150,7 @@ class Medians(Walks):
 
     def size(self, before: np.ndarray) -> np.ndarray:
         """A median distance, or for pure ε a typical one."""
-        s, top, share = self.logs(self.all)[1], self.mechanism.searched.outer_radius, median._PLANS[self.law].radius
+        s, top, share = self.logs(self.all)[1], self.mechanism.statistic.outer_radius, median._PLANS[self.law].radius
         if not self.pure:
             return np.asarray(self.quantile(self.all, s, top, self.n / 2, share, Search()))
         first = not before.any()
@@ -165,7 +165,7 @@ class Medians(Walks):
         noisy, _ = self.ask("direction", self.all, share, self.moved(1.0, self.M.dim), mean)
         length = np.linalg.norm(noisy, axis=1)
         move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[:, None] * noisy
-        outer = self.mechanism.searched.outer
+        outer = self.mechanism.statistic.outer
         self.go(self.all, np.asarray(median.project_to_ball(self.M, *outer, np.asarray(self.M.unchart(self.c, move)))))
 
 
@@ -205,7 +205,7 @@ class Balls(Walks):
 
     def units(self) -> None:
         """The scale of a cone."""
-        M, target = self.M, self.mechanism.target
+        M, target = self.M, self.mechanism.statistic
         if not M.is_cone:
             return
         half = half_bins(M, target.outer_radius, private_ball._BIN)
@@ -233,7 +233,7 @@ class Balls(Walks):
 
     def middle(self, rows: np.ndarray, least: float = np.inf) -> np.ndarray:
         """About a median distance; for pure ε a radius."""
-        top = self.mechanism.target.outer_radius
+        top = self.mechanism.statistic.outer_radius
         if self.pure:
             fine = private_ball._NARROW._replace(number=private_ball._WIDE.number).down_to(least / top)
             return self.in_shells(rows, top, fine if least < top else private_ball._WIDE)

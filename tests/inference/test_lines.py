@@ -14,8 +14,9 @@ from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, 
 from curvedp.inference import region_of
 from curvedp.inference.lines import _Part, line_region
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms import BundleDescentMechanism, Certificate
+from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.base import Reading
+from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import _clipped, clipped_direction, contributions
@@ -120,7 +121,7 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
     found = []
     for _ in range(40):
         drawn = value + mechanism.last * rng.standard_normal(value.size)
-        found.append(line_region(mechanism.line, Reading("line", law, drawn, np.stack([q, *W])), LEVEL))
+        found.append(line_region(mechanism.statistic, Reading("line", law, drawn, np.stack([q, *W])), LEVEL))
     assert all(each.theorem.startswith("conservative") for each in found)
     hits = sum(holds(each, p, V) for each in found)
     assert binomtest(hits, len(found), LEVEL, alternative="less").pvalue > 1e-4

@@ -10,8 +10,8 @@ from curvedp import PrivateFrechetMean
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
-from curvedp.mechanisms import NewtonMechanism
 from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
@@ -29,7 +29,7 @@ def in_ball(manifold, radius, size, rng):
 )
 def test_no_pair_of_records_moves_the_released_numbers_by_more_than_claimed(manifold, radius):
     rng, size, n = np.random.default_rng(0), 20000, 10
-    mechanism = NewtonMechanism(manifold, None, radius, n, 1.0)
+    mechanism = NewtonMechanism(statistic=FrechetMean(manifold, None, radius, n), scale=1.0)
     x, y, w = (in_ball(manifold, radius, size, rng) for _ in range(3))
     x[:100], y[:100] = (
         manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, s * radius * np.eye(manifold.dim)[0]))
@@ -57,7 +57,7 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
     """In squares for Gaussian noise, as they are for Laplace noise."""
     rng = np.random.default_rng(1)
     X = in_ball(manifold, 0.6, 60, rng)
-    mechanism = NewtonMechanism.calibrated(manifold, None, 0.7, 60, guarantee)
+    mechanism = NewtonMechanism.for_statistic(FrechetMean(manifold, None, 0.7, 60), guarantee)
     release = mechanism.release(X)
     stages = release.certificate.release["stages"]
     pure = guarantee == PureDP(1.0)
@@ -75,7 +75,7 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
 @pytest.mark.parametrize("field", ["gradient_scale", "hessian_scale", "distance"])
 def test_a_certificate_with_less_noise_is_refuted(field):
     X = in_ball(Sphere(2), 0.6, 60, np.random.default_rng(1))
-    certificate = NewtonMechanism.calibrated(Sphere(2), None, 0.7, 60, GDP(1.0)).release(X).certificate
+    certificate = NewtonMechanism.for_statistic(FrechetMean(Sphere(2), None, 0.7, 60), GDP(1.0)).release(X).certificate
     stages = [dict(stage) for stage in certificate.release["stages"]]
     stages[0][field] = 0.7 if field == "distance" else 0.9 * stages[0][field]
     forged = replace(certificate, release={**certificate.release, "stages": stages}).sealed()
@@ -88,7 +88,10 @@ def test_a_certificate_with_less_noise_is_refuted(field):
 def test_the_release_has_the_law_that_is_simulated():
     manifold, rng = PoincareBall(2), np.random.default_rng(2)
     X = in_ball(manifold, 3.0, 80, rng)
-    mechanism, mean = NewtonMechanism(manifold, None, 3.0, 80, 2.0), frechet_mean(manifold, X)
+    mechanism, mean = (
+        NewtonMechanism(statistic=FrechetMean(manifold, None, 3.0, 80), scale=2.0),
+        frechet_mean(manifold, X),
+    )
     source = GeneratorSource(np.random.default_rng(3))
     released = np.stack([mechanism.release(X, source=source).value for _ in range(150)])
     distance = [np.asarray(manifold.dist(mean, x)) for x in (released, mechanism.simulate(rng, X, 3000))]
@@ -153,12 +156,14 @@ def test_shrinkage_is_named_in_the_certificate_and_only_where_it_is_proved():
     ],
 )
 def test_bad_parameters(arguments):
+    ball = {"manifold": Sphere(2), "center": None, "radius": 0.5, "n": 10, "scale": 1.0, "steps": 2, **arguments}
+    noise = {name: ball.pop(name) for name in ("scale", "steps")}
     with pytest.raises(ParameterError):
-        NewtonMechanism(**{"manifold": Sphere(2), "center": None, "radius": 0.5, "n": 10, "scale": 1.0, **arguments})
+        NewtonMechanism(statistic=FrechetMean(**ball), **noise)
 
 
 def test_bad_records_are_mapped_and_wrong_shapes_refused():
-    mechanism = NewtonMechanism(Sphere(2), None, 0.5, 4, 1.0)
+    mechanism = NewtonMechanism(statistic=FrechetMean(Sphere(2), None, 0.5, 4), scale=1.0)
     X = np.array([[1.0, 0, 0], [np.nan, 0, 1], [0, 0, 0], [-1.0, 0, 0]])
     assert mechanism.release(X).value.shape == (3,)
     with pytest.raises(ParameterError, match="shape"):

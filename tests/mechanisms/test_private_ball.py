@@ -131,7 +131,7 @@ def test_one_search_that_noise_has_misled_is_made_again():
         asked.append(values)
         return np.zeros_like(values) if len(asked) == 1 else values
 
-    (_, radius), _ = mechanism.walk(Measured(mechanism.target, open_records(X, M.point_shape)), noisy)
+    (_, radius), _ = mechanism.walk(Measured(mechanism.statistic, open_records(X, M.point_shape)), noisy)
     assert 0.3 < radius < 3.0
 
 

@@ -25,14 +25,16 @@ from curvedp.errors import BudgetExceeded, CurvedpError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.inference.shapes import _exceeded
 from curvedp.laws import RiemannianLaplace
-from curvedp.mechanisms import Certificate, PrivateBallMechanism
+from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.choose import predicted_error
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.shells import Shells, least_loss, private_shells
 from curvedp.mechanisms.stages import Stages
 from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.vectors import simulated_noise
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.signing import digest
 from transcript import SPACES, STATISTICS, cloud, leaked, median, opposite, pairs, released, served
@@ -277,7 +279,7 @@ def test_shells_find_a_length_on_every_scale():
     rng = np.random.default_rng(6)
     for size in (1e-5, 1.0, 1e3):
         lengths = size * np.abs(rng.normal(size=400))
-        stages = Stages(1.0, Stages.simulated(rng, "laplace"), "laplace")
+        stages = Stages(1.0, simulated_noise(rng, "laplace"), "laplace")
         beyond = partial(_beyond, lengths)
         typical, radius = private_shells(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1), Shells(63, 1.6))
         assert 0.5 * size < typical < 5 * size

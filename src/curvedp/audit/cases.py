@@ -44,18 +44,19 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     LogGaussianMechanism,
     LogLaplaceMechanism,
-    NewtonMechanism,
 )
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
-from curvedp.mechanisms.stages import Noise, StagedMechanism
+from curvedp.mechanisms.stages import StagedMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism
 from curvedp.mechanisms.value import ValueMechanism
+from curvedp.mechanisms.vectors import Noise
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.records import open_records
@@ -144,7 +145,7 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
     """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
     leads, with noise; the other is led along what was released, so that every stage is asked at the same points. All records
     but one are at the center, which is an edge of bins; that one is far out to one side, or to the other, or with them."""
-    M, searched, far = mechanism.manifold, mechanism.searched, ", one far record" if 0.0 in ends else ""
+    M, searched, far = mechanism.manifold, mechanism.statistic, ", one far record" if 0.0 in ends else ""
     data = []
     for end in ends:
         z = np.zeros((searched.n, M.dim))
@@ -184,7 +185,7 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
 
 def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
     """Sums over some records, and over one more of them, across what that one adds."""
-    data = data_sets(mechanism.summed.manifold, _RADIUS, 4)[1]  # type: ignore[attr-defined]  # of points
+    data = data_sets(mechanism.statistic.manifold, _RADIUS, 4)[1]
     totals = [mechanism.accepted(part) for part in (data[:-1], data)]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
@@ -195,7 +196,7 @@ def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
 
 
 def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
-    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.n)
+    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.statistic.n)
     norms, constants = [mechanism.gradient_norm(X) for X in data], [(mechanism.lipschitz(X),) for X in data]
     outputs = k_norm_outputs(mechanism.domain, shrunk * mechanism.scale, norms, constants)
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
@@ -274,7 +275,7 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
-    (lambda M: NewtonMechanism.calibrated(M, None, 0.5, 4, _CLAIM), _of_records, ROUND),
+    (lambda M: NewtonMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, ROUND),
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
     *((make, partial(_of_stages, ends=(1.0, end)), FEW) for make in (_median, _private_ball) for end in (-1.0, 0.0)),
     (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),

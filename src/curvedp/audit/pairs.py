@@ -29,7 +29,7 @@ def neighbors(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
         return origin, manifold.unchart(origin, step * _worst_direction(manifold))
-    base, reach = mechanism.base, mechanism.radius
+    base, reach = mechanism.base, getattr(mechanism.statistic.values, "radius", None)
     along = min(step, _EDGE * reach) if reach is not None else step
     pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
     if reach is not None and manifold.dim > 1:

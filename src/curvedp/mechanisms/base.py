@@ -6,7 +6,7 @@ builder of a certificate, and is paid for by what `Mechanism.bill` says, the onl
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import wraps
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
@@ -20,7 +20,8 @@ from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
 from curvedp.mechanisms.chart import GRID
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.statistic import Statistic, check_fields
+from curvedp.mechanisms.statistic import assign as assign
 from curvedp.privacy import Guarantee, convert
 
 EXACT = "exact-then-round"
@@ -76,7 +77,8 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # a statistic may hold arrays
 class Mechanism(ABC):
-    """Noise about a statistic, or about what is read of the records on the way to it.
+    """Noise about a statistic, or about what is read of the records on the way to it. A subclass is a frozen dataclass; its
+    fields are its public numbers, each checked by its type, and go into the certificate unless they are as by default.
 
     Attributes
     ----------
@@ -97,7 +99,7 @@ class Mechanism(ABC):
     'LaplaceMechanism'
     """
 
-    statistic: Statistic = field(kw_only=True, repr=False)
+    statistic: Any = field(kw_only=True, repr=False)  # of the kind that it `serves`
 
     name: ClassVar[str]
     of: ClassVar[Any] = Statistic
@@ -117,6 +119,18 @@ class Mechanism(ABC):
         if "for_statistic" in cls.__dict__:  # none has to check what it is given
             cls.for_statistic = _served(cls.__dict__["for_statistic"].__func__)  # type: ignore[method-assign]
 
+    def __post_init__(self) -> None:
+        """Whatever was given is checked: the statistic, and every field by its type."""
+        self.check_served(self.statistic)
+        check_fields(self)
+
+    @classmethod
+    def check_served(cls, statistic: Any) -> None:
+        """Refuse a statistic of another kind."""
+        if not isinstance(statistic, Statistic) or not cls.serves(statistic):
+            given = statistic.name if isinstance(statistic, Statistic) else _validate.shown(statistic)
+            raise ParameterError(f"statistic={given} is not what {cls.__name__} releases")
+
     # ---- what a subclass says ----
 
     @classmethod
@@ -131,9 +145,21 @@ class Mechanism(ABC):
         """
 
     @classmethod
-    @abstractmethod
+    def numbers_of(cls) -> list[Field[Any]]:
+        """The fields that are its own."""
+        return [each for each in fields(cls) if each.name != "statistic"]
+
+    @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """The mechanism that a certificate describes, validated anew."""
+        told = (each.name for each in cls.numbers_of() if each.name in parameters or each.default is MISSING)
+        return cls(statistic=statistic, **{name: parameters[name] for name in told})
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its own public numbers as JSON values; what is as by default goes without saying."""
+        told = {each.name: (getattr(self, each.name), each.default) for each in self.numbers_of()}
+        return {name: value for name, (value, default) in told.items() if value != default}
 
     @property
     @abstractmethod
@@ -141,14 +167,10 @@ class Mechanism(ABC):
         """What the ideal law promises: its privacy profile, or pure ε where nothing finer is claimed."""
 
     @property
-    @abstractmethod
     def sensitivity(self) -> float:
-        """How far what is noised can move."""
-
-    @property
-    @abstractmethod
-    def parameters(self) -> Mapping[str, Any]:
-        """Its own public numbers as JSON values."""
+        """How far what is noised can move: the statistic, unless it says otherwise."""
+        found: float = self.statistic.sensitivity
+        return found
 
     @abstractmethod
     def draw(self, data: Any, source: Source) -> Draw:
@@ -160,7 +182,7 @@ class Mechanism(ABC):
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Post-processing of drawn points, along the first axis: moved to where the value can be."""
-        return self.statistic.inside(points)
+        return np.asarray(self.statistic.inside(points))
 
     def finish(self, value: Any) -> Any:
         """`finished` for what one release has drawn, in the frame of the records."""
@@ -169,7 +191,8 @@ class Mechanism(ABC):
     @property
     def afterwards(self) -> list[str]:
         """What `finish` does, in words."""
-        return self.statistic.afterwards
+        found: list[str] = self.statistic.afterwards
+        return found
 
     @property
     def trust(self) -> str:
@@ -184,7 +207,8 @@ class Mechanism(ABC):
     @property
     def manifold(self) -> Manifold:
         """Where the released value lives."""
-        return self.statistic.space
+        found: Manifold = self.statistic.space
+        return found
 
     @property
     def guarantee(self) -> Guarantee:
@@ -346,23 +370,10 @@ def _served(made: Callable[..., Any]) -> Any:
 
     @wraps(made)
     def for_statistic(kind: type[Mechanism], statistic: Any, guarantee: Any) -> Any:
-        if not isinstance(statistic, Statistic) or not kind.serves(statistic):
-            given = statistic.name if isinstance(statistic, Statistic) else _validate.shown(statistic)
-            raise ParameterError(f"statistic={given} is not what {kind.__name__} releases")
+        kind.check_served(statistic)
         return made(kind, statistic, guarantee)
 
     return classmethod(for_statistic)
-
-
-def assign(frozen: Any, **values: Any) -> None:
-    """Set fields of a frozen value while it is being made."""
-    for name, value in values.items():
-        object.__setattr__(frozen, name, value)
-
-
-def length(name: str, value: Any) -> float:
-    """A length, as `_validate` knows it, which is asked only where it must be: a choice makes many mechanisms."""
-    return value if type(value) is float and 1e-100 <= value <= 1e100 else _validate.length(name, value)
 
 
 def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:

@@ -4,79 +4,47 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf, nextafter, sqrt, tanh
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean
 from curvedp.geometry.base import Manifold
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Reading, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.noise import bounded, bounded_epsilon
-from curvedp.mechanisms.regression import Data, GeodesicLine, LineMechanism, Pair, into_domain
-from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.mechanisms.regression import Data, LineMechanism, Pair, into_domain
+from curvedp.mechanisms.statistic import Count, Statistic
+from curvedp.mechanisms.vectors import VectorMechanism, drawn, exact_noise
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.rounding import up
 from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
 from curvedp.regression.gradient import clipped_direction, contributions, mean_over_persons
-from curvedp.regression.jacobi import check_symmetric
 from curvedp.regression.linearity import LENGTHENED, Neighborhood
 
 _LEAST = 0.5  # of an eigenvalue of mean aaᵀ, in the last step: it is 1 where predictors are spread evenly
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class BundleDescentMechanism(LineMechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BundleDescentMechanism(VectorMechanism, LineMechanism):
     """DP-RGD on the tangent bundle, then one Newton step of a release that is worth as much as all before it.
 
     T exact noisy releases of `clipped_direction`, the last 2T/3 iterates averaged; at their average the `Neighborhood` is
     released: the direction once more, and how it changes, from which a region follows. Gaussian noise, or Laplace noise for
     pure ε, whose ε add up.
-
-    Parameters
-    ----------
-    statistic : GeodesicLine
-        What is released.
-    scale : float
-        Of the noise.
-    steps : int
-        T.
-    law : 'gaussian' or 'laplace'
-        Of the noise.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.mechanisms.regression import GeodesicLine
-    >>> line = GeodesicLine(Sphere(2), None, 0.5, 0.6, 0.25, 200, [[0.0, 1.0]])
-    >>> BundleDescentMechanism.for_statistic(line, GDP(1.0)).guarantee.mu <= 1
-    True
     """
 
-    steps: int
-    law: Literal["gaussian", "laplace"]
+    steps: Count
 
     name: ClassVar[str] = "tangent-bundle-descent"
     option: ClassVar[str | None] = "dp-rgd"
 
-    def __init__(self, *, statistic: GeodesicLine, scale: float, steps: int, law: Any) -> None:
-        assign(self, statistic=statistic, scale=_validate.length("scale", scale))
-        assign(
-            self, steps=_validate.integer("steps", steps, 1), law=_validate.choice("law", law, ("gaussian", "laplace"))
-        )
-
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise of the steps that meets the guarantee."""
-        assert isinstance(statistic, GeodesicLine)  # `serves` no other
-        domain, sensitivity = statistic.domain, statistic.sensitivity
-        k, rate = domain.predictors, _rate(statistic.manifold, domain)
+        domain, sensitivity = statistic.domain, statistic.sensitivity  # type: ignore[attr-defined]  # a `GeodesicLine`
+        k, rate = domain.predictors, _rate(statistic.space, domain)
         warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
         if bounded(check_guarantee(guarantee)):
             # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
@@ -85,19 +53,6 @@ class BundleDescentMechanism(LineMechanism):
         moved = sqrt(6 * warm) * sensitivity  # T steps are one of √T times the sensitivity (Dong, Roth & Su 2022)
         sigma = smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)
         return cls(statistic=statistic, scale=nextafter(sigma * (1 + 1e-14), inf), steps=3 * warm, law="gaussian")
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the law, its scale and the number of steps."""
-        assert isinstance(statistic, GeodesicLine)  # `serves` no other
-        check_symmetric(statistic.manifold)
-        given = {name: parameters[name] for name in ("scale", "steps", "law")}
-        return cls(statistic=statistic, **given)
-
-    @property
-    def sensitivity(self) -> float:
-        """Of one direction."""
-        return self.line.sensitivity
 
     @cached_property
     def last(self) -> float:
@@ -113,13 +68,7 @@ class BundleDescentMechanism(LineMechanism):
         return gaussian_profile(0.0, 1, self.scale, sqrt(2 * self.steps) * self.sensitivity)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
-
-    @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
         return {"scale": self.scale, "steps": self.steps, "law": self.law, "norm": "euclidean", "unit": DEVIATION}
 
     def predicted_error(self) -> float:
@@ -140,15 +89,13 @@ class BundleDescentMechanism(LineMechanism):
 
     def draw(self, data: Data, source: Source) -> Draw:
         """The noisy steps, one after the other, and the last release."""
-        release, draws = exact_laplace if self.law == "laplace" else exact_gaussian, []
+        draws, exact = exact_noise(source, self.law)
 
         def noisy(value: np.ndarray, scale: float) -> np.ndarray:
-            draws.append(release(Euclidean(value.size), scale, value.ravel(), source=source, grid=GRID))
-            return np.asarray(draws[-1].value)
+            return np.asarray(exact(value.reshape(1, -1), np.array([scale]))[0])
 
         pair = self._descend(lambda p, V: noisy(self._direction(data, p, V), self.scale))
-        value = self._improved(pair, noisy(self.last_value(data, *pair), self.last))
-        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws))
+        return drawn(self._improved(pair, noisy(self.last_value(data, *pair), self.last)), draws)
 
     def _direction(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
         x, Y, codes = data
@@ -166,21 +113,20 @@ class BundleDescentMechanism(LineMechanism):
 
     def reading(self, integers: Any) -> Reading:
         """The last release, whose noise is fresh given the pair at which it was made."""
-        (p, V), drawn = self._replayed(integers)
-        law = RiemannianLaplace if self.law == "laplace" else RiemannianGaussian
-        return Reading("line", law(Euclidean(drawn.size), self.last), drawn, np.stack([p, *V]))
+        (p, V), last = self._replayed(integers)
+        return Reading("line", self.law_of(last.size, self.last), last, np.stack([p, *V]))
 
     def _replayed(self, integers: Any) -> tuple[Pair, np.ndarray]:
         """(the pair that the steps lead to, what was released there)."""
-        drawn = replay(integers)
+        next_draw = replay(integers)
         if len(integers) != self.steps + 1:
             raise ParameterError("the released integers are not those of so many steps")
-        pair = self._descend(lambda p, V: drawn(np.empty(self.near.size)))
-        return pair, drawn(np.empty(self.near.released))
+        pair = self._descend(lambda p, V: next_draw(np.empty(self.near.size)))
+        return pair, next_draw(np.empty(self.near.released))
 
-    def _improved(self, pair: Pair, drawn: np.ndarray) -> Pair:
+    def _improved(self, pair: Pair, last: np.ndarray) -> Pair:
         """A Newton step, shortened by how well the pair is known without it, and where noise hides mean aaᵀ."""
-        direction, normal, _ = self.near.parts(drawn)
+        direction, normal, _ = self.near.parts(last)
         values, vectors = np.linalg.eigh(normal)
         hidden = 3 * self.last * self.near.units[0] * sqrt(self.near.released if self.law == "laplace" else 1)
         one, other = self._variances
@@ -192,16 +138,16 @@ class BundleDescentMechanism(LineMechanism):
         all coordinates, so noise of one size serves them all; v steps half as far, lest the two overshoot together, and
         several predictors share that."""
         M, domain, rate = self.manifold, self.domain, _rate(self.manifold, self.domain)
-        p, V, path = self.line.ball.center, np.zeros((domain.predictors, *M.point_shape)), []
+        p, V, path = self.statistic.ball.center, np.zeros((domain.predictors, *M.point_shape)), []
         for step in range(self.steps):
-            drawn = noisy(p, V).reshape(1 + domain.predictors, M.dim)
-            p, V = self._taken(p, V, rate * drawn[0], rate / (2 * domain.predictors) * drawn[1:] / DEVIATION)
+            move = noisy(p, V).reshape(1 + domain.predictors, M.dim)
+            p, V = self._taken(p, V, rate * move[0], rate / (2 * domain.predictors) * move[1:] / DEVIATION)
             if step >= self.steps // 3:
                 path.append((p, V))
         points, velocities = (np.stack(part) for part in zip(*path, strict=True))
         middle = np.asarray(M.exp(p, np.mean(np.asarray(M.log(p, points)), axis=0)))
         carried = np.asarray(M.transport(points[:, None], middle, velocities))
-        return into_domain(M, self.line.ball, domain, middle, np.mean(carried, axis=0))
+        return into_domain(M, self.statistic.ball, domain, middle, np.mean(carried, axis=0))
 
     def _taken(self, p: np.ndarray, V: np.ndarray, foot: np.ndarray, shoot: np.ndarray) -> Pair:
         """The pair after a step; a step that leaves the doubles is not taken."""
@@ -211,7 +157,7 @@ class BundleDescentMechanism(LineMechanism):
         with np.errstate(all="ignore"):  # released numbers only, but a warning helps nobody
             try:
                 q = np.asarray(M.exp(p, M.from_coordinates(p, move)))
-                found = into_domain(M, self.line.ball, self.domain, q, np.asarray(M.transport(p, q, moved)))
+                found = into_domain(M, self.statistic.ball, self.domain, q, np.asarray(M.transport(p, q, moved)))
             except np.linalg.LinAlgError:  # of released numbers; some decompositions raise where others give NaN
                 return p, V
         return found if all(np.all(np.isfinite(part)) for part in found) else (p, V)

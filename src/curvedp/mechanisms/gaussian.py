@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, nextafter
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
 from curvedp.laws.spaceform import rays_of, space_form_factors
-from curvedp.mechanisms.base import Draw, assign, check_guarantee, length
+from curvedp.mechanisms.base import Draw, check_guarantee
 from curvedp.mechanisms.chart import CHART_ERROR, REACH
-from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
@@ -59,19 +59,19 @@ class GaussianMechanism(IsotropicMechanism):
     name: ClassVar[str] = "riemannian-gaussian"
     option: ClassVar[str | None] = "gaussian"
     like: ClassVar[str | None] = "log-gaussian"
-    kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
+    kind: ClassVar[Any] = "gaussian"
     word: ClassVar[str] = "sigma"
 
     def __init__(
         self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
     ) -> None:
-        assign(self, statistic=statistic or Stated(manifold, sensitivity), sigma=length("sigma", sigma))
+        super().__init__(manifold, sensitivity, sigma, statistic=statistic)
         if not has_exact_gaussian(self.manifold):  # refused here, not at the first release
             raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
         _ = self.law
 
     @property
-    def scale(self) -> float:
+    def scale(self) -> float:  # type: ignore[override]  # of the other laws it is a field
         """σ, as of every law."""
         return self.sigma
 

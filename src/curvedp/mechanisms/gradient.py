@@ -5,7 +5,6 @@ and has length at most r, so the COMPUTED mean moves by at most 2r/n: no curvatu
 Its bias is of second order in the distance from the center to the mean.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, isfinite, log2, sqrt
@@ -13,29 +12,25 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Reading, assign, length, replay
+from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
-from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, spread_of
-from curvedp.mechanisms.of_mean import GaussianMeanMechanism
+from curvedp.mechanisms.noise import float_noise, least_noise, spread_of
 from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import Guarantee, PureDP, gaussian_profile
-from curvedp.privacy.rounding import up
+from curvedp.mechanisms.vectors import ShrunkMeanMechanism, drawn, exact_noise
+from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class GradientMechanism(GaussianMeanMechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GradientMechanism(ShrunkMeanMechanism):
     """A private Fréchet mean by one noisy step from the ball's center.
 
     Parameters
@@ -65,31 +60,15 @@ class GradientMechanism(GaussianMeanMechanism):
     (4, 2)
     """
 
-    scale: float
-    law: Law
-
     name: ClassVar[str] = "gradient-step"
     option: ClassVar[str | None] = "gradient"
     streams: ClassVar[bool] = True
-
-    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
-        self._take(statistic)
-        assign(
-            self,
-            scale=length("scale", scale),
-            law=law if isinstance(law, str) and law in LAWS else _validate.choice("law", law, LAWS),
-        )
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """The least noise that meets the guarantee."""
         law, scale = least_noise(guarantee, _moved(statistic))
         return cls(statistic=statistic, scale=scale, law=law)
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale and the law."""
-        return cls(statistic=statistic, **parameters)
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -104,13 +83,6 @@ class GradientMechanism(GaussianMeanMechanism):
         """2r/n, with the rounding of a record's vector and of the mean."""
         return _moved(self.statistic)
 
-    @cached_property
-    def profile(self) -> Any:
-        """One Gaussian release, or pure ε."""
-        if self.law == "laplace":
-            return PureDP(up(self.sensitivity / self.scale))
-        return gaussian_profile(0.0, 1, self.scale, self.sensitivity)
-
     @property
     def deviation(self) -> float:
         """Of the noise in each coordinate."""
@@ -122,11 +94,6 @@ class GradientMechanism(GaussianMeanMechanism):
         return self.deviation * sqrt(self.manifold.dim)
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"scale": self.scale, **law_told(self.law)}
-
-    @property
     def unit(self) -> float:
         """A public power of two, so that the grid is fine whatever the records' unit."""
         return 2.0 ** ceil(log2(self.radius))
@@ -135,50 +102,39 @@ class GradientMechanism(GaussianMeanMechanism):
         """The logarithms at home of records in memory; other records are read when they are wanted."""
         if getattr(data, "where", "memory") == "memory":
             given = data.array() if hasattr(data, "array") else data
-            return open_records(logs_at(self.manifold, self.center, self.mean.accepted(given)), (self.manifold.dim,))
-        if data.n != self.n:
-            raise ParameterError(f"{data.n} records, not {self.n}")
-        return data.carried(self.manifold, self.mean.center)  # type: ignore[no-any-return]  # records
+            inside = self.statistic.accepted(given)
+            return open_records(logs_at(self.manifold, self.center, inside), (self.manifold.dim,))
+        if data.n != self.statistic.n:
+            raise ParameterError(f"{data.n} records, not {self.statistic.n}")
+        return data.carried(self.manifold, self.statistic.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
         """One draw about the mean logarithm."""
-        read = partial(clipped_sums, self.radius, self._grid) if data.where == "memory" else self._sums
-        space, unit, mean = Euclidean(self.manifold.dim), self.unit, self._divided(data.sums(read), data.n)
-        one = exact_laplace if self.law == "laplace" else exact_gaussian
-        drawn = one(space, self.scale / unit, mean / unit, source=source, grid=GRID)
-        return Draw(self._at(unit * np.asarray(drawn.value)), [drawn.integers], drawn.tau)
+        grid, (draws, noisy) = _grid(self.radius), exact_noise(source, self.law)
+        streamed = partial(_sums, self.manifold, self.center, self.radius, grid)
+        total = data.sums(partial(clipped_sums, self.radius, grid) if data.where == "memory" else streamed)
+        mean = grid.mean(total.reshape(2, -1), data.n) / self.unit
+        return drawn(self._at(self.unit * noisy(mean[None], np.array([self.scale / self.unit]))[0]), draws)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        mean = ball_coordinates(self.manifold, *self.mean.ball, records).mean(axis=0)
+        mean = ball_coordinates(self.manifold, self.center, self.radius, records).mean(axis=0)
         return self._at(mean + self.scale * float_noise(rng, self.law, (size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Shrunk towards the center, then moved into the ball."""
-        return self.statistic.inside(james_stein(self.manifold, self.center, points, self.deviation))
+        return super().finished(james_stein(self.manifold, self.center, points, self.deviation))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The point of the one draw."""
-        drawn = self.unit * replay(certificate.release["integers"])(np.empty(self.manifold.dim))
-        return np.asarray(self.finish(self._at(drawn)))
+        v = self.unit * replay(certificate.release["integers"])(np.empty(self.manifold.dim))
+        return np.asarray(self.finish(self._at(v)))
 
     def reading(self, integers: Any) -> Reading:
         """The drawn vector, about the mean logarithm at the center."""
-        drawn = self.unit * replay(integers)(np.empty(self.manifold.dim))
-        kind = RiemannianLaplace if self.law == "laplace" else RiemannianGaussian
-        law = kind(Euclidean(self.manifold.dim), self.scale)
-        return Reading("gradient", law, drawn, *self.mean.ball, cell=self.unit * 2.0**-GRID)
-
-    @cached_property
-    def _sums(self) -> Callable[[np.ndarray], np.ndarray]:
-        return partial(_sums, self.manifold, *self.mean.ball, self._grid)
-
-    @cached_property
-    def _grid(self) -> FixedPoint:
-        return _grid(self.radius)
-
-    def _divided(self, total: np.ndarray, n: int) -> np.ndarray:
-        return self._grid.mean(total.reshape(2, -1), n)
+        v = self.unit * replay(integers)(np.empty(self.manifold.dim))
+        law = self.law_of(self.manifold.dim, self.scale)
+        return Reading("gradient", law, v, self.center, self.radius, cell=self.unit * 2.0**-GRID)
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning

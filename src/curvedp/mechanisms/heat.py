@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.heat import heat_scale
 from curvedp.laws.spaceform import rays_of
-from curvedp.mechanisms.base import assign, check_guarantee, length
-from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, smallest_scale
 from curvedp.privacy.hadamard import HadamardProfile
@@ -47,12 +47,10 @@ class HeatKernelMechanism(IsotropicMechanism):
 
     name: ClassVar[str] = "heat-kernel"
     option: ClassVar[str | None] = "heat-kernel"
-    kind: ClassVar[str] = "heat"
+    kind: ClassVar[Any] = "heat"
 
-    def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
-    ) -> None:
-        assign(self, statistic=statistic or Stated(manifold, sensitivity), scale=length("scale", scale))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _ = self.law, heat_hop(rays_of(self.manifold), self.scale)  # refused here, not at the first release
 
     @classmethod

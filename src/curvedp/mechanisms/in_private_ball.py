@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.base import Mechanism, assign
+from curvedp.mechanisms.base import Mechanism
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
@@ -22,7 +21,7 @@ from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
-from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Statistic
+from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Several, Statistic, assign
 from curvedp.records.base import Records, open_records
 from curvedp.regression.jacobi import check_symmetric
 
@@ -100,16 +99,9 @@ class OuterBallClassMean(OuterBallMean):
 
     A record is in one class, so that replacing it within its class changes the stages of the ball and ONE last mechanism: the
     guarantee of the means of all classes together is that of one.
-
-    Parameters
-    ----------
-    manifold, center, outer_radius, n
-        As in `OuterBall`, of all classes.
-    size : int
-        How many records the class has.
     """
 
-    size: int
+    size: Several  # of the class; n is of all
 
     name: ClassVar[str] = "Fréchet mean of a class in a private ball"
     unit: ClassVar[str] = FrechetMean.units[0]  # no other: sizes are public
@@ -117,7 +109,7 @@ class OuterBallClassMean(OuterBallMean):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if _validate.integer("size", self.size, 2) > self.n:
+        if self.size > self.n:
             raise ParameterError(f"a class of {self.size} records is larger than all {self.n}")
 
     @property
@@ -189,17 +181,9 @@ class OuterBallVariance(InPrivateBall):
 @dataclass(frozen=True, eq=False)
 class OuterBallLine(InPrivateBall):
     """The geodesic through responses in a private ball: its middle is in the ball, no prediction is farther from it than the
-    radius, and residuals are clipped to the radius.
+    radius, and residuals are clipped to the radius."""
 
-    Parameters
-    ----------
-    manifold, center, outer_radius, n
-        As in `OuterBall`, of the responses.
-    x_range : list of pairs
-        The public range of each predictor.
-    """
-
-    x_range: Any
+    x_range: Any  # the public range of each predictor
 
     name: ClassVar[str] = "geodesic regression in a private ball"
     unit: ClassVar[str] = GeodesicLine.unit

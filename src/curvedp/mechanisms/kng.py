@@ -18,12 +18,12 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler, LocalConstants
-from curvedp.mechanisms.base import FLOAT, Draw, assign, check_guarantee, replay
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
-from curvedp.mechanisms.of_mean import MeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.statistic import FrechetMean, Statistic, assign
+from curvedp.mechanisms.vectors import MeanMechanism
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
 _WIDEST = 1e8
@@ -31,7 +31,57 @@ _WORK = 1 << 22  # distances held at once while the gradient is evaluated
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class KNGMechanism(MeanMechanism):
+class KNormMechanism(Mechanism):
+    """One draw of a density whose exponent and normalizer each move by at most ε/2."""
+
+    asked: Guarantee
+
+    path: ClassVar[str] = FLOAT
+
+    def __init__(self, *, statistic: Statistic, guarantee: Guarantee) -> None:
+        assign(self, statistic=statistic, asked=check_guarantee(guarantee))
+        self.__post_init__()
+
+    @classmethod
+    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """The draw that meets the guarantee."""
+        return cls(guarantee=guarantee, statistic=statistic)
+
+    @classmethod
+    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+        """From its ε; the scale follows from it."""
+        found = cls(guarantee=PureDP(parameters["epsilon"]), statistic=statistic)
+        if not parameters["scale"] >= found.scale * (1 - 1e-12):
+            raise ParameterError("the scale of the certificate is below 2Δ/ε")
+        return found
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The pure ε."""
+        return pure_epsilon(self.asked)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """As asked."""
+        return self.asked
+
+    @property
+    def scale(self) -> float:
+        """s = 2Δ/ε, rounded up."""
+        return nextafter(2 * self.sensitivity / self.epsilon, inf)
+
+    @property
+    def profile(self) -> PureDP:
+        """What one draw costs: pure ε, and nothing finer is claimed."""
+        return PureDP(self.epsilon)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"epsilon": self.epsilon, "scale": self.scale}
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class KNGMechanism(KNormMechanism, MeanMechanism):
     """A private Fréchet mean of n records: one exact draw of exp(−‖∇E(x; D)‖/s), E(x) = ½·mean d²(x, xᵢ), on a public ball.
 
     Parameters
@@ -64,11 +114,8 @@ class KNGMechanism(MeanMechanism):
     (3,)
     """
 
-    asked: Guarantee
-
     name: ClassVar[str] = "k-norm-gradient"
     option: ClassVar[str | None] = "kng"
-    path: ClassVar[str] = FLOAT
 
     def __init__(
         self,
@@ -80,22 +127,9 @@ class KNGMechanism(MeanMechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        self._take(statistic, manifold, center, radius, n)
-        assign(self, asked=check_guarantee(guarantee))
+        mean = FrechetMean(manifold, center, radius, n) if statistic is None else statistic
+        super().__init__(statistic=mean, guarantee=guarantee)
         _ = self.domain, self.epsilon, self.sensitivity  # each may refuse
-
-    @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The draw that meets the guarantee."""
-        return cls(guarantee=guarantee, statistic=statistic)
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From its ε; the scale follows from it."""
-        found = cls(guarantee=PureDP(parameters["epsilon"]), statistic=statistic)
-        if not parameters["scale"] >= found.scale * (1 - 1e-12):
-            raise ParameterError("the scale of the certificate is below 2Δ/ε")
-        return found
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -108,35 +142,10 @@ class KNGMechanism(MeanMechanism):
         return GeodesicBall(self.manifold, self.center, self.radius)
 
     @cached_property
-    def epsilon(self) -> float:
-        """The pure ε."""
-        return pure_epsilon(self.asked)
-
-    @cached_property
     def sensitivity(self) -> float:
         """Of the gradient, anywhere in the ball; each computed one is off by the kernels' float error, at both ends."""
-        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.n)
+        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.statistic.n)
         return nextafter(exact + 4 * CHART_ERROR * self.radius, inf)
-
-    @property
-    def scale(self) -> float:
-        """s = 2Δ/ε, rounded up."""
-        return nextafter(2 * self.sensitivity / self.epsilon, inf)
-
-    @property
-    def profile(self) -> PureDP:
-        """What one draw costs: pure ε, and nothing finer is claimed."""
-        return PureDP(self.epsilon)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """As asked."""
-        return self.asked
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"epsilon": self.epsilon, "scale": self.scale}
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """x ↦ ‖mean log_x xᵢ‖ for points x along the first axis."""
@@ -145,7 +154,9 @@ class KNGMechanism(MeanMechanism):
 
         def norm(x: np.ndarray) -> np.ndarray:
             parts = [x[i : i + rows] for i in range(0, len(x), rows)]
-            return np.concatenate([_norm(M, part, np.mean(M.log(part[:, None], records), axis=1)) for part in parts])
+            return np.concatenate(
+                [np.asarray(M.norm(part, np.mean(M.log(part[:, None], records), axis=1))) for part in parts]
+            )
 
         return norm
 
@@ -159,9 +170,8 @@ class KNGMechanism(MeanMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One draw, by rejection."""
-        (value,), integers = kng_draw(
-            self.domain, self.scale, self.gradient_norm(data), (self.lipschitz(data),), source
-        )
+        norm, constants = self.gradient_norm(data), (self.lipschitz(data),)
+        (value,), integers = kng_draw(self.domain, self.scale, norm, constants, source)
         return Draw(value, [integers], None)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
@@ -232,10 +242,6 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     if not 0 < eps < inf:
         raise ParameterError(f"{guarantee} is met by no pure ε > 0 that a float can hold")
     return eps * (1 - 1e-12)
-
-
-def _norm(M: Manifold, p: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return np.asarray(M.norm(p, v))
 
 
 def _hessian_bound(manifold: Manifold, d: np.ndarray) -> np.ndarray:

@@ -1,12 +1,11 @@
 """The Riemannian Laplace mechanism (Reimherr, Bharath & Soto 2021), with its exact profile and exact sampler."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from curvedp.errors import ParameterError
 from curvedp.laws.exact import has_exact_laplace
-from curvedp.mechanisms.base import assign, length
-from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 
 
@@ -44,15 +43,12 @@ class LaplaceMechanism(IsotropicMechanism):
     name: ClassVar[str] = "riemannian-laplace"
     option: ClassVar[str | None] = "laplace"
     like: ClassVar[str | None] = "log-laplace"
-    kind: ClassVar[Literal["gaussian", "laplace"]] = "laplace"
+    kind: ClassVar[Any] = "laplace"
 
-    def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
-    ) -> None:
-        assign(self, statistic=statistic or Stated(manifold, sensitivity))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
-        assign(self, scale=length("scale", scale))
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Draw, Reading, assign, length, replay
+from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
 from curvedp.mechanisms.noise import spread_of
 from curvedp.mechanisms.shrink import james_stein
@@ -29,25 +29,7 @@ from curvedp.privacy.constant_curvature import constant_curvature_profile
 
 @dataclass(frozen=True, eq=False, init=False)
 class _LogMechanism(IsotropicMechanism):
-    """exp_o of Euclidean noise about the coordinates of log_o f(D), at the public base o.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
-    scale : float
-        The noise's scale.
-    base : point, optional
-        o; the manifold's origin by default.
-    radius : float, optional
-        A public ball about o that holds the statistic; needed where curvature is positive.
-    chart_sensitivity : float, optional
-        How far log_o f(D) moves; by default the sensitivity times the stretch of the chart.
-    statistic : Statistic
-        Instead of all but the scale: a statistic that knows them.
-    """
+    """exp_o of Euclidean noise about the coordinates of log_o f(D), at the public base o."""
 
     scale: float
 
@@ -63,7 +45,7 @@ class _LogMechanism(IsotropicMechanism):
         statistic: Statistic | None = None,
     ) -> None:
         stated = statistic or Stated(manifold, sensitivity, base, radius, chart_sensitivity)
-        assign(self, statistic=stated, scale=length("scale", scale))
+        super().__init__(scale=scale, statistic=stated)
         _reach(stated)  # refuses a chart without a Lipschitz constant
 
     @classmethod
@@ -80,8 +62,6 @@ class _LogMechanism(IsotropicMechanism):
         """The smallest scale that meets the guarantee, for a sensitivity that the caller states."""
         return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
 
-    kind: ClassVar[Literal["gaussian", "laplace"]]
-
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
@@ -96,7 +76,7 @@ class _LogMechanism(IsotropicMechanism):
 
     @property
     def sigma(self) -> float:
-        """The scale: of a Gaussian, the standard deviation of each coordinate."""
+        """The scale."""
         return self.scale
 
     @property
@@ -108,12 +88,8 @@ class _LogMechanism(IsotropicMechanism):
     @property
     def base(self) -> np.ndarray:
         """o, where the chart is."""
-        return self.statistic.base
-
-    @property
-    def radius(self) -> float | None:
-        """Of the public ball about o that holds the statistic."""
-        return None if self.statistic.values is None else self.statistic.values.radius
+        found: np.ndarray = self.statistic.base
+        return found
 
     @cached_property
     def noised(self) -> Manifold:
@@ -136,7 +112,6 @@ class _LogMechanism(IsotropicMechanism):
         return Reading("chart", self.law, drawn, self.base, _reach(self.statistic))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        """Float draws."""
         return self.at(super().simulate(rng, self._coordinates(value), size))
 
     def _coordinates(self, value: np.ndarray) -> np.ndarray:
@@ -184,19 +159,18 @@ class LogGaussianMechanism(_LogMechanism):
 
     name: ClassVar[str] = "log-gaussian"
     option: ClassVar[str | None] = "log-gaussian"
-    kind: ClassVar[Literal["gaussian", "laplace"]] = "gaussian"
+    kind: ClassVar[Any] = "gaussian"
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Points drawn towards the center of the ball where that is known to help, then moved onto it."""
-        if self.statistic.shrinks:
+        if self.statistic.kept_in is not None:
             points = james_stein(self.manifold, self.base, points, self.scale)
-        return self.statistic.inside(points)
+        return super().finished(points)
 
     @property
     def afterwards(self) -> list[str]:
-        """Shrinkage, where there is any, and what the statistic does."""
-        shrunk = self.statistic.shrinks and self.manifold.dim >= 3
-        return ["James-Stein shrinkage towards the center"] * shrunk + self.statistic.afterwards
+        shrunk = self.statistic.kept_in is not None and self.manifold.dim >= 3
+        return ["James-Stein shrinkage towards the center"] * shrunk + super().afterwards
 
 
 class LogLaplaceMechanism(_LogMechanism):
@@ -222,7 +196,7 @@ class LogLaplaceMechanism(_LogMechanism):
 
     name: ClassVar[str] = "log-laplace"
     option: ClassVar[str | None] = "log-laplace"
-    kind: ClassVar[Literal["gaussian", "laplace"]] = "laplace"
+    kind: ClassVar[Any] = "laplace"
 
 
 def _reach(statistic: Statistic) -> float:

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Unmeasured, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.shells import WIDER, Shells, private_shells
-from curvedp.mechanisms.stages import Noise, StagedMechanism, Stages, private_quantile
+from curvedp.mechanisms.stages import StagedMechanism, Stages, private_quantile
+from curvedp.mechanisms.vectors import Noise
 
 
 class _Plan(NamedTuple):
@@ -79,30 +79,27 @@ class MedianMechanism(StagedMechanism):
 
     @property
     def afterwards(self) -> list[str]:
-        """Projection."""
         return ["projection onto the ball"]
 
     @property
     def enough(self) -> bool:
         """Whether the last step, which has about a quarter of the budget, has noise shorter than the median distance."""
         d, worth = self.manifold.dim, 0.25 if self.law == "laplace" else 0.5
-        return 2 * sqrt(d) * spread_of(self.law, d) * self.scale <= worth * self.searched.n
+        return bool(2 * sqrt(d) * spread_of(self.law, d) * self.scale <= worth * self.statistic.n)
 
     def reading(self, integers: Any) -> Reading:
         """The last counts of records beyond a distance, each with its own noise, fresh given those before; for pure ε sums of
         one, two, … such."""
         counts = self.replayed(integers)[1].counts
         w, radii, drawn, noise = counts[-1]
-        if self.law == "laplace":
-            law = RiemannianLaplace(Euclidean(1), noise)
-            return Reading("counts", law, drawn, w, *self.searched.outer[1:], radii)
-        radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
-        return Reading("counts", RiemannianGaussian(Euclidean(1), noise), drawn, w, *self.searched.outer[1:], radii)
+        if self.law == "gaussian":
+            radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
+        return Reading("counts", self.law_of(1, noise), drawn, w, self.statistic.outer_radius, radii)
 
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[np.ndarray, Stages]:
         """(the median, what was released)."""
         stages, plan = Stages(self.scale, noisy, self.law), _PLANS[self.law]
-        w, size = np.asarray(self.searched.center), 0.0
+        w, size = np.asarray(self.statistic.center), 0.0
         for _ in range(plan.searches):
             size = self._size(measured, stages, w, size)
             w = self._step(measured, stages, w, size, max(plan.search, self._few(_LATER)))
@@ -116,11 +113,11 @@ class MedianMechanism(StagedMechanism):
     def _few(self, rule: tuple[Shells, float, float]) -> float:
         """The share of a stage of pure ε where records are few."""
         _, times, most = rule
-        return min(most, times * self.scale / self.searched.n) if self.law == "laplace" else 0.0
+        return min(most, times * self.scale / self.statistic.n) if self.law == "laplace" else 0.0
 
     def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray, before: float) -> float:
         """A median distance from w, or for pure ε a typical one, not far from the one before."""
-        beyond, n, top = partial(measured.beyond, w), self.searched.n, self.searched.outer_radius
+        beyond, n, top = partial(measured.beyond, w), self.statistic.n, self.statistic.outer_radius
         share = _PLANS[self.law].radius
         if self.law == "gaussian":
             return private_quantile(stages, beyond, top, n / 2, share, w)
@@ -130,12 +127,12 @@ class MedianMechanism(StagedMechanism):
     def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)
         mean = measured.mean(partial(_directions, _SMOOTH * size, grid), grid, M.dim, w)
-        noisy, _ = stages.ask("direction", share, mean_moved(1.0, grid, M.dim, self.searched.n), mean)
+        noisy, _ = stages.ask("direction", share, mean_moved(1.0, grid, M.dim, self.statistic.n), mean)
         length = float(np.linalg.norm(noisy))
         move = size * noisy * min(1.0, 1 / length if length > 0 else 1.0)
         with np.errstate(all="ignore"):  # of released numbers
             point = np.asarray(M.unchart(w, move))
-        return np.asarray(project_to_ball(M, *self.searched.outer, point[None])[0])
+        return np.asarray(project_to_ball(M, self.statistic.center, self.statistic.outer_radius, point[None])[0])
 
 
 def _directions(smooth: float, grid: FixedPoint, z: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ on average, across it. Everything else is post-processing of these Gaussian rele
 Su 2022, Corollary 2, which allows each to depend on those before), or of Laplace ones (`noise`), whose ε add up (`stages`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
@@ -22,21 +22,17 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.threads import blocks, in_threads
-from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Reading, assign, replay
+from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
-from curvedp.mechanisms.chart import CHART_ERROR, GRID
-from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, spread_of
-from curvedp.mechanisms.of_mean import GaussianMeanMechanism
+from curvedp.mechanisms.chart import CHART_ERROR
+from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.shrink import james_stein
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
-from curvedp.privacy import Guarantee, PureDP, gaussian_profile
-from curvedp.privacy.rounding import up
+from curvedp.mechanisms.statistic import Positive, Statistic, assign
+from curvedp.mechanisms.vectors import Noise, ShrunkMeanMechanism, drawn, exact_noise, simulated_noise
+from curvedp.privacy import Guarantee
 
 _WORK = 1 << 21  # coordinates held at once
 _TRUSTED = 1.0  # steps are no longer than the radius of curvature, over which H changes
@@ -67,84 +63,32 @@ class Stage(NamedTuple):
     hessian_scale: float | None
 
 
-Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class NewtonMechanism(GaussianMeanMechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewtonMechanism(ShrunkMeanMechanism):
     """A private Fréchet mean of n records by noisy Newton steps from the public center, on a space of constant curvature.
+    Records are moved into the public ball first, and so is every step.
 
-    Records are moved into the public ball B(`center`, `radius`) first, and so is every step.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        A sphere or a hyperbolic space.
-    center, radius : point and float
-        The public ball; `center` is the origin by default.
-    n : int
-        How many records there are.
-    scale : float
-        The noise for each unit of sensitivity over the whole release, 1/μ or 1/ε.
-    steps : int, optional
-        How many; by default as many as suit the curvature.
-    statistic : FrechetMean
-        Instead of the first four.
-    law : {"gaussian", "laplace"}
-        Of the noise.
-
-    Notes
-    -----
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records: only the accuracy depends
       on whether the steps converge;
     - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import PoincareBall
-    >>> from curvedp.privacy import GDP
-    >>> mechanism = NewtonMechanism.calibrated(PoincareBall(2), None, 6.0, 400, GDP(1.0))
-    >>> mechanism.release(np.random.default_rng(0).uniform(-0.6, 0.6, (400, 2))).value.shape
-    (2,)
     """
 
-    scale: float
-    steps: int
-    law: Law
+    scale: Positive
+    steps: Any = None  # as many as suit the curvature
 
+    moved = 1.0
     name: ClassVar[str] = "noisy-newton"
     option: ClassVar[str | None] = "newton"
     staged: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        center: Any = None,
-        radius: Any = None,
-        n: Any = None,
-        scale: Any = None,
-        steps: int | None = None,
-        *,
-        statistic: Statistic | None = None,
-        law: Any = "gaussian",
-    ) -> None:
-        assign(self, law=_validate.choice("law", law, LAWS))
-        self._take(statistic, manifold, center, radius, n)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if (refusal := self.left_out(self.statistic)) is not None:
             raise ParameterError(f"NewtonMechanism: {refusal}")
-        steps = self._schedule.steps if steps is None else _validate.integer("steps", steps, 1)
-        assign(self, scale=_validate.positive("scale", scale), steps=steps)
+        steps = self._schedule.steps if self.steps is None else _validate.integer("steps", self.steps, 1)
+        assign(self, steps=steps)
         self.gradient_sensitivity(self.radius)  # refuses a ball that is too large
-
-    @classmethod
-    def calibrated(
-        cls, manifold: Manifold, center: Any, radius: float, n: int, guarantee: Guarantee, steps: int | None = None
-    ) -> Self:
-        """The smallest noise that meets the guarantee."""
-        made = cls.for_statistic(FrechetMean(manifold, center, radius, n), guarantee)
-        return made if steps is None else cls(scale=made.scale, steps=steps, statistic=made.statistic, law=made.law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -163,11 +107,6 @@ class NewtonMechanism(GaussianMeanMechanism):
         return cls(scale=short.scale, steps=2 * short.steps, statistic=statistic, law=short.law)
 
     @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale, the number of steps and the law."""
-        return cls(statistic=statistic, **parameters)
-
-    @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Spheres and hyperbolic spaces only."""
         space = statistic.space
@@ -175,20 +114,10 @@ class NewtonMechanism(GaussianMeanMechanism):
             return f"it is for spheres and hyperbolic spaces, not {space!r}"
         return None
 
-    @cached_property
-    def profile(self) -> Any:
-        """That of one Gaussian release of sensitivity 1, or pure ε."""
-        return PureDP(up(1 / self.scale)) if self.law == "laplace" else gaussian_profile(0.0, 1, self.scale, 1.0)
-
     @property
     def sensitivity(self) -> float:
         """How far the gradient at the center can move."""
         return float(self.gradient_sensitivity(0.0))
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"scale": self.scale, "steps": self.steps, **law_told(self.law)}
 
     @property
     def most_simulated(self) -> int:
@@ -206,14 +135,15 @@ class NewtonMechanism(GaussianMeanMechanism):
 
     def gradient_sensitivity(self, distance: Any) -> Any:
         """Largest change of the computed mean log_w xᵢ at `distance` from the center: the theorem's, and the float error."""
-        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.n, distance)
+        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.statistic.n, distance)
         digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(sqrt(max(-self.curvature, 0.0)) * distance)
         return exact + 4 * self.radius * digits
 
     @property
     def hessian_sensitivity(self) -> float:
         """Of (mean t, mean t·⟨u,a⟩²): the diameter √2·t(r)/n of the triangle 0 ≤ q ≤ t ≤ t(r), over n."""
-        return (sqrt(2) * self._largest_bend / self.n) * (1 + 1e-9) + 1e-9 / self.n
+        n: int = self.statistic.n
+        return (sqrt(2) * self._largest_bend / n) * (1 + 1e-9) + 1e-9 / n
 
     @property
     def _largest_bend(self) -> float:
@@ -253,17 +183,9 @@ class NewtonMechanism(GaussianMeanMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """The noisy steps, one after the other."""
-        draws: list[ExactDraw] = []
-
-        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            one = exact_laplace if self.law == "laplace" else exact_gaussian
-            drawn = one(Euclidean(values.shape[1]), float(scales[0]), values[0], source=source, grid=GRID)
-            draws.append(drawn)
-            return np.asarray(drawn.value)[None]
-
+        draws, noisy = exact_noise(source, self.law)
         value, stages, noise = self._walk(data, 1, noisy)
-        told = [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages]
-        return Draw(value[0], [each.integers for each in draws], sum(each.tau for each in draws), told)
+        return drawn(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every step's noise, at the distance from the center that it says."""
@@ -289,9 +211,7 @@ class NewtonMechanism(GaussianMeanMechanism):
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        return self._walk(
-            records, size, lambda values, scales: values + scales[:, None] * float_noise(rng, self.law, values.shape)
-        )[0]
+        return self._walk(records, size, simulated_noise(rng, self.law))[0]
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """What the released integers lead to: the whole walk is a function of them."""
@@ -303,8 +223,8 @@ class NewtonMechanism(GaussianMeanMechanism):
         seen: list[tuple[np.ndarray, np.ndarray, float]] = []
         self._walk(None, 1, replay(integers), seen)
         w, gradient, scale = seen[-1]
-        law = (RiemannianLaplace if self.law == "laplace" else RiemannianGaussian)(Euclidean(self.manifold.dim), scale)
-        return Reading("gradient", law, gradient, w, self.radius + float(self.manifold.dist(self.center, w)))
+        reach = self.radius + float(self.manifold.dist(self.center, w))
+        return Reading("gradient", self.law_of(self.manifold.dim, scale), gradient, w, reach)
 
     def _walk(
         self, records: np.ndarray | None, size: int, noisy: Noise, seen: list[Any] | None = None
@@ -318,14 +238,11 @@ class NewtonMechanism(GaussianMeanMechanism):
         for step in range(len(weights)):
             distance = np.minimum(np.asarray(M.dist(self.center, w)), self.radius)
             stages.append(self.stage(step, float(distance[0])))
-            scales = (
-                stages[-1].gradient_scale * self.gradient_sensitivity(distance) / self.gradient_sensitivity(distance[0])
-            )
+            moved, first = self.gradient_sensitivity(distance), self.gradient_sensitivity(distance[0])
+            scales = stages[-1].gradient_scale * moved / first
             logs: dict[Any, np.ndarray] = {}
-            # at first all walks are at the center
-            measured = (
-                np.zeros((1, M.dim)) if records is None else self._means(w[:1] if step == 0 else w, records, None, logs)
-            )
+            here = w[:1] if step == 0 else w  # at first all walks are at the center
+            measured = np.zeros((1, M.dim)) if records is None else self._means(here, records, None, logs)
             gradient = noisy(np.broadcast_to(measured, (size, M.dim)), scales)
             if seen is not None:
                 seen.append((w[0], gradient[0], float(scales[0])))

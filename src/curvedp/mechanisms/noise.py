@@ -5,9 +5,8 @@ mechanism, Hardt & Talwar 2010). |y| has the law b·Gamma(d) and no direction is
 b²·E|y/b|²/d = (d + 1)b².
 """
 
-from collections.abc import Mapping
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def bounded_epsilon(guarantee: Guarantee) -> float:
     return down(1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15)  # type: ignore[no-any-return]
 
 
-def spread_of(law: Law, size: int) -> float:
+def spread_of(law: str, size: int) -> float:
     """The deviation of a coordinate, over the law's scale."""
     return sqrt(size + 1) if law == "laplace" and size > 0 else 1.0
 
@@ -61,8 +60,3 @@ def float_noise(rng: np.random.Generator, law: Law, shape: tuple[int, int]) -> n
     if law == "gaussian":
         return normal
     return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True) * rng.gamma(shape[1], size=(shape[0], 1)))
-
-
-def law_told(law: Law) -> Mapping[str, Any]:
-    """The law among a certificate's parameters; Gaussian noise goes without saying."""
-    return {"law": law} if law == "laplace" else {}

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from curvedp import _validate
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import assign
-from curvedp.mechanisms.statistic import Ball, FrechetMean, Statistic, public_ball
+from curvedp.mechanisms.statistic import Ball, FrechetMean, Several, Statistic, assign, check_fields, public_ball
 
 
 def outer_radius_of(manifold: Manifold, given: Any = None) -> float:
@@ -28,34 +27,21 @@ def _default(manifold: Manifold) -> float:
 
 @dataclass(frozen=True, eq=False)
 class OuterBall(Statistic):
-    """A statistic of n records in a public outer ball, which only has to be large enough.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live.
-    center, outer_radius : point and float
-        The public outer ball; by default about the origin, and as wide as `outer_radius_of` says.
-    n : int
-        How many records there are.
-    """
+    """A statistic of n records in a public outer ball, which only has to be large enough: by default about the origin, and as
+    wide as `outer_radius_of` says."""
 
     manifold: Manifold
     center: Any
     outer_radius: Any
-    n: int
+    n: Several
 
     units: ClassVar[tuple[str, ...]] = FrechetMean.units
     valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         ball = public_ball(self.manifold, self.center, outer_radius_of(self.manifold, self.outer_radius))
-        assign(self, center=ball.center, outer_radius=ball.radius, n=_validate.integer("n", self.n, 2))
-
-    @property
-    def space(self) -> Manifold:
-        """The records' own."""
-        return self.manifold
+        assign(self, center=ball.center, outer_radius=ball.radius)
+        check_fields(self)
 
     @property
     def outer(self) -> Ball:

@@ -14,7 +14,6 @@ Constants are one set for every space, measured; another for pure ε, where a sh
 1/√s, so that fewer questions are asked: one histogram of shells in place of each search.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, log2, sqrt
@@ -27,7 +26,7 @@ from curvedp.entropy import Source
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.base import Draw, Mechanism, Reading, assign
+from curvedp.mechanisms.base import Draw, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
@@ -37,8 +36,9 @@ from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
 from curvedp.mechanisms.shrink import shrunk
-from curvedp.mechanisms.stages import Noise, Search, StagedMechanism, Stages, private_quantile, same_stages
-from curvedp.mechanisms.statistic import Ball, Statistic
+from curvedp.mechanisms.stages import Search, StagedMechanism, Stages, private_quantile, same_stages
+from curvedp.mechanisms.statistic import Ball, assign
+from curvedp.mechanisms.vectors import Noise, exact_noise, simulated_noise
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 
@@ -68,7 +68,7 @@ _BIN = 2.0  # width of a bin of units
 _ENDS = 8  # balls that are simulated for each of the public populations
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PrivateBallMechanism(StagedMechanism):
     """A ball found in stages, and a last mechanism for the statistic of the records in it, as one release.
 
@@ -99,7 +99,7 @@ class PrivateBallMechanism(StagedMechanism):
     ('gradient-step', True)
     """
 
-    last: str
+    last: Any = None
 
     laws: ClassVar[tuple[Law, ...]] = LAWS
     name: ClassVar[str] = "private-ball"
@@ -107,10 +107,10 @@ class PrivateBallMechanism(StagedMechanism):
     most_simulated: ClassVar[int] = 32  # each is a walk through all stages
     of: ClassVar[Any] = InPrivateBall
 
-    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian", last: Any = None) -> None:
-        super().__init__(statistic=statistic, scale=scale, law=law)
-        names = [kind.name for kind in self.target.lasts(self.law)]
-        assign(self, last=names[0] if last is None else _validate.choice("last", last, tuple(names)))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = tuple(kind.name for kind in self.statistic.lasts(self.law))
+        assign(self, last=names[0] if self.last is None else _validate.choice("last", self.last, names))
 
     @classmethod
     def streamed(cls, statistic: InPrivateBall, guarantee: Guarantee) -> Self:
@@ -119,33 +119,22 @@ class PrivateBallMechanism(StagedMechanism):
         return cls(statistic=statistic, **noise, last=statistic.lasts(noise["law"], in_memory=False)[0].name)
 
     @property
-    def target(self) -> InPrivateBall:
-        """The statistic."""
-        assert isinstance(self.statistic, InPrivateBall)  # `serves` no other
-        return self.statistic
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {**super().parameters, "last": self.last}
-
-    @property
     def enough(self) -> bool:
         """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown; nε >= 200,
         and 400."""
         unknown = any(factor.is_cone for factor in self.manifold.factors)
         least = {"gaussian": (40, 50), "laplace": (200, 400)}[self.law][unknown]
-        return self.target.n * (1 + 1e-9) / self.scale >= least  # 1 over the scale is rounded down
+        return bool(self.statistic.n * (1 + 1e-9) / self.scale >= least)  # 1 over the scale is rounded down
 
     def accepted(self, data: Any) -> Any:
         """As the statistic takes them; only shapes and types can be refused."""
-        return self.target.accepted(data)
+        return self.statistic.accepted(data)
 
     def draw(self, data: Any, source: Source) -> Draw:
         """The ball, then the last mechanism in it."""
-        found, counted = self.target.located(data), self.target.counted(data)
-        measured = Measured(self.target, found)
-        draws = self.target.once(data, partial(self._drawn, measured, source))
+        found, counted = self.statistic.located(data), self.statistic.counted(data)
+        measured = Measured(self.statistic, found)
+        draws = self.statistic.once(data, partial(self._drawn, measured, source))
         ball, stages = self.replayed([each.integers.ravel().tolist() for each in draws])
         last = self.last_in(ball, stages)
         known = counted is found and found.where == "memory" and isinstance(last, GradientMechanism)
@@ -157,7 +146,7 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _drawn(self, measured: Measured, source: Source) -> list[ExactDraw]:
         """What the stages before the last mechanism draw."""
-        draws, noisy = Stages.exact(source, self.law)
+        draws, noisy = exact_noise(source, self.law)
         self.walk(measured, noisy)
         return draws
 
@@ -165,8 +154,8 @@ class PrivateBallMechanism(StagedMechanism):
         """The last mechanism, for all that is left."""
         share, rest = stages.left, stages.rest()
         straight = self._pure and ball.radius**2 * -self.manifold.curvature_bounds[0] <= _STRAIGHT
-        name = self.target.lasts(self.law)[-1].name if straight else self.last
-        found: Any = Mechanism.registry[name].for_statistic(self.target.within(ball), rest)
+        name = self.statistic.lasts(self.law)[-1].name if straight else self.last
+        found: Any = Mechanism.registry[name].for_statistic(self.statistic.within(ball), rest)
         near = (self._roughness * ball.radius) ** 2 * -self.manifold.curvature_bounds[0] <= 1  # H is the same that near
         if name == NewtonMechanism.name and near:  # so three steps are enough
             found = found.rebuilt(found.statistic, {**found.parameters, "steps": min(found.steps, 3)})
@@ -213,7 +202,7 @@ class PrivateBallMechanism(StagedMechanism):
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Ball, Stages]:
         """(the ball, what was released)."""
         stages = Stages(self.scale, noisy, self.law)
-        c = self._units(measured, stages, self.target.center)
+        c = self._units(measured, stages, self.statistic.center)
         c, off = self._extrinsic(measured, stages, c)
         rough = self._roughness
         hopeless = rough > (0.5 if self._bent else 1.0)  # noise across the step counts for more where directions part
@@ -243,7 +232,7 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _least(self, share: float, few: float = _FEW) -> float:
         """A share, or for pure ε one so large that the records are few/2 times the noise of a count, where there are few."""
-        return min(_MOST, max(share, few * self.scale / self.target.n)) if self._pure else share
+        return min(_MOST, max(share, few * self.scale / self.statistic.n)) if self._pure else share
 
     @property
     def _located(self) -> float:
@@ -255,15 +244,15 @@ class PrivateBallMechanism(StagedMechanism):
         """The length of the noise of a step, over the radius."""
         share, d = self._located, self.manifold.dim
         worth = share if self._pure else sqrt(share)
-        return 2 * sqrt(d) * spread_of(self.law, d) * self.scale / (self.target.n * worth)
+        return float(2 * sqrt(d) * spread_of(self.law, d) * self.scale / (self.statistic.n * worth))
 
     def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray, least: float = inf) -> float:
         """About the distance within which half of the records are; for pure ε that which few are beyond."""
-        top = self.target.outer_radius
+        top = self.statistic.outer_radius
         if self._pure:
             fine = _NARROW._replace(number=_WIDE.number).down_to(least / top)
             return self._in_shells(measured, stages, c, top, fine if least < top else _WIDE)
-        half, beyond = self.target.n / 2, partial(measured.beyond, c)
+        half, beyond = self.statistic.n / 2, partial(measured.beyond, c)
         return private_quantile(stages, beyond, top, half, self._share(_COARSE), c, _COARSE)
 
     def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
@@ -285,31 +274,31 @@ class PrivateBallMechanism(StagedMechanism):
     def _outside(self) -> float:
         """How many records may stay outside: about as many as noise hides."""
         hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        return min(self.target.n / 2, hidden)
+        return float(min(self.statistic.n / 2, hidden))
 
     def _in_shells(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
         d, beyond = self.manifold.dim, partial(measured.beyond, c)
         worth = 2 * sqrt(d) * spread_of(self.law, d) * self.scale / max(stages.left - share, self._shares.kept)
-        return private_shells(stages, beyond, self.target.n, top, worth, share, c, shells)[1]
+        return private_shells(stages, beyond, self.statistic.n, top, worth, share, c, shells)[1]
 
     def _share(self, search: Search) -> float:
         """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""
         counts = self._shares.counts
         if self._pure:
             return self._least(counts)
-        few = search.queries * (5 * self.scale / self.target.n) ** 2
-        return min(_MOST, max(counts if search is _FINE else counts / 8, few))
+        few = search.queries * (5 * self.scale / self.statistic.n) ** 2
+        return float(min(_MOST, max(counts if search is _FINE else counts / 8, few)))
 
     def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: where most records are."""
         cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
         for place in cones:
-            half = half_bins(self.manifold.factors[place], self.target.outer_radius, _BIN)
+            half = half_bins(self.manifold.factors[place], self.statistic.outer_radius, _BIN)
             share = min(self._least(self._shares.units, _FIRST), _MOST / len(cones))
             sums = measured.histogram(c, place, _BIN, half, self.law)
             noisy, noise = stages.ask("units", share, sqrt(2), sums, summed=2.0)
-            c = rescaled(self.manifold, c, place, _BIN * float(likeliest(noisy, noise, self.target.n, self.law)))
+            c = rescaled(self.manifold, c, place, _BIN * float(likeliest(noisy, noise, self.statistic.n, self.law)))
         return c
 
     def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
@@ -318,7 +307,7 @@ class PrivateBallMechanism(StagedMechanism):
         found = [place for place, factor in enumerate(factors) if factor.embedded_diameter is not None]
         off = 0.0 if len(found) == len(factors) else inf
         for place in found:
-            share = max(self._located, 0.0 if self._pure else (_EXTRINSIC * self.scale / self.target.n) ** 2)
+            share = max(self._located, 0.0 if self._pure else (_EXTRINSIC * self.scale / self.statistic.n) ** 2)
             mean, moved = measured.embedded(place)
             noisy, noise = stages.ask("extrinsic", min(_MOST / len(found), share), moved, mean)
             parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
@@ -345,7 +334,7 @@ class PrivateBallMechanism(StagedMechanism):
         """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""
         values, moved = measured.bend(c, r, v)
         noisy, _ = stages.ask("bend", self._shares.bend, moved, values)
-        return 1 + float(np.clip(noisy[0] - noisy[1], 0.0, moved * self.target.n))
+        return 1 + float(np.clip(noisy[0] - noisy[1], 0.0, moved * self.statistic.n))
 
     # ---- what "auto" and `plan` want to know ----
 
@@ -361,17 +350,17 @@ class PrivateBallMechanism(StagedMechanism):
 
     def predicted_error(self) -> float | None:
         """Of a variance or a line, by a few simulated balls; of a mean all is simulated."""
-        if isinstance(self.target, OuterBallMean):
+        if isinstance(self.statistic, OuterBallMean):
             return None
-        rng, about = np.random.default_rng(20230615), populations(self.manifold, self.target.typical)
+        rng, about = np.random.default_rng(20230615), populations(self.manifold, self.statistic.typical)
         ends = [(each, self.simulated_end(rng, each.records)[1]) for each in about for _ in range(_ENDS)]
-        errors = np.reshape([self.target.missed(end, rng, *each) for each, end in ends], (-1, _ENDS))
+        errors = np.reshape([self.statistic.missed(end, rng, *each) for each, end in ends], (-1, _ENDS))
         return float(np.exp(np.mean(np.log(np.mean(errors, axis=1)))))
 
     def simulated_end(self, rng: np.random.Generator, records: np.ndarray) -> tuple[Ball, Any]:
         """(A ball that such records lead to, the last mechanism in it); NOT for release."""
-        found = Measured(self.target, open_records(records, self.manifold.point_shape, least=1))
-        ball, stages = self.walk(found, Stages.simulated(rng, self.law))
+        found = Measured(self.statistic, open_records(records, self.manifold.point_shape, least=1))
+        ball, stages = self.walk(found, simulated_noise(rng, self.law))
         return ball, self.last_in(ball, stages)
 
 

@@ -20,10 +20,10 @@ line of the table holds for persons, n being their number.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import ceil, log2, sqrt
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,11 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.spd_common import pack, unpack
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.mechanisms.base import assign
 from curvedp.mechanisms.measured import mean_moved
 from curvedp.mechanisms.second_moment import clipped_rows
-from curvedp.mechanisms.stages import QUERIES, Noise, StagedMechanism, Stages, private_quantile
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.stages import QUERIES, StagedMechanism, Stages, private_quantile
+from curvedp.mechanisms.statistic import Length, Several, Statistic, assign
+from curvedp.mechanisms.vectors import Noise, simulated_noise
 from curvedp.privacy import Guarantee
 
 FEATURES = ("power", "log")
@@ -50,30 +50,14 @@ _FLOOR = 1e-12  # of eigenvalues of a matrix of trace 1, before their logarithm
 
 @dataclass(frozen=True, eq=False)
 class ReducedClasses(Statistic):
-    """A linear classifier of n labeled covariance matrices after their reduction to a few components.
+    """A linear classifier of n labeled covariance matrices after their reduction to a few components."""
 
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live: positive definite matrices; their metric is not used.
-    components : int
-        How many are kept.
-    features : {"power", "log"}
-        What is taken of the reduced matrices.
-    radius : float
-        A public bound on the features' length.
-    classes : int
-        How many classes there are.
-    n : int
-        How many records.
-    """
-
-    manifold: Manifold
+    manifold: Manifold  # positive definite matrices; their metric is not used
     components: int
-    features: str
-    radius: float
-    classes: int
-    n: int
+    features: Annotated[str, partial(_validate.choice, options=FEATURES)]
+    radius: Length  # a public bound on the features' length
+    classes: Several
+    n: Several
 
     name: ClassVar[str] = "linear classifier of reduced matrices"
     unit: ClassVar[str] = "one record with its label, replaced by any other; the set of classes is public"
@@ -88,17 +72,11 @@ class ReducedClasses(Statistic):
             raise ParameterError(
                 f"reduce= is for covariance matrices, that is SPD spaces, and not for {self.manifold!r}"
             )
-        _validate.choice("features", self.features, FEATURES)
         kept = _validate.integer("reduce", self.components, 1)
         if kept > self.manifold.point_shape[0]:
             raise ParameterError(f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels")
-        assign(self, components=kept, radius=_validate.length("radius", self.radius))
-        assign(self, classes=_validate.integer("classes", self.classes, 2), n=_validate.integer("n", self.n, 2))
-
-    @property
-    def space(self) -> Manifold:
-        """The records' own."""
-        return self.manifold
+        assign(self, components=kept)
+        super().__post_init__()
 
     @property
     def sensitivity(self) -> float:
@@ -219,18 +197,12 @@ class _ReducedMechanism(StagedMechanism):
     of: ClassVar[Any] = ReducedClasses
 
     @property
-    def _classes(self) -> ReducedClasses:
-        assert isinstance(self.statistic, ReducedClasses)  # `serves` no other
-        return self.statistic
-
-    @property
     def enough(self) -> bool:
         """Whether there are enough records for the classifier to be of use, by the measured prototype: nμ >= 100."""
-        return self._classes.n / self.scale >= 100
+        return bool(self.statistic.n / self.scale >= 100)
 
     @property
     def afterwards(self) -> list[str]:
-        """Eigenvectors."""
         return ["leading eigenvectors of the noisy moment"]
 
     def accepted(self, data: Any) -> Labeled:
@@ -240,11 +212,11 @@ class _ReducedMechanism(StagedMechanism):
 
     def numbers(self, data: Labeled | None = None) -> _Unread:
         """What the walk reads: of records, or of nothing but their number."""
-        return _Unread(self._classes.n) if data is None else _Read(self._classes.n, data)
+        return _Unread(self.statistic.n) if data is None else _Read(self.statistic.n, data)
 
     def walk(self, measured: Any, noisy: Noise) -> tuple[LinearClassifier, Stages]:
         """(classifier, what was released)."""
-        stages, about = Stages(self.scale, noisy), self._classes
+        stages, about = Stages(self.scale, noisy), self.statistic
         size = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
         reduced = self._reduced(stages, measured, size)
         r = self._quantile(stages, measured, lambda A: np.linalg.norm(reduced(A), axis=-1), about.radius, _RADIUS)
@@ -257,12 +229,12 @@ class _ReducedMechanism(StagedMechanism):
         return private_quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
 
     def _reduced(self, stages: Stages, measured: _Unread, size: float) -> Reduced:
-        m = self._classes.manifold.point_shape[0]
+        m = self.statistic.manifold.point_shape[0]
         mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), size), size, m * (m + 1) // 2)
         noisy, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
         w, V = np.linalg.eigh(np.asarray(unpack(noisy, m)))
-        kept = slice(None, -self._classes.components - 1, -1)
-        return Reduced(V[:, kept].T, np.maximum(w[kept], noise), self._classes.features)
+        kept = slice(None, -self.statistic.components - 1, -1)
+        return Reduced(V[:, kept].T, np.maximum(w[kept], noise), self.statistic.features)
 
     def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
         """(weights, bias) of a linear classifier of the features, with all that is left."""
@@ -270,18 +242,18 @@ class _ReducedMechanism(StagedMechanism):
 
     def predicted_error(self) -> float:
         """The share of new records that are misclassified, on average over simulated releases for public records."""
-        about, kept = self._classes, min(self._classes.n, _SIMULATED)  # what is learned depends on nμ
+        about, kept = self.statistic, min(self.statistic.n, _SIMULATED)  # what is learned depends on nμ
         small = type(self)(statistic=replace(about, n=kept), scale=self.scale * kept / about.n)
         A, y = _trials(about.manifold.point_shape[0], about.classes, kept + _NEW)
         rng, wrong, read = np.random.default_rng(20231116), [], _Read(kept, Labeled(A[:kept], y[:kept]))
         for _ in range(_RUNS):
-            found = small.walk(read, Stages.simulated(rng, small.law))[0]
+            found = small.walk(read, simulated_noise(rng, small.law))[0]
             scores = clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T + found.bias
             wrong.append(np.mean(np.argmax(scores, axis=1) != y[kept:]))
         return float(np.mean(wrong))
 
     def _size(self) -> int:
-        return self._classes.components * (self._classes.components + 1) // 2
+        return int(self.statistic.components * (self.statistic.components + 1) // 2)
 
 
 class ReducedMeans(_ReducedMechanism):
@@ -305,7 +277,7 @@ class ReducedMeans(_ReducedMechanism):
     name: ClassVar[str] = "reduced-means"
 
     def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
-        K, d = self._classes.classes, self._size()
+        K, d = self.statistic.classes, self._size()
         shares, moved = measured.mean(lambda _, codes: np.eye(K)[codes], 1.0, K)
         counted, _ = stages.ask("counts", _COUNTS, moved / sqrt(2), shares)
         counted = np.maximum(counted, 1 / (4 * K))  # of a class that the noise has nearly removed
@@ -343,7 +315,7 @@ class ReducedSoftmax(_ReducedMechanism):
     name: ClassVar[str] = "reduced-softmax"
 
     def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
-        K, d = self._classes.classes, self._size()
+        K, d = self.statistic.classes, self._size()
         W, share = np.zeros((K, d + 1)), stages.left / _STEPS
         for step in range(_STEPS):
             gradient, moved = measured.mean(_gradients(reduced, r, W), 1.0, W.size)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,10 @@ from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.laws import TangentBundleBall
 from curvedp.laws.cells import LocalConstants
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Mechanism, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.kng import check_width, kng_draw, pure_epsilon
-from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
-from curvedp.privacy import Guarantee, PureDP
+from curvedp.mechanisms.kng import KNormMechanism, check_width, kng_draw
+from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic, assign
 from curvedp.records.memory import entries
 from curvedp.regression.bounds import (
     DEVIATION,
@@ -78,51 +77,30 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
 
 @dataclass(frozen=True, eq=False)
 class GeodesicLine(Statistic):
-    """The geodesic x ↦ Exp(p, x·v) that fits n responses, in public terms.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the responses live.
-    center, radius : point and float
-        The public ball of the middle of the geodesic.
-    speed, clip : float
-        Public bounds on its length over the range of a predictor, and on what one residual counts for.
-    n : int
-        How many records there are.
-    x_range : list of pairs
-        The public range of each predictor.
-    """
+    """The geodesic x ↦ Exp(p, x·v) that fits n responses, in public terms."""
 
     manifold: Manifold
-    center: Any
+    center: Any  # of the ball that holds the middle of the geodesic
     radius: float
-    speed: float
-    clip: float
-    n: int
-    x_range: Any
+    speed: Length  # bounds its length over the range of a predictor
+    clip: Length  # bounds what one residual counts for
+    n: Count
+    x_range: Any  # of each predictor, in pairs
 
     name: ClassVar[str] = "geodesic regression"
     unit: ClassVar[str] = "one record, predictor and response, replaced by any other"
     valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        ball = public_ball(self.manifold, self.center, self.radius)
+        super().__post_init__()
         ends = _validate.array("x_range", self.x_range)
         if ends.ndim != 2 or ends.shape[1] != 2 or not len(ends):
             raise ParameterError("x_range must be pairs of numbers (low, high), one for each predictor")
         low, high = ends.T
         if not (np.all(np.isfinite(ends)) and np.all(low < high) and np.all(np.isfinite(high - low))):
             raise ParameterError(f"x_range={ends.tolist()} must be finite with low < high")
-        assign(self, center=ball.center, radius=ball.radius, x_range=ends)
-        assign(self, speed=_validate.length("speed", self.speed), clip=_validate.length("clip", self.clip))
-        assign(self, n=_validate.integer("n", self.n, 1 + len(ends)))
+        assign(self, x_range=ends, n=_validate.integer("n", self.n, 1 + len(ends)))
         _ = self.domain  # refuses what reaches beyond the cut locus
-
-    @property
-    def space(self) -> Manifold:
-        """Where the foot point lives."""
-        return self.manifold
 
     @cached_property
     def ball(self) -> Ball:
@@ -170,91 +148,45 @@ class GeodesicLine(Statistic):
         return foot, np.asarray(M.log(foot, M.from_origin(self.center, np.asarray(M.exp(p, V)))))
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class LineMechanism(Mechanism):
     """What both have in common: the records they take and the pair they give."""
-
-    scale: float
 
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = GeodesicLine
 
     @property
-    def line(self) -> GeodesicLine:
-        """The statistic."""
-        assert isinstance(self.statistic, GeodesicLine)  # `serves` no other
-        return self.statistic
-
-    @property
     def domain(self) -> Domain:
         """All public numbers of the regression."""
-        return self.line.domain
+        found: Domain = self.statistic.domain
+        return found
 
     def accepted(self, data: Any) -> Data:
         """(predictors, responses, whose), as the statistic takes them."""
-        return self.line.accepted(data)
+        found: Data = self.statistic.accepted(data)
+        return found
 
     def finish(self, value: Pair) -> Pair:
         """The pair put back into the public domain, in the frame of the records."""
-        return self.line.placed_pair(*into_domain(self.manifold, self.line.ball, self.domain, *value))
+        line: GeodesicLine = self.statistic
+        return line.placed_pair(*into_domain(self.manifold, line.ball, self.domain, *value))
 
     @property
     def afterwards(self) -> list[str]:
-        """Projection."""
         return ["projection onto the public domain"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class KNGRegressionMechanism(LineMechanism):
-    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2.
-
-    Parameters
-    ----------
-    statistic : GeodesicLine
-        What is released.
-    guarantee : Guarantee
-        Pure ε.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.privacy import PureDP
-    >>> line = GeodesicLine(Sphere(2), None, 0.5, 0.6, 0.25, 200, [[0.0, 1.0]])
-    >>> KNGRegressionMechanism.for_statistic(line, PureDP(1.0)).guarantee
-    PureDP(1.0)
-    """
-
-    asked: Guarantee
+class KNGRegressionMechanism(KNormMechanism, LineMechanism):
+    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle: pure ε, one predictor, dimension 1 or 2."""
 
     name: ClassVar[str] = "k-norm-gradient-regression"
     option: ClassVar[str | None] = "kng"
-    path: ClassVar[str] = FLOAT
 
-    def __init__(self, *, statistic: GeodesicLine, guarantee: Guarantee) -> None:
-        assign(self, statistic=statistic, asked=check_guarantee(guarantee))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _check_bundle(self.manifold, self.domain)
-        assign(self, scale=nextafter(2 * self.sensitivity / self.epsilon, inf))
-        bundle = TangentBundleBall(self.manifold, self.line.ball.center, self.domain.radius, self.domain.speed)
+        bundle = TangentBundleBall(self.manifold, self.statistic.ball.center, self.domain.radius, self.domain.speed)
         check_width(bundle, self.scale)
-
-    @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The draw that meets the guarantee."""
-        assert isinstance(statistic, GeodesicLine)  # `serves` no other
-        return cls(statistic=statistic, guarantee=guarantee)
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From its ε; the scale follows from it."""
-        found = cls.for_statistic(statistic, PureDP(parameters["epsilon"]))
-        if not parameters["scale"] >= found.scale * (1 - 1e-12):
-            raise ParameterError("the scale of the certificate is below 2Δ/ε")
-        return found
-
-    @cached_property
-    def epsilon(self) -> float:
-        """The pure ε."""
-        return pure_epsilon(self.asked)
 
     @cached_property
     def sensitivity(self) -> float:
@@ -262,19 +194,8 @@ class KNGRegressionMechanism(LineMechanism):
         return rounded(endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
 
     @property
-    def profile(self) -> PureDP:
-        """Pure ε."""
-        return PureDP(self.epsilon)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """As asked."""
-        return self.asked
-
-    @property
     def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"epsilon": self.epsilon, "scale": self.scale, "norm": "endpoint", "unit": DEVIATION}
+        return {**super().parameters, "norm": "endpoint", "unit": DEVIATION}
 
     def predicted_error(self) -> float:
         """Root mean square noise on (∇_p, ∇_v/unit): E r² = D(D+1)s² in D dimensions."""
@@ -297,7 +218,7 @@ class KNGRegressionMechanism(LineMechanism):
         """What the draw is made of, in the model of the same curvature: a ball of a space of constant curvature κ is, with
         lengths times √|κ|, a ball of the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like
         lengths."""
-        M, c, model, unit = self.manifold, self.line.ball.center, self._model, self._unit
+        M, c, model, unit = self.manifold, self.statistic.ball.center, self._model, self._unit
         o = model.origin
         mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
         d, x = self.domain, x[:, 0]
@@ -335,7 +256,7 @@ class KNGRegressionMechanism(LineMechanism):
         return (Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean)(self.manifold.dim)
 
     def _from_model(self, p: np.ndarray, v: np.ndarray) -> Pair:
-        M, c, model, unit = self.manifold, self.line.ball.center, self._model, self._unit
+        M, c, model, unit = self.manifold, self.statistic.ball.center, self._model, self._unit
         o = model.origin
         z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
         foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))

@@ -7,12 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.geometry import Euclidean
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
-from curvedp.mechanisms.base import assign
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.statistic import Count, Length, Several, Statistic
 from curvedp.records.base import Records
 from curvedp.records.persons import MOST_ROWS
 
@@ -21,27 +19,15 @@ from curvedp.records.persons import MOST_ROWS
 class SecondMoment(Statistic):
     """(1/n)Σ xᵢxᵢᵀ of n records of length at most `radius`, in orthonormal coordinates of the symmetric matrices.
 
-    ‖xxᵀ − x'x'ᵀ‖ <= √2·r², so that the moment moves by at most √2·r²/n.
-
-    Parameters
-    ----------
-    features : int
-        The length of a record.
-    radius : float
-        The public bound; longer records are scaled onto it, and those that are not finite become 0.
-    n : int
-        How many records there are, a public number.
+    ‖xxᵀ − x'x'ᵀ‖ <= √2·r², so that the moment moves by at most √2·r²/n. Longer records are scaled onto the public bound, and
+    those that are not finite become 0.
     """
 
-    features: int
-    radius: float
-    n: int
+    features: Count
+    radius: Length
+    n: Several
 
     name: ClassVar[str] = "second moment"
-
-    def __post_init__(self) -> None:
-        features, n = _validate.integer("features", self.features, 1), _validate.integer("n", self.n, 2)
-        assign(self, features=features, n=n, radius=_validate.length("radius", self.radius))
 
     @property
     def space(self) -> Manifold:

@@ -7,9 +7,9 @@ for; `verify` recomputes the price from there.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from flint import arb
@@ -22,11 +22,11 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, assign, check_guarantee, check_source, replay
+from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, check_source, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.payment import check_payer, pay
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.statistic import Count, Statistic
 from curvedp.privacy import Guarantee, NegativeBinomialRuns
 from curvedp.privacy.base import ADJACENCIES, guarantee_from_dict
 
@@ -129,27 +129,15 @@ def private_selection(
 
 @dataclass(frozen=True, eq=False)
 class BestRelease(Statistic):
-    """The best of releases of several candidates.
+    """The best of releases of so many candidates, each of which is private for this adjacency."""
 
-    Parameters
-    ----------
-    candidates : int
-        How many there are.
-    adjacency : str
-        For which each release is private.
-    """
-
-    candidates: int
-    adjacency: str
+    candidates: Count
+    adjacency: Annotated[str, partial(_validate.choice, options=ADJACENCIES)]
 
     name: ClassVar[str] = "best of repeated releases"
     unit: ClassVar[str] = "as in each of the releases that were chosen from"
     units: ClassVar[tuple[str, ...]] = ()
     valued: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        assign(self, candidates=_validate.integer("candidates", self.candidates, 1))
-        _validate.choice("adjacency", self.adjacency, ADJACENCIES)
 
     @property
     def space(self) -> Manifold:
@@ -188,16 +176,6 @@ class SelectionMechanism(Mechanism):
         run, order = law.one_of(replace(check_guarantee(guarantee, *ADJACENCIES), adjacency=statistic.adjacency))
         return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
 
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From its parameters."""
-        return cls(statistic=statistic, **{name: parameters[name] for name in ("stop", "shape", "run", "order")})
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"stop": self.stop, "shape": self.shape, "run": dict(self.run), "order": self.order}
-
     @property
     def law(self) -> NegativeBinomialRuns:
         """Of the number of runs."""
@@ -207,14 +185,9 @@ class SelectionMechanism(Mechanism):
     def profile(self) -> Guarantee:
         """The price of the best run."""
         run = guarantee_from_dict(self.run)
-        if run.adjacency != self.statistic.adjacency:  # type: ignore[attr-defined]  # `serves` no other
+        if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")
         return self.law.best(run, self.order)
-
-    @property
-    def sensitivity(self) -> float:
-        """Of no meaning here."""
-        return self.statistic.sensitivity
 
     @property
     def grid(self) -> int:
@@ -227,7 +200,7 @@ class SelectionMechanism(Mechanism):
 
     def draw(self, data: Callable[[int], tuple[float, Any]], source: Source) -> Draw:
         """The best of K runs: the first of the best ones, which is a tie broken by chance, since runs are alike."""
-        many = self.statistic.candidates  # type: ignore[attr-defined]  # `serves` no other
+        many = self.statistic.candidates
         best: tuple[int, float, Any] | None = None
         for _ in range(runs_at(self.law, LazyUniforms(source, 1).balls)):
             number = int(source.words((1,))[0] % np.uint64(many))
@@ -244,7 +217,7 @@ class SelectionMechanism(Mechanism):
     def value_of(self, certificate: Certificate) -> int:
         """The candidate's number."""
         number = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
-        if number not in range(self.statistic.candidates):  # type: ignore[attr-defined]  # `serves` no other
+        if number not in range(self.statistic.candidates):
             raise ParameterError("the released integers are not those of this mechanism")
         return int(number)
 

@@ -18,32 +18,26 @@ Talwar 2010); of numbers that move by Δ in sum each has Laplace noise of its ow
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean
 from curvedp.geometry.mean.streamed import Domain, into_ball
-from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Mechanism, assign, replay
+from curvedp.mechanisms.base import Draw, replay
 from curvedp.mechanisms.certificate import Certificate, Check
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import Measured, Unmeasured
-from curvedp.mechanisms.noise import LAWS, Law, float_noise, law_told, least_noise, least_scale, spread_of
+from curvedp.mechanisms.noise import LAWS, Law, least_noise, least_scale, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.statistic import Statistic
-from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP, gaussian_profile
-from curvedp.privacy.rounding import up
+from curvedp.mechanisms.statistic import Positive, Statistic
+from curvedp.mechanisms.vectors import Noise, VectorMechanism, drawn, exact_noise
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.records.base import Records, open_records
 
 QUERIES = 7  # of a search over 127 lengths
-
-Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
 
 
 class Stages:
@@ -53,25 +47,6 @@ class Stages:
         self.left, self.told, self.counts = 1.0, [], []  # type: ignore[var-annotated]  # dictionaries; see `private_radius`
         self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
         self.law = law
-
-    @staticmethod
-    def exact(source: Source, law: Law = "gaussian") -> tuple[list[ExactDraw], Noise]:
-        """Exact noise, rounded to the public grid, and the list of what it has drawn."""
-        draws: list[ExactDraw] = []
-
-        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            one, space = exact_laplace if law == "laplace" else exact_gaussian, Euclidean(values.shape[1])
-            rows = [one(space, float(b), row, source=source, grid=GRID) for row, b in zip(values, scales, strict=True)]
-            whole = np.concatenate([row.integers for row in rows])
-            draws.append(ExactDraw(whole, GRID, sum(row.tau for row in rows), Euclidean(values.size)))
-            return draws[-1].value.reshape(values.shape)
-
-        return draws, noisy
-
-    @staticmethod
-    def simulated(rng: np.random.Generator, law: Law) -> Noise:
-        """The same in floats: for predicted error, NOT for release."""
-        return lambda values, scales: values + scales[:, None] * float_noise(rng, law, values.shape)
 
     def ask(
         self, kind: str, share: float, moved: float, values: np.ndarray, summed: float | None = None
@@ -86,8 +61,8 @@ class Stages:
             rows = values[:, None]
         noise = summed * self._scale / (share if self.law == "laplace" else sqrt(share))
         self.told.append({"kind": kind, "share": share, "sensitivity": summed, "noise": noise, "size": values.size})
-        drawn = self._noisy(rows, np.full(len(rows), noise)).reshape(values.shape)
-        return drawn, noise * spread_of(self.law, rows.shape[1])
+        found = self._noisy(rows, np.full(len(rows), noise)).reshape(values.shape)
+        return found, noise * spread_of(self.law, rows.shape[1])
 
     def rest(self) -> Guarantee:
         """All that is left, as the guarantee of one last release."""
@@ -95,33 +70,20 @@ class Stages:
         return PureDP(left / self._scale) if self.law == "laplace" else GDP(sqrt(left) / self._scale)
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class StagedMechanism(Mechanism):
-    """A walk through stages as one release; a subclass says which.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StagedMechanism(VectorMechanism):
+    """A walk through stages as one release; a subclass says which. Its scale is 1/μ, or 1/ε, of the whole."""
 
-    Parameters
-    ----------
-    statistic : Statistic
-        What is released.
-    scale : float
-        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
-    law : {"gaussian", "laplace"}
-        Of the noise.
-    """
-
-    scale: float
-    law: Law
+    scale: Positive
 
     laws: ClassVar[tuple[Law, ...]] = ("gaussian",)
-    reads: ClassVar[Literal["value", "records"]] = "records"
+    moved = 1.0
     staged: ClassVar[bool] = True
     streams: ClassVar[bool] = True
 
-    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
-        if not self.serves(statistic):
-            raise ParameterError(f"{type(self).__name__} does not release the {statistic.name}")
-        law = _validate.choice("law", law, self.laws)
-        assign(self, statistic=statistic, scale=_validate.positive("scale", scale), law=law)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.choice("law", self.law, self.laws)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -137,46 +99,15 @@ class StagedMechanism(Mechanism):
             law, scale = least_noise(PureDP(guarantee.eps))
         return {"scale": scale, "law": law}
 
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From its parameters."""
-        return cls(statistic=statistic, **parameters)
-
-    @property
-    def searched(self) -> OuterBall:
-        """The statistic, as the stages see it."""
-        assert isinstance(self.statistic, OuterBall)  # `serves` no other
-        return self.statistic
-
-    @property
-    def sensitivity(self) -> float:
-        """Of a mean of unit vectors."""
-        return self.statistic.sensitivity
-
-    @cached_property
-    def profile(self) -> Guarantee:
-        """That of one Gaussian release of sensitivity 1, or pure ε."""
-        return PureDP(up(1 / self.scale)) if self.law == "laplace" else gaussian_profile(0.0, 1, self.scale, 1.0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if isinstance(self.profile, PureDP) else GDP(self.profile.mu)  # type: ignore[attr-defined]  # else a profile
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values; Gaussian noise goes without saying."""
-        return {"scale": self.scale, **law_told(self.law)}
-
     def accepted(self, data: Any) -> Any:
         """Records wherever they lie; only their shape and type can be refused."""
-        return collected(self.searched, data)
+        return collected(self.statistic, data)
 
     def draw(self, data: Any, source: Source) -> Draw:
         """The stages, one after the other."""
-        draws, noisy = Stages.exact(source, self.law)
+        draws, noisy = exact_noise(source, self.law)
         value, stages = self.walk(self.numbers(data), noisy)
-        return Draw(value, [each.integers for each in draws], sum(each.tau for each in draws), stages.told)
+        return drawn(value, draws, stages.told)
 
     def finish(self, value: Any) -> Any:
         """As it is: the walk has moved it to where it can be."""
@@ -196,7 +127,7 @@ class StagedMechanism(Mechanism):
 
     def numbers(self, data: Any = None) -> Any:
         """What the walk reads: of records, or of nothing but their number."""
-        return Unmeasured(self.searched) if data is None else Measured(self.searched, data)
+        return Unmeasured(self.statistic) if data is None else Measured(self.statistic, data)
 
     @abstractmethod
     def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Any, Stages]:

@@ -7,9 +7,9 @@ builds it again. Nothing in it is read off the data.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, nextafter
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,31 @@ from curvedp.records.base import Records
 from curvedp.records.memory import entries
 
 PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
+
+
+def assign(frozen: Any, **values: Any) -> None:
+    """Set fields of a frozen value while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
+
+
+def length(name: str, value: Any) -> float:
+    """A length, as `_validate` knows it, which is asked only where it must be: a choice makes many mechanisms."""
+    return value if type(value) is float and 1e-100 <= value <= 1e100 else _validate.length(name, value)
+
+
+# Types of fields, with the check that each passes when a statistic or a mechanism is made.
+Length = Annotated[float, length]
+Positive = Annotated[float, _validate.positive]
+Count = Annotated[int, partial(_validate.integer, minimum=1)]
+Several = Annotated[int, partial(_validate.integer, minimum=2)]
+
+
+def check_fields(made: Any) -> None:
+    """Every field of a dataclass becomes what the check beside its type makes of it."""
+    for each in fields(made):
+        for check in getattr(each.type, "__metadata__", ()):
+            assign(made, **{each.name: check(each.name, getattr(made, each.name))})
 
 
 class Ball(NamedTuple):
@@ -64,10 +89,20 @@ class Statistic(ABC):
         if "name" in cls.__dict__:
             Statistic.registry[cls.name] = cls
 
+    def __post_init__(self) -> None:
+        """Whatever was given is checked: the manifold, the public ball, and every field by its type."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if "manifold" in given:
+            check_manifold(given["manifold"])
+        if "center" in given and "radius" in given:
+            assign(self, **public_ball(given["manifold"], given["center"], given["radius"])._asdict())
+        check_fields(self)
+
     @property
-    @abstractmethod
     def space(self) -> Manifold:
-        """Where its value lives."""
+        """Where its value lives: with the records, unless it says otherwise."""
+        found: Manifold = self.manifold  # type: ignore[attr-defined]  # those without this field say where
+        return found
 
     @property
     @abstractmethod
@@ -95,9 +130,9 @@ class Statistic(ABC):
         return np.asarray(self.space.origin if self.values is None else self.values.center)
 
     @property
-    def shrinks(self) -> bool:
-        """Whether noise in the chart may be shrunk towards the base."""
-        return self.values is not None
+    def kept_in(self) -> Ball | None:
+        """The ball that a drawn point is moved into, and shrunk towards the center of."""
+        return self.values
 
     @property
     def chart_sensitivity(self) -> float:
@@ -110,7 +145,7 @@ class Statistic(ABC):
 
     def inside(self, points: np.ndarray) -> np.ndarray:
         """Drawn points, along the first axis, moved to where the value can be: post-processing."""
-        return points if self.values is None else np.asarray(project_to_ball(self.space, *self.values, points))
+        return points if self.kept_in is None else np.asarray(project_to_ball(self.space, *self.kept_in, points))
 
     def placed(self, points: np.ndarray) -> np.ndarray:
         """Points of the frame in which the value is computed, in the frame of the records: post-processing."""
@@ -123,7 +158,7 @@ class Statistic(ABC):
     @property
     def afterwards(self) -> list[str]:
         """What `inside` does, in words."""
-        return [] if self.values is None else ["projection onto the ball"]
+        return [] if self.kept_in is None else ["projection onto the ball"]
 
     def to_dict(self) -> dict[str, Any]:
         """The name and the public fields as JSON values, from which `from_dict` builds the same statistic."""
@@ -182,19 +217,8 @@ def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
 
 @dataclass(frozen=True, eq=False)
 class Stated(Statistic):
-    """A value whose sensitivity the caller states and vouches for: no certificate can confirm it.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the value lives.
-    moved : float
-        How far it can move between neighbors.
-    center, radius : point and float, optional
-        A public ball that holds the value, for noise in the chart at its center.
-    in_chart : float, optional
-        How far the value's coordinates in that chart can move; by default the sensitivity times the chart's stretch.
-    """
+    """A value whose sensitivity the caller states and vouches for: no certificate can confirm it. Noise in a chart may have
+    a public ball that holds the value, and how far its coordinates can move (by default the chart's stretch tells)."""
 
     manifold: Manifold
     moved: float
@@ -203,58 +227,34 @@ class Stated(Statistic):
     in_chart: float | None = None
 
     name: ClassVar[str] = "stated by the caller"
+    kept_in = None  # it is released as it is drawn
 
     def __post_init__(self) -> None:
         check_manifold(self.manifold)
-        object.__setattr__(self, "moved", _validate.length("sensitivity", self.moved))
+        assign(self, moved=_validate.length("sensitivity", self.moved))
         if self.center is not None:
-            object.__setattr__(self, "center", check_point("base", self.manifold, self.center))
+            assign(self, center=check_point("base", self.manifold, self.center))
         for name, word in (("radius", "radius"), ("in_chart", "chart_sensitivity")):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _validate.length(word, getattr(self, name)))
-
-    @property
-    def space(self) -> Manifold:
-        """The manifold."""
-        return self.manifold
+                assign(self, **{name: _validate.length(word, getattr(self, name))})
 
     @property
     def sensitivity(self) -> float:
-        """As stated."""
         return self.moved
 
     @property
     def chart_sensitivity(self) -> float:
-        """As stated, or the sensitivity times the chart's stretch over the ball."""
         if self.in_chart is not None:
             return self.in_chart
         return nextafter(self.moved * chart_stretch(self.manifold, self.radius), inf)
 
     @property
     def values(self) -> Ball | None:
-        """The ball, where one is stated."""
-        if self.radius is None:
-            return None
-        return Ball(self.manifold.origin if self.center is None else self.center, self.radius)
+        return None if self.radius is None else Ball(self.base, self.radius)
 
     @property
     def base(self) -> np.ndarray:
-        """The stated center, or the origin."""
         return np.asarray(self.manifold.origin if self.center is None else self.center)
-
-    @property
-    def shrinks(self) -> bool:
-        """A stated value is released as it is drawn."""
-        return False
-
-    def inside(self, points: np.ndarray) -> np.ndarray:
-        """Drawn points as they are."""
-        return points
-
-    @property
-    def afterwards(self) -> list[str]:
-        """Nothing."""
-        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,13 +268,7 @@ class _OfBall(Statistic):
     manifold: Manifold
     center: Any
     radius: float
-    n: int
-
-    def __post_init__(self) -> None:
-        ball = public_ball(self.manifold, self.center, self.radius)
-        object.__setattr__(self, "center", ball.center)
-        object.__setattr__(self, "radius", ball.radius)
-        object.__setattr__(self, "n", _validate.integer("n", self.n, 2))
+    n: Several
 
     @cached_property
     def ball(self) -> Ball:
@@ -307,17 +301,7 @@ class _OfBall(Statistic):
 
 @dataclass(frozen=True, eq=False)
 class FrechetMean(_OfBall):
-    """The Fréchet mean of n records in a public ball.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live.
-    center, radius : point and float
-        The public ball.
-    n : int
-        How many records there are, a public number.
-    """
+    """The Fréchet mean of n records in a public ball."""
 
     name: ClassVar[str] = "Fréchet mean"
     units: ClassVar[tuple[str, ...]] = (
@@ -325,11 +309,6 @@ class FrechetMean(_OfBall):
         PERSON_UNIT,
         "one person with all their records, replaced by any other of their class; labels and class sizes are public",
     )
-
-    @property
-    def space(self) -> Manifold:
-        """The records' own."""
-        return self.manifold
 
     @cached_property
     def sensitivity(self) -> float:
@@ -348,30 +327,23 @@ class FrechetMean(_OfBall):
         return self.ball
 
     def placed(self, points: np.ndarray) -> np.ndarray:
-        """Carried back."""
         return np.asarray(self.manifold.from_origin(self.center, points))
 
     def unplaced(self, points: np.ndarray) -> np.ndarray:
-        """Carried home."""
         return np.asarray(self.manifold.to_origin(self.center, points))
 
     def of(self, records: Records) -> np.ndarray:
-        """The mean of the records in the ball. NOT private."""
         return self.moments(records)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class FrechetVariance(_OfBall):
-    """min over x of mean d²(x, xᵢ), for n records in a public ball.
-
-    It lies in [0, r²].
-    """
+    """min over x of mean d²(x, xᵢ), for n records in a public ball: it lies in [0, r²]."""
 
     name: ClassVar[str] = "Fréchet variance"
 
     @property
     def space(self) -> Manifold:
-        """A number."""
         return Euclidean(1)
 
     @cached_property
@@ -391,9 +363,7 @@ class FrechetVariance(_OfBall):
 
     @property
     def afterwards(self) -> list[str]:
-        """Clipping."""
         return ["clipping to [0, r²]"]
 
     def of(self, records: Records) -> np.ndarray:
-        """The variance of the records in the ball. NOT private."""
         return np.array([self.moments(records)[1]])

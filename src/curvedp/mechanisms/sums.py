@@ -6,30 +6,25 @@ exactly, in any order, and are cut at 2^53, which moves no two sums further apar
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log2, nextafter, sqrt
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.measured import clip, logs_at
-from curvedp.mechanisms.noise import LAWS, Law, law_told, least_noise, spread_of
+from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.shrink import shrunk
-from curvedp.mechanisms.statistic import Ball, Statistic, public_ball
-from curvedp.privacy import GDP, Guarantee, PureDP, gaussian_profile
-from curvedp.privacy.rounding import up
+from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic
+from curvedp.mechanisms.vectors import VectorMechanism, drawn, exact_noise
+from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
 ADDED = "add-remove"
@@ -98,12 +93,6 @@ class ClippedSum(SumStatistic):
     With σ for each unit of length the mean's error is σ·r/n·√(1 + w²)·√(d + t²/w²), t the mean's distance from the center in
     radii; at t = ½ the best w² is 1/(2√d). It is rounded to a power of two, so that w·n is exact.
 
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live.
-    center, radius : point and float
-        The public ball.
     """
 
     manifold: Manifold
@@ -111,10 +100,6 @@ class ClippedSum(SumStatistic):
     radius: float
 
     name: ClassVar[str] = "Fréchet mean, number of records private"
-
-    def __post_init__(self) -> None:
-        ball = public_ball(self.manifold, self.center, self.radius)
-        assign(self, center=ball.center, radius=ball.radius)
 
     @property
     def ball(self) -> Ball:
@@ -199,24 +184,13 @@ class SpreadSum(ClippedSum):
 
 @dataclass(frozen=True, eq=False)
 class GramSum(SumStatistic):
-    """Σ xxᵀ/r² of records of length at most `radius`: its eigenvectors need no n. ‖xxᵀ‖ <= r².
+    """Σ xxᵀ/r² of records of `features` numbers and of length at most `radius`: its eigenvectors need no n. ‖xxᵀ‖ <= r².
+    Longer records are scaled onto it, and those that are not finite become 0."""
 
-    Parameters
-    ----------
-    features : int
-        The length of a record.
-    radius : float
-        The public bound; longer records are scaled onto it, and those that are not finite become 0.
-    """
-
-    features: int
-    radius: float
+    features: Count
+    radius: Length
 
     name: ClassVar[str] = "second moment, number of records private"
-
-    def __post_init__(self) -> None:
-        assign(self, features=_validate.integer("features", self.features, 1))
-        assign(self, radius=_validate.length("radius", self.radius))
 
     @property
     def size(self) -> int:
@@ -244,8 +218,8 @@ class GramSum(SumStatistic):
         return self.radius**2 * unpack(total, self.features)
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class SumMechanism(Mechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumMechanism(VectorMechanism):
     """Gaussian noise, or for pure ε Laplace noise, about a sum over records, for adding or removing one.
 
     Parameters
@@ -266,26 +240,17 @@ class SumMechanism(Mechanism):
     Examples
     --------
     >>> from curvedp.geometry import Sphere
+    >>> from curvedp.privacy import GDP
     >>> mean = ClippedSum(Sphere(2), None, 0.7)
     >>> mechanism = SumMechanism.for_statistic(mean, GDP(1.0, adjacency="add-remove"))
     >>> mechanism.release(np.broadcast_to(Sphere(2).origin, (50, 3))).value.shape
     (3,)
     """
 
-    scale: float
-    law: Law
-
     name: ClassVar[str] = "gaussian-sum"
     option: ClassVar[str | None] = "sum"
-    reads: ClassVar[Literal["value", "records"]] = "records"
     streams: ClassVar[bool] = True
     of: ClassVar[Any] = SumStatistic
-
-    def __init__(self, *, statistic: Statistic, scale: float, law: Any = "gaussian") -> None:
-        if not self.serves(statistic):
-            raise ParameterError(f"SumMechanism releases sums over records, not the {statistic.name}")
-        law = _validate.choice("law", law, LAWS)
-        assign(self, statistic=statistic, scale=_validate.length("scale", scale), law=law)
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -294,60 +259,31 @@ class SumMechanism(Mechanism):
         law, scale = least_noise(replace(guarantee, adjacency="replace-one"), statistic.sensitivity)
         return cls(statistic=statistic, scale=scale, law=law)
 
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale and the law."""
-        return cls(statistic=statistic, **parameters)
-
-    @property
-    def summed(self) -> SumStatistic:
-        """The statistic."""
-        assert isinstance(self.statistic, SumStatistic)  # `serves` no other
-        return self.statistic
-
-    @property
-    def sensitivity(self) -> float:
-        """The length of a record's vector."""
-        return self.statistic.sensitivity
-
     @cached_property
     def profile(self) -> Any:
-        """One Gaussian release, or pure ε, for adding or removing a record."""
-        if self.law == "laplace":
-            return PureDP(up(self.sensitivity / self.scale), adjacency=ADDED)
-        return replace(gaussian_profile(0.0, 1, self.scale, self.sensitivity), adjacency=ADDED)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε."""
-        return self.profile if self.law == "laplace" else GDP(self.profile.mu, adjacency=ADDED)
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {"scale": self.scale, **law_told(self.law)}
+        """For adding or removing a record."""
+        return replace(super().profile, adjacency=ADDED)
 
     def accepted(self, data: Any) -> np.ndarray:
         """The exact sum; records may be none at all, and only their shape and type can be refused."""
-        shape = self.summed.point_shape
-        return self.summed.total(data if hasattr(data, "sums") else open_records(data, shape, "records", least=0))
+        summed: SumStatistic = self.statistic
+        given = data if hasattr(data, "sums") else open_records(data, summed.point_shape, "records", least=0)
+        return summed.total(given)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One draw about the sum."""
-        one = exact_laplace if self.law == "laplace" else exact_gaussian
-        drawn = one(Euclidean(data.size), self.scale, data, source=source, grid=GRID)
-        return Draw(np.asarray(drawn.value), [drawn.integers], drawn.tau)
+        draws, noisy = exact_noise(source, self.law)
+        return drawn(noisy(data[None], np.array([self.scale]))[0], draws)
 
     def finish(self, value: np.ndarray) -> np.ndarray:
         """What the noisy sum says."""
         with np.errstate(all="ignore"):  # of released numbers
-            return self.summed.read(value, self.scale * spread_of(self.law, value.size))
+            return np.asarray(self.statistic.read(value, self.scale * spread_of(self.law, value.size)))
 
     @property
     def afterwards(self) -> list[str]:
-        """Quotients."""
         return ["what is made of the noisy sum"]
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """The same from the one draw."""
-        return self.finish(replay(certificate.release["integers"])(np.empty(self.summed.size)))
+        return self.finish(replay(certificate.release["integers"])(np.empty(self.statistic.size)))

@@ -19,7 +19,7 @@ from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_hea
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
-from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
 _LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace] | type[HeatKernel]] = {
@@ -42,11 +42,6 @@ class ValueMechanism(Mechanism):
     def serves(cls, statistic: Statistic) -> bool:
         """Every statistic that has a value."""
         return statistic.valued
-
-    @property
-    def sensitivity(self) -> float:
-        """The statistic's."""
-        return self.statistic.sensitivity
 
     @abstractmethod
     def at(self, coordinates: np.ndarray) -> np.ndarray:
@@ -90,18 +85,18 @@ class ValueMechanism(Mechanism):
 
 
 class IsotropicMechanism(ValueMechanism):
-    """Noise whose density depends on the distance alone.
+    """Noise whose density depends on the distance alone."""
 
-    Attributes
-    ----------
-    kind : {"gaussian", "laplace", "heat"}
-        Which law.
-    word : str
-        What certificates and users call its scale σ, and the name of the field that holds it.
-    """
+    scale: float  # a field, where `word` does not name another
+    kind: ClassVar[Any]  # which law: "gaussian", "laplace" or "heat"
+    word: ClassVar[str] = "scale"  # what certificates and users call the scale
 
-    kind: ClassVar[str]
-    word: ClassVar[str] = "scale"
+    def __init__(
+        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+    ) -> None:
+        given = {self.word: length(self.word, scale)}
+        assign(self, statistic=statistic or Stated(manifold, sensitivity), **given)
+        self.__post_init__()
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
@@ -135,21 +130,14 @@ class IsotropicMechanism(ValueMechanism):
 
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the scale."""
         return cls(**{cls.word: parameters[cls.word]}, statistic=statistic)
 
     def scaled(self, factor: float) -> Self:
-        """The same with its noise multiplied."""
-        return self.rebuilt(self.statistic, {self.word: factor * self._scale})
-
-    @property
-    def _scale(self) -> float:
-        return float(getattr(self, self.word))
+        return self.rebuilt(self.statistic, {self.word: factor * self.scale})
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The scale."""
-        return {self.word: self._scale}
+        return {self.word: self.scale}
 
     @property
     def noised(self) -> Manifold:
@@ -159,12 +147,12 @@ class IsotropicMechanism(ValueMechanism):
     @cached_property
     def law(self) -> RiemannianGaussian | RiemannianLaplace | HeatKernel:
         """The noise law."""
-        return _LAWS[self.kind](self.noised, self._scale)
+        return _LAWS[self.kind](self.noised, self.scale)
 
     @cached_property
     def profile(self) -> PrivacyProfile:
         """The exact privacy profile."""
-        return self.profile_at(self.manifold, self.charged(self.statistic))(self._scale)
+        return self.profile_at(self.manifold, self.charged(self.statistic))(self.scale)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -175,12 +163,11 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind, space, scale and sensitivity of the law, for the certified path."""
-        return self.kind, self.noised, self._scale, self.charged(self.statistic)
+        return self.kind, self.noised, self.scale, self.charged(self.statistic)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
-        drawn = _DRAWS[self.kind](self.noised, self._scale, data, source=source, grid=GRID)
+        drawn = _DRAWS[self.kind](self.noised, self.scale, data, source=source, grid=GRID)
         return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
@@ -188,5 +175,4 @@ class IsotropicMechanism(ValueMechanism):
         return np.asarray(drawn_point(self.manifold, coordinates))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        """Float draws."""
         return self.law.sample(rng, value, size)
