@@ -20,7 +20,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.measured import Measured, Unmeasured
+from curvedp.mechanisms.measured import Measured
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
@@ -172,7 +172,7 @@ def test_sums_do_not_depend_on_order():
     for name, arguments in {"clipped": (M.origin, 1.0), "beyond": (M.origin, np.array([1.0, 0.3]))}.items():
         a, b = (getattr(side, name)(*arguments) for side in (one, two))
         assert np.array_equal(a[0] if name == "clipped" else a, b[0] if name == "clipped" else b)
-    assert Unmeasured(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
+    assert Measured(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Nothing of this is stated in a certificate, so that nothing can be stated wrongl
 the grid integers, wherever the certificate is read.
 """
 
+from collections.abc import Sequence
 from math import inf, sinh, sqrt
 from typing import Any
 
@@ -91,7 +92,7 @@ def _unpredicted(made: Any, certificate: Any) -> list[str]:
     return [_ON_EDGE] * bool(statistic.manifold.dist(ball.center, point) >= ball.radius * (1 - _EDGE))
 
 
-def _place(away: float, radius: float, afterwards: list[str]) -> list[str]:
+def _place(away: float, radius: float, afterwards: Sequence[str]) -> list[str]:
     if away >= radius * (1 - _EDGE):
         return [_ON_EDGE]
     if away <= radius * _HOME and any("shrinkage" in step for step in afterwards):

@@ -52,8 +52,7 @@ class Reading(NamedTuple):
     `drawn` was drawn by `law` about: the statistic itself ("point"); its coordinates in the chart at `base`, shortened to
     `reach` ("chart"); the mean logarithm of the records at `base`, whose length is at most `reach` ("gradient"); or how many
     records are farther from `base` than `radii` ("counts"); or the `Neighborhood` of a geodesic, (p, V) stacked in `base`
-    ("line"). `frame` is the statistic in whose frame all this is, where it
-    is not the mechanism's, and `cell` the width of the grid."""
+    ("line"). `frame` is the statistic in whose frame all this is, where it is not the mechanism's; `cell` is the grid's."""
 
     kind: Literal["point", "chart", "gradient", "counts", "line"]
     law: Any
@@ -136,13 +135,7 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise that meets the guarantee.
-
-        Raises
-        ------
-        UnattainableGuarantee, ParameterError
-            If this mechanism cannot meet it, or is not for this statistic.
-        """
+        """The least noise that meets the guarantee; refuses what it cannot meet, and a statistic that it is not for."""
 
     @classmethod
     def numbers_of(cls) -> list[Field[Any]]:
@@ -189,9 +182,9 @@ class Mechanism(ABC):
         return self.statistic.placed(self.finished(value[None]))[0]
 
     @property
-    def afterwards(self) -> list[str]:
+    def afterwards(self) -> Sequence[str]:
         """What `finish` does, in words."""
-        found: list[str] = self.statistic.afterwards
+        found: Sequence[str] = self.statistic.afterwards
         return found
 
     @property
@@ -217,26 +210,14 @@ class Mechanism(ABC):
 
     @abstractmethod
     def value_of(self, certificate: Certificate) -> Any:
-        """The released value, made again from the certificate's grid integers alone.
-
-        Raises
-        ------
-        ParameterError
-            If the certificate does not list them, or they are not of this mechanism.
-        """
+        """The released value, made again from the certificate's grid integers alone; refuses any others."""
 
     def ending(self, certificate: Certificate) -> "Mechanism":
         """The mechanism of the last draw, from which errors follow: this one, except where it ends in another."""
         return self
 
     def reading(self, integers: Any) -> Reading:
-        """What was drawn, from a certificate's grid integers alone, for regions about it.
-
-        Raises
-        ------
-        ParameterError
-            If no theorem leads from what was drawn to the truth, or the integers are not of this mechanism.
-        """
+        """What was drawn, from a certificate's grid integers alone, for regions about it: where a theorem leads to them."""
         raise ParameterError(f"no region follows from {self.name}: no theorem leads from its draws to the truth")
 
     def checks(self, certificate: Certificate) -> list[Check]:
@@ -293,8 +274,7 @@ class Mechanism(ABC):
         entry : mapping, optional
             Number and hash of the ledger's entry that paid.
         """
-        accepted = self.accepted(data)
-        return self.released(accepted, check_source(source), guarantee, unit, reason, entry)
+        return self.released(self.accepted(data), check_source(source), guarantee, unit, reason, entry)
 
     @final
     @np.errstate(all="ignore")  # it is paid for: a warning, which a user may have made an error, must not end it
@@ -324,7 +304,7 @@ class Mechanism(ABC):
                 "sha256": digest_of_integers(draw.integers),
                 "stages": [dict(stage) for stage in draw.stages],
                 "reason": reason,
-                "afterwards": self.afterwards,
+                "afterwards": list(self.afterwards),
             },
             ledger=None if entry is None else dict(entry),
         )
@@ -333,13 +313,7 @@ class Mechanism(ABC):
         return Release(self.finish(draw.value), certificate)
 
     def described(self) -> dict[str, Any]:
-        """What a certificate says of mechanism and statistic; refuses what has no name.
-
-        Raises
-        ------
-        ParameterError
-            If the manifold is a user's own without a name.
-        """
+        """What a certificate says of mechanism and statistic; refuses a manifold of a user's own without a name."""
         return {
             "mechanism": self.name,
             "manifold": manifold_name(self.manifold),

@@ -42,7 +42,6 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise of the steps that meets the guarantee."""
         domain, sensitivity = statistic.domain, statistic.sensitivity  # type: ignore[attr-defined]  # a `GeodesicLine`
         k, rate = domain.predictors, _rate(statistic.space, domain)
         warm = min(ceil(1.5 * (domain.radius + k * domain.speed * HALF) / (rate * domain.clip)) + 6 * k, 1000)
@@ -88,7 +87,6 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
         return Neighborhood(self.manifold, self.domain, self.last)
 
     def draw(self, data: Data, source: Source) -> Draw:
-        """The noisy steps, one after the other, and the last release."""
         draws, exact = exact_noise(source, self.law)
 
         def noisy(value: np.ndarray, scale: float) -> np.ndarray:

@@ -4,8 +4,7 @@ Compatibility: the meaning of a field never changes within a schema, and no fiel
 schemas in `SCHEMA` and refuses all others; a new meaning is a new schema.
 
 A certificate holds no data and no hash of data. Everything in it is a function of public parameters and of the released
-grid integers. `curvedp verify` (`mechanisms/verify.py`) builds statistic and mechanism anew and recomputes
-each claim.
+grid integers. `curvedp verify` (`mechanisms/verify.py`) builds statistic and mechanism anew and recomputes each claim.
 
 Its last field is the SHA-256 of all others, so that no field can be changed alone, not even one on which no claim rests. It
 is no signature: who forges takes it anew, and has a true certificate of another release. `curvedp sign` is against that.
@@ -59,25 +58,17 @@ def at_least(claim: str, stated: Any, least: float) -> Check:
 
 @dataclass(frozen=True)
 class Claims:
-    """The guarantee in every definition. None where the mechanism does not have it.
+    """The guarantee in every definition: μ, ε, ρ and θ of the ideal law, None where the mechanism does not have it.
 
-    Attributes
-    ----------
-    gdp, pure, zcdp, rao : float or None
-        μ, ε, ρ and θ of the ideal law.
-    slack : float
-        τ: the released law is within this total variation of the ideal one at each data set, so that each of the four
-        holds up to it, and δ(ε) grows by (1+e^ε)τ.
-    curve : tuple of (ε, δ)
-        With the slack already added to δ.
-    """
+    The released law is within total variation τ, the slack, of the ideal one at each data set, so that each of the four holds
+    up to it, and δ(ε) grows by (1+e^ε)τ."""
 
     gdp: float | None
     pure: float | None
     zcdp: float | None
     rao: float | None
     slack: float
-    curve: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[float, float], ...]  # (ε, δ), with the slack already added to δ
 
     @classmethod
     @lru_cache(maxsize=64)  # the same for every release of a mechanism, and most of what a release takes
@@ -92,13 +83,12 @@ class Claims:
         else:
             named = (_implied(promise, GDP, "mu"), inf, _implied(promise, ZCDP, "rho"), inf)
         curve = ((eps, min(1.0, float(promise.delta(eps)) + (1 + exp(eps)) * slack)) for eps in CURVE_EPSILONS)
-        gdp, pure, zcdp, rao = (_finite(value) for value in named)
+        gdp, pure, zcdp, rao = (float(value) if value < inf else None for value in named)
         return cls(gdp, pure, zcdp, rao, slack, tuple(curve))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        named = {name: getattr(self, name) for name in ("gdp", "pure", "zcdp", "rao", "slack")}
-        return {**named, "curve": [list(pair) for pair in self.curve]}
+        return {**vars(self), "curve": [list(pair) for pair in self.curve]}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
@@ -112,10 +102,6 @@ def _implied(promise: Guarantee, to: Any, name: str) -> float:
         return float(getattr(convert(promise, to=to), name))
     except CurvedpError:  # it implies none
         return inf
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if value < inf else None
 
 
 def digest_of_integers(integers: Sequence[Any]) -> str:
@@ -251,13 +237,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
-        """Read a certificate.
-
-        Raises
-        ------
-        ParameterError
-            If the text is not a certificate of this schema: too long, a key twice, a field missing or one too many.
-        """
+        """Read a certificate; refuses what is not one of this schema: too long, a key twice, a field missing or one more."""
         try:
             if len(text) > MOST_BYTES:
                 raise ParameterError(f"a certificate has at most {MOST_BYTES} characters; this text has {len(text)}")
@@ -307,14 +287,12 @@ def _check_form(record: dict[str, Any]) -> None:
     wanted = {each.name for each in fields(Certificate)}
     if set(record) != wanted:
         raise ParameterError(f"it must have exactly the fields {', '.join(sorted(wanted))}")
-    if not all(isinstance(record[name], dict) for name in _OBJECTS) or not all(
-        isinstance(record[name], str) for name in _TEXTS
-    ):
+    kinds = {**dict.fromkeys(_OBJECTS, dict), **dict.fromkeys(_TEXTS, str)}
+    if not all(isinstance(record[name], kind) for name, kind in kinds.items()):
         raise ParameterError("a field is of the wrong kind")
     if not (record["ledger"] is None or isinstance(record["ledger"], dict)):
         raise ParameterError("ledger must be an object or null")
-    told = {name: value for name, value in record.items() if name != "entropy"}
-    if _has_boolean(told):
+    if _has_boolean({name: value for name, value in record.items() if name != "entropy"}):
         raise ParameterError("only entropy says yes or no")
     if not isinstance(record["sensitivity"], int | float):
         raise ParameterError("sensitivity must be a number")

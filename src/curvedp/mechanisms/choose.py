@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
+from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import frechet_mean, parse_manifold
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Mechanism, check_guarantee
@@ -36,42 +36,36 @@ class Choice(NamedTuple):
     refused: dict[str, str]
 
 
-def _variants(statistic: Statistic, reads: tuple[str, ...] = ("value", "records")) -> dict[str, Any]:
+def _variants(statistic: Statistic, in_memory: bool = True) -> dict[str, Any]:
     """What can be asked for by name for this statistic: (class, how it is made)."""
-    kinds = (kind for kind in Mechanism.registry.values() if kind.serves(statistic) and kind.reads in reads)
-    return {name: (kind, make) for kind in kinds for name, make in kind.variants().items()}
+    kinds = (kind for kind in Mechanism.registry.values() if kind.serves(statistic))
+    usable = (kind for kind in kinds if in_memory or kind.reads == "value")
+    return {name: (kind, make) for kind in usable for name, make in kind.variants().items()}
 
 
 def mechanism_names(statistic: Statistic, *, in_memory: bool = True) -> list[str]:
     """The names that `mechanism=` takes for this statistic, besides "auto"."""
-    return list(_variants(statistic, ("value", "records") if in_memory else ("value",)))
+    return list(_variants(statistic, in_memory))
 
 
 def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
-    """The named mechanism, or with "auto" the best by predicted error, calibrated to the guarantee.
+    """The named mechanism, or with "auto" the best by predicted error, calibrated to the guarantee; refuses a name that is
+    none for this statistic, and a guarantee that it, or none with "auto", can meet.
 
     Records that are not in memory are not read between draws: only mechanisms that take the value are offered for them.
-
-    Raises
-    ------
-    ParameterError
-        If there is no mechanism of that name for this statistic.
-    UnattainableGuarantee
-        If it, or none with "auto", can meet the guarantee.
     """
     check_guarantee(guarantee)
     if not isinstance(name, str) or name != "auto":
         _validate.choice("mechanism", name, ("auto", *mechanism_names(statistic, in_memory=in_memory)))
         return Choice(_named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {})
     found, refused = rank(statistic, guarantee, in_memory=in_memory)
+    reasons = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
     if not found:
         _ = statistic.sensitivity  # where there is none, that is the reason
-        reasons = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {statistic.space!r}: {reasons}")
     errors = {candidate: error for candidate, (error, _) in found.items()}
     ranking = ", ".join(f"{candidate} {error:.4g}" for candidate, error in errors.items())
-    left = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
-    reason = f"smallest predicted error ({ranking})" + (f"; not considered: {left}" if left else "")
+    reason = f"smallest predicted error ({ranking})" + (f"; not considered: {reasons}" if reasons else "")
     return Choice(next(iter(found.values()))[1], reason, errors, refused)
 
 
@@ -112,7 +106,7 @@ def _ranked(
     statistic = public.statistic
     found: dict[str, tuple[float, Mechanism]] = {}
     refused: dict[str, str] = {}
-    variants = _variants(statistic, ("value", "records") if in_memory else ("value",))
+    variants = _variants(statistic, in_memory)
     for candidate, (kind, make) in sorted(variants.items(), key=lambda item: item[1][0].like is not None):
         if (why := kind.left_out(statistic) or _hopeless(kind, statistic, found)) is not None:
             refused[candidate] = why
@@ -121,7 +115,7 @@ def _ranked(
             mechanism = make(statistic, guarantee)
             found[candidate] = (predicted_error(mechanism), mechanism)
         except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
-            refused[candidate] = _first_line(error)
+            refused[candidate] = str(error).splitlines()[0]
     return dict(sorted(found.items(), key=lambda item: item[1][0])), refused
 
 
@@ -133,10 +127,6 @@ def _hopeless(kind: type[Mechanism], statistic: Statistic, found: dict[str, tupl
     error = found[kind.like][0] * min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
     ratio = error / min(error for error, _ in found.values())
     return f"it would err about {ratio:.3g} times as much as the best" if ratio > _HOPELESS else None
-
-
-def _first_line(error: CurvedpError) -> str:
-    return str(error).splitlines()[0]
 
 
 class _Population(NamedTuple):

@@ -90,15 +90,12 @@ class _Descent(Mechanism):
         raise ParameterError("a descent is calibrated by its optimizer, which knows the number of steps")
 
     def accepted(self, data: Callable[[Source], np.ndarray]) -> Callable[[Source], np.ndarray]:
-        """The function that runs the descent."""
         return data
 
     def draw(self, data: Callable[[Source], np.ndarray], source: Source) -> Draw:
-        """Run it."""
         return Draw(np.asarray(data(source)), [], None)
 
     def finish(self, value: np.ndarray) -> np.ndarray:
-        """The last iterate as it is."""
         return value
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
@@ -127,25 +124,10 @@ class _InBatches(_Descent):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DescentMechanism(_Descent):
-    """`steps` noisy mean gradients, the iterates between them post-processing: μ = √T·2C/(n·noise) (Dong, Roth & Su 2022).
-
-    Attributes
-    ----------
-    steps : int
-        T.
-    noise : float
-        Standard deviation of the noise on a mean gradient.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> step = ClippedGradient(Sphere(2), 1.0, 100)
-    >>> round(DescentMechanism(statistic=step, steps=25, noise=0.1).guarantee.mu, 6)
-    1.0
-    """
+    """`steps` noisy mean gradients, the iterates between them post-processing: μ = √T·2C/(n·noise) (Dong, Roth & Su 2022)."""
 
     steps: Count
-    noise: Length
+    noise: Length  # the standard deviation on a mean gradient
 
     name: ClassVar[str] = "dp-rgd"
 
@@ -156,7 +138,6 @@ class DescentMechanism(_Descent):
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP."""
         return GDP(self.profile.mu)
 
 

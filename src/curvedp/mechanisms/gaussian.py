@@ -115,7 +115,6 @@ class GaussianMechanism(IsotropicMechanism):
 
     @property
     def drawn_shape(self) -> tuple[int, ...]:
-        """Points, or flat coordinates."""
         return drawn_shape(self.manifold)
 
 

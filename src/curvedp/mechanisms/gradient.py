@@ -31,33 +31,12 @@ from curvedp.records.base import Records, open_records
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GradientMechanism(ShrunkMeanMechanism):
-    """A private Fréchet mean by one noisy step from the ball's center.
+    """A private Fréchet mean by one noisy step from the center of a ball that may be larger than any theorem about means
+    allows. Its scale is the standard deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
 
-    Parameters
-    ----------
-    statistic : FrechetMean
-        Manifold, public ball and number of records. The ball may be larger than any theorem about means allows.
-    scale : float
-        Of the noise: the standard deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
-    law : {"gaussian", "laplace"}
-        Of the noise.
-
-    Notes
-    -----
     Guarantees
     - exactly μ-GDP with μ = (2r/n and rounding)/σ for replace-one adjacency, or ε-DP with that over b, on any manifold, for
       ANY records.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Stiefel
-    >>> from curvedp.mechanisms.statistic import FrechetMean
-    >>> from curvedp.privacy import GDP
-    >>> X = np.broadcast_to(Stiefel(4, 2).origin, (50, 4, 2))
-    >>> mean = FrechetMean(Stiefel(4, 2), None, 0.5, 50)
-    >>> GradientMechanism.for_statistic(mean, GDP(1.0)).release(X).value.shape
-    (4, 2)
     """
 
     name: ClassVar[str] = "gradient-step"
@@ -66,7 +45,6 @@ class GradientMechanism(ShrunkMeanMechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise that meets the guarantee."""
         law, scale = least_noise(guarantee, _moved(statistic))
         return cls(statistic=statistic, scale=scale, law=law)
 
@@ -109,7 +87,6 @@ class GradientMechanism(ShrunkMeanMechanism):
         return data.carried(self.manifold, self.statistic.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
-        """One draw about the mean logarithm."""
         grid, (draws, noisy) = _grid(self.radius), exact_noise(source, self.law)
         streamed = partial(_sums, self.manifold, self.center, self.radius, grid)
         total = data.sums(partial(clipped_sums, self.radius, grid) if data.where == "memory" else streamed)
@@ -122,11 +99,9 @@ class GradientMechanism(ShrunkMeanMechanism):
         return self._at(mean + self.scale * float_noise(rng, self.law, (size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:
-        """Shrunk towards the center, then moved into the ball."""
         return super().finished(james_stein(self.manifold, self.center, points, self.deviation))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The point of the one draw."""
         v = self.unit * replay(certificate.release["integers"])(np.empty(self.manifold.dim))
         return np.asarray(self.finish(self._at(v)))
 

@@ -55,7 +55,6 @@ class HeatKernelMechanism(IsotropicMechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The shortest time that meets the guarantee."""
         check_guarantee(guarantee)
         moved, dim = cls.charged(statistic), statistic.space.dim
         flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, dim, s, moved), guarantee, moved)

@@ -1,7 +1,7 @@
 """Statistics of the records in a ball that is found privately: what each is in the ball, and what may release it there."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, pi, sqrt
 from typing import Any, ClassVar
@@ -70,13 +70,11 @@ class OuterBallMean(InPrivateBall):
     dearer: ClassVar[float] = 2.0  # measured: storms on S², tensors (as good by either at 1.6)
 
     def within(self, ball: Ball) -> FrechetMean:
-        """Their mean."""
         return FrechetMean(self.manifold, *ball, self.n)
 
     @property
-    def afterwards(self) -> list[str]:
-        """Shrinkage, where there is any, and projection."""
-        return ["James-Stein shrinkage in every step"] * (self.manifold.dim >= 3) + ["projection onto the ball"]
+    def afterwards(self) -> Sequence[str]:
+        return ("James-Stein shrinkage in every step",) * (self.manifold.dim >= 3) + ("projection onto the ball",)
 
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         """Noisy Newton steps where the Hessian is large, else one gradient step."""
@@ -114,19 +112,15 @@ class OuterBallClassMean(OuterBallMean):
 
     @property
     def sensitivity(self) -> float:
-        """Of a mean of the class's vectors of unit length."""
         return 2 / self.size
 
     def within(self, ball: Ball) -> FrechetMean:
-        """Their mean."""
         return FrechetMean(self.manifold, *ball, self.size)
 
     def located(self, data: Classmates) -> Records:
-        """All classes."""
         return data.everyone
 
     def counted(self, data: Classmates) -> Records:
-        """One class."""
         return data.mine
 
     def once(self, data: Classmates, drawn: Callable[[], list[ExactDraw]]) -> list[ExactDraw]:
@@ -147,13 +141,13 @@ class OuterBallVariance(InPrivateBall):
     """The Fréchet variance of the records in a private ball, cut where the mean need not be unique or cannot be computed."""
 
     name: ClassVar[str] = "Fréchet variance in a private ball"
+    afterwards = FrechetVariance.afterwards
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.within(self.outer).sensitivity  # refuses spaces without one here, not after the first stages
 
     def within(self, ball: Ball) -> FrechetVariance:
-        """Their variance."""
         space, upper = self.manifold, self.manifold.curvature_bounds[1]
         limit = space.injectivity_radius / 2 if space.injectivity_radius > 0 else inf
         convex = min(limit, pi / (2 * sqrt(upper))) if upper > 0 and isfinite(upper) else limit
@@ -163,18 +157,11 @@ class OuterBallVariance(InPrivateBall):
         return FrechetVariance(space, ball.center, radius, self.n)
 
     def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
-        """In the variance."""
         value = last.statistic.of(open_records(records, self.manifold.point_shape))
         truth = float(np.mean(np.asarray(self.manifold.dist(mean, records)) ** 2))
         return abs(float(last.finished(last.simulate(rng, value, (1,)))[0, 0]) - truth)
 
-    @property
-    def afterwards(self) -> list[str]:
-        """Clipping."""
-        return ["clipping to [0, r²]"]
-
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noise about the number."""
         return [LaplaceMechanism if law == "laplace" else GaussianMechanism]
 
 
@@ -186,6 +173,7 @@ class OuterBallLine(InPrivateBall):
     x_range: Any  # the public range of each predictor
 
     name: ClassVar[str] = "geodesic regression in a private ball"
+    afterwards = BundleDescentMechanism.afterwards
     unit: ClassVar[str] = GeodesicLine.unit
     units: ClassVar[tuple[str, ...]] = GeodesicLine.units
 
@@ -207,13 +195,7 @@ class OuterBallLine(InPrivateBall):
         beside = max(0.0, float(self.manifold.dist(center, mean)) - r)
         return float(np.hypot(min(last.predicted_error(), 2 * r), beside))
 
-    @property
-    def afterwards(self) -> list[str]:
-        """Projection."""
-        return ["projection onto the public domain"]
-
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
-        """Noisy descent."""
         return [BundleDescentMechanism]
 
     def located(self, data: Any) -> Any:

@@ -44,7 +44,6 @@ class KNormMechanism(Mechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The draw that meets the guarantee."""
         return cls(guarantee=guarantee, statistic=statistic)
 
     @classmethod
@@ -62,7 +61,6 @@ class KNormMechanism(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """As asked."""
         return self.asked
 
     @property
@@ -169,7 +167,6 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         return float(np.mean(_hessian_bound(self.manifold, np.minimum(reach, 2 * self.radius))))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """One draw, by rejection."""
         norm, constants = self.gradient_norm(data), (self.lipschitz(data),)
         (value,), integers = kng_draw(self.domain, self.scale, norm, constants, source)
         return Draw(value, [integers], None)
@@ -181,7 +178,6 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         return np.asarray(self.domain.points(sampler.draw(size))[0])
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The point of the one draw."""
         drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)))
         return np.asarray(self.finish(np.asarray(self.domain.points(drawn)[0][0])))
 

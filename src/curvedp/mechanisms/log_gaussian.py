@@ -5,7 +5,7 @@ this is the Euclidean Gaussian mechanism, exactly μ = Δ/σ, with no floor and 
 curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch). The exponential afterwards is post-processing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
@@ -59,7 +59,6 @@ class _LogMechanism(IsotropicMechanism):
         radius: float | None = None,
         chart_sensitivity: float | None = None,
     ) -> Self:
-        """The smallest scale that meets the guarantee, for a sensitivity that the caller states."""
         return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
 
     @classmethod
@@ -70,7 +69,6 @@ class _LogMechanism(IsotropicMechanism):
 
     @classmethod
     def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
-        """The flat law's."""
         dim = space.dim
         return lambda scale: constant_curvature_profile(cls.kind, 0.0, dim, scale, moved)
 
@@ -93,7 +91,6 @@ class _LogMechanism(IsotropicMechanism):
 
     @cached_property
     def noised(self) -> Manifold:
-        """The coordinates of the chart."""
         return Euclidean(self.manifold.dim)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
@@ -103,7 +100,6 @@ class _LogMechanism(IsotropicMechanism):
 
     @property
     def drawn_shape(self) -> tuple[int, ...]:
-        """Coordinates in the chart."""
         return (self.manifold.dim,)
 
     def reading(self, integers: Any) -> Reading:
@@ -118,7 +114,6 @@ class _LogMechanism(IsotropicMechanism):
         return ball_coordinates(self.manifold, self.base, _reach(self.statistic), value)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
-        """exp_o of coordinates in the chart."""
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
             return np.asarray(self.manifold.unchart(self.base, coordinates))
 
@@ -168,9 +163,9 @@ class LogGaussianMechanism(_LogMechanism):
         return super().finished(points)
 
     @property
-    def afterwards(self) -> list[str]:
+    def afterwards(self) -> Sequence[str]:
         shrunk = self.statistic.kept_in is not None and self.manifold.dim >= 3
-        return ["James-Stein shrinkage towards the center"] * shrunk + super().afterwards
+        return (*("James-Stein shrinkage towards the center",) * shrunk, *super().afterwards)
 
 
 class LogLaplaceMechanism(_LogMechanism):

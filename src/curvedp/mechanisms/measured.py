@@ -31,15 +31,22 @@ Bins = tuple[float, int, Law]  # width, how many on either side of the public ce
 _WHOLE = 2.0**20  # a share's resolution: rounded down, which makes none longer
 
 
-class Unmeasured:
-    """Numbers of the right shape and the right sensitivities, for reading a walk back from its integers."""
+class Measured:
+    """What the walk reads of the records; without any, numbers of the right shape and the right sensitivities, for reading
+    it back from its integers."""
 
-    def __init__(self, statistic: OuterBall) -> None:
-        self._statistic, self._n = statistic, statistic.n
+    def __init__(self, statistic: OuterBall, records: Records | None = None) -> None:
+        self._statistic, self._n, self._records = statistic, statistic.n, records
+        self._outer = None if records is None or records.where == "memory" else statistic.outer
+        self._last: tuple[Any, Any] = (None, None)  # a point, and the logarithms of records in memory there
 
     def histogram(self, c: np.ndarray, place: int, width: float, half: int, law: Law) -> np.ndarray:
         """Records by the scale of a factor: at each edge of bins its share of the records in both."""
-        return np.zeros(2 * half + 1)
+        size, bins = 2 * half + 1, (width, half, law)
+        if len(self._statistic.manifold.factors) == 1:  # the next stage may want these logarithms too
+            axis = scaling_direction(self._statistic.manifold, c)
+            return self._totals(partial(_at_edges, axis, bins), size, c) / _WHOLE
+        return self._totals(partial(_histogram, c, place, bins), size) / _WHOLE
 
     def embedded(self, place: int) -> tuple[np.ndarray, float]:
         """(mean of embedded points of a factor, its sensitivity)."""
@@ -69,48 +76,29 @@ class Unmeasured:
 
     def mean(self, kernel: Any, grid: FixedPoint, size: int, at: np.ndarray | None = None) -> np.ndarray:
         """Of what a kernel makes of records, or of their logarithms at a point."""
-        return np.zeros(size)
+        if self._records is None:
+            return np.zeros(size)
+        return grid.mean(self._sums(self._records, kernel, at).reshape(2, size), self._records.n)
 
     def _totals(self, kernel: Any, size: int, at: np.ndarray | None = None) -> np.ndarray:
-        return np.zeros(size, dtype=np.int64)
-
-
-class Measured(Unmeasured):
-    """The same numbers, of records."""
-
-    def __init__(self, statistic: OuterBall, records: Records) -> None:
-        super().__init__(statistic)
-        self._records = records
-        self._ready = None if records.where == "memory" else statistic.outer
-        self._last: tuple[Any, Any] = (None, None)  # a point, and the logarithms of records in memory there
-
-    def histogram(self, c: np.ndarray, place: int, width: float, half: int, law: Law) -> np.ndarray:
-        size, bins = 2 * half + 1, (width, half, law)
-        if len(self._statistic.manifold.factors) == 1:  # the next stage may want these logarithms too
-            axis = scaling_direction(self._statistic.manifold, c)
-            return self._totals(partial(_at_edges, axis, bins), size, c) / _WHOLE
-        return self._totals(partial(_histogram, c, place, bins), size) / _WHOLE
-
-    def mean(self, kernel: Any, grid: FixedPoint, size: int, at: np.ndarray | None = None) -> np.ndarray:
-        return grid.mean(self._sums(kernel, at).reshape(2, size), self._records.n)
-
-    def _totals(self, kernel: Any, size: int, at: np.ndarray | None = None) -> np.ndarray:
-        found = self._sums(kernel, at)
+        if self._records is None:
+            return np.zeros(size, dtype=np.int64)
+        found = self._sums(self._records, kernel, at)
         return found if self._records.n == self._n else np.round(found * (self._n / self._records.n))
 
-    def _sums(self, kernel: Any, at: np.ndarray | None) -> np.ndarray:
-        M = self._statistic.manifold
-        if at is None or self._ready is not None:
+    def _sums(self, records: Records, kernel: Any, at: np.ndarray | None) -> np.ndarray:
+        if at is None or self._outer is not None:
             kernel = kernel if at is None else partial(_of_logs, at, kernel)
-            return self._records.sums(partial(_measure, M, self._ready, kernel))
+            return records.sums(partial(_measure, self._statistic.manifold, self._outer, kernel))
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             return self.logs(at).sums(kernel)
 
     def logs(self, c: np.ndarray) -> Records:
         """The logarithms at c of records in memory, kept for what is asked next."""
-        M = self._statistic.manifold
+        M, records = self._statistic.manifold, self._records
+        assert records is not None  # or nothing is read of them
         if self._last[0] is None or not np.array_equal(self._last[0], c):
-            self._last = c, open_records(logs_at(M, c, self._records.array()), (M.dim,), least=0)
+            self._last = c, open_records(logs_at(M, c, records.array()), (M.dim,), least=0)
         found: Records = self._last[1]
         return found
 

@@ -16,7 +16,7 @@ import numpy as np
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.measured import Unmeasured, mean_moved
+from curvedp.mechanisms.measured import Measured, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.shells import WIDER, Shells, private_shells
@@ -51,25 +51,8 @@ class GeometricMedian(OuterBall):
 class MedianMechanism(StagedMechanism):
     """All steps as one release.
 
-    Parameters
-    ----------
-    statistic : GeometricMedian
-        What is released.
-    scale : float
-        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
-    law : {"gaussian", "laplace"}
-        Of the noise.
-
-    Notes
-    -----
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> round(MedianMechanism(statistic=GeometricMedian(Sphere(2), None, None, 200), scale=1.0).guarantee.mu, 6)
-    1.0
     """
 
     laws: ClassVar[tuple[Law, ...]] = LAWS
@@ -77,9 +60,7 @@ class MedianMechanism(StagedMechanism):
     option: ClassVar[str | None] = "median"
     of: ClassVar[Any] = GeometricMedian
 
-    @property
-    def afterwards(self) -> list[str]:
-        return ["projection onto the ball"]
+    afterwards = ("projection onto the ball",)
 
     @property
     def enough(self) -> bool:
@@ -96,8 +77,7 @@ class MedianMechanism(StagedMechanism):
             radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
         return Reading("counts", self.law_of(1, noise), drawn, w, self.statistic.outer_radius, radii)
 
-    def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[np.ndarray, Stages]:
-        """(the median, what was released)."""
+    def walk(self, measured: Measured, noisy: Noise) -> tuple[np.ndarray, Stages]:
         stages, plan = Stages(self.scale, noisy, self.law), _PLANS[self.law]
         w, size = np.asarray(self.statistic.center), 0.0
         for _ in range(plan.searches):
@@ -115,7 +95,7 @@ class MedianMechanism(StagedMechanism):
         _, times, most = rule
         return min(most, times * self.scale / self.statistic.n) if self.law == "laplace" else 0.0
 
-    def _size(self, measured: Unmeasured, stages: Stages, w: np.ndarray, before: float) -> float:
+    def _size(self, measured: Measured, stages: Stages, w: np.ndarray, before: float) -> float:
         """A median distance from w, or for pure ε a typical one, not far from the one before."""
         beyond, n, top = partial(measured.beyond, w), self.statistic.n, self.statistic.outer_radius
         share = _PLANS[self.law].radius
@@ -124,7 +104,7 @@ class MedianMechanism(StagedMechanism):
         rule, top = (_LATER, min(top, WIDER * before)) if before > 0 else (_FIRST, top)
         return private_shells(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w, rule[0])[0]
 
-    def _step(self, measured: Unmeasured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
+    def _step(self, measured: Measured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)
         mean = measured.mean(partial(_directions, _SMOOTH * size, grid), grid, M.dim, w)
         noisy, _ = stages.ask("direction", share, mean_moved(1.0, grid, M.dim, self.statistic.n), mean)

@@ -12,7 +12,7 @@ Su 2022, Corollary 2, which allows each to depend on those before), or of Laplac
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
@@ -92,19 +92,18 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The smallest noise that meets the guarantee."""
         law, scale = least_noise(guarantee)
         return cls(scale=scale, statistic=statistic, law=law)
 
     @classmethod
     def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
         """As many steps as suit the curvature, or twice as many for many records, whose noise is below what few leave."""
-        return {"newton": cls.for_statistic, "newton-long": cls._longer}
 
-    @classmethod
-    def _longer(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        short = cls.for_statistic(statistic, guarantee)
-        return cls(scale=short.scale, steps=2 * short.steps, statistic=statistic, law=short.law)
+        def longer(statistic: Statistic, guarantee: Guarantee) -> Any:
+            short = cls.for_statistic(statistic, guarantee)
+            return replace(short, steps=2 * short.steps)
+
+        return {"newton": cls.for_statistic, "newton-long": longer}
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
@@ -182,7 +181,6 @@ class NewtonMechanism(ShrunkMeanMechanism):
     # ---- the steps ----
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """The noisy steps, one after the other."""
         draws, noisy = exact_noise(source, self.law)
         value, stages, noise = self._walk(data, 1, noisy)
         return drawn(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
@@ -214,7 +212,6 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return self._walk(records, size, simulated_noise(rng, self.law))[0]
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """What the released integers lead to: the whole walk is a function of them."""
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
         return np.asarray(self.finish(value[0]))
 
@@ -298,9 +295,12 @@ class NewtonMechanism(ShrunkMeanMechanism):
     def _settled(self, noisy: np.ndarray, scale: float) -> np.ndarray:
         """(t, q) from their noisy values: linear Bayes, t about uniform on [0, t(r)] and q about t/dim."""
         largest, d = self._largest_bend, self.manifold.dim
-        t = _towards(noisy[:, 0], largest / 2, scale**2, largest**2 / 12)
-        t = np.clip(t, 0.0, largest)
-        q = _towards(noisy[:, 1], t / d, scale**2, (largest / d) ** 2)
+
+        def towards(value: np.ndarray, prior: Any, spread: float) -> np.ndarray:
+            return np.asarray((spread * value + scale**2 * prior) / (spread + scale**2))
+
+        t = np.clip(towards(noisy[:, 0], largest / 2, largest**2 / 12), 0.0, largest)
+        q = towards(noisy[:, 1], t / d, (largest / d) ** 2)
         return np.stack([t, np.clip(q, 0.0, t)], axis=-1)
 
     def _hessian(self, bend: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -309,10 +309,6 @@ class NewtonMechanism(ShrunkMeanMechanism):
         sign = 1.0 if self.curvature < 0 else -1.0
         along, across = 1 + sign * (t - q), 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
         return np.maximum(along, _LEAST_HESSIAN), np.maximum(across, _LEAST_HESSIAN)
-
-
-def _towards(value: np.ndarray, prior: Any, noise: float, spread: float) -> np.ndarray:
-    return np.asarray((spread * value + noise * prior) / (spread + noise))
 
 
 def _unit(v: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
-from curvedp.mechanisms.measured import Measured, Unmeasured, half_bins, likeliest, rescaled, usable
+from curvedp.mechanisms.measured import Measured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
 from curvedp.mechanisms.shells import Shells, private_shells
@@ -72,34 +72,12 @@ _ENDS = 8  # balls that are simulated for each of the public populations
 class PrivateBallMechanism(StagedMechanism):
     """A ball found in stages, and a last mechanism for the statistic of the records in it, as one release.
 
-    Parameters
-    ----------
-    statistic : InPrivateBall
-        What is released.
-    scale : float
-        1/μ, or 1/ε: the noise for each unit of sensitivity over the whole release.
-    law : {"gaussian", "laplace"}
-        Of the noise.
-    last : str
-        The name of the last mechanism.
-
-    Notes
-    -----
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records;
     - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.mechanisms.in_private_ball import OuterBallMean
-    >>> from curvedp.privacy import GDP
-    >>> mechanism = PrivateBallMechanism.for_statistic(OuterBallMean(Sphere(2), None, None, 500), GDP(1.0))
-    >>> mechanism.last, mechanism.enough
-    ('gradient-step', True)
     """
 
-    last: Any = None
+    last: Any = None  # the name of the last mechanism
 
     laws: ClassVar[tuple[Law, ...]] = LAWS
     name: ClassVar[str] = "private-ball"
@@ -127,19 +105,18 @@ class PrivateBallMechanism(StagedMechanism):
         return bool(self.statistic.n * (1 + 1e-9) / self.scale >= least)  # 1 over the scale is rounded down
 
     def accepted(self, data: Any) -> Any:
-        """As the statistic takes them; only shapes and types can be refused."""
         return self.statistic.accepted(data)
 
     def draw(self, data: Any, source: Source) -> Draw:
-        """The ball, then the last mechanism in it."""
         found, counted = self.statistic.located(data), self.statistic.counted(data)
         measured = Measured(self.statistic, found)
-        draws = self.statistic.once(data, partial(self._drawn, measured, source))
+        draws = self.statistic.once(data, lambda: self._drawn(measured, source))
         ball, stages = self.replayed([each.integers.ravel().tolist() for each in draws])
         last = self.last_in(ball, stages)
         known = counted is found and found.where == "memory" and isinstance(last, GradientMechanism)
-        given = measured.logs(ball.center) if known else last.accepted(_given(last, counted))
-        drawn = last.draw(given, source)
+        whole = not known and last.reads == "records" and not last.streams and hasattr(counted, "array")
+        given = last.statistic.of(counted) if last.reads == "value" else counted.array() if whole else counted
+        drawn = last.draw(measured.logs(ball.center) if known else last.accepted(given), source)
         integers = [*(each.integers for each in draws), *drawn.integers]
         tau = sum(each.tau for each in draws) + (drawn.tau or 0.0)
         return Draw(last.finish(drawn.value), integers, tau, [*stages.told, *drawn.stages])
@@ -164,7 +141,6 @@ class PrivateBallMechanism(StagedMechanism):
         return found
 
     def value_of(self, certificate: Certificate) -> Any:
-        """What the released integers lead to."""
         last, rest, _ = self._read(certificate)
         return last.value_of(rest)
 
@@ -182,8 +158,9 @@ class PrivateBallMechanism(StagedMechanism):
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every stage follows from the integers before it, and so does the last mechanism; shares add up to at most 1."""
         last, rest, told = self._read(certificate)
-        stated = certificate.release["stages"]
-        return [*same_stages(told, stated[: len(told)]), *last.checks(rest), *_nothing_more(last, rest)]
+        own = bool(rest.release["stages"]) == last.staged
+        more = Check("stages of the last mechanism", own, "as it tells them")  # one without any leaves none
+        return [*same_stages(told, certificate.release["stages"][: len(told)]), *last.checks(rest), more]
 
     def _read(self, certificate: Certificate) -> tuple[Any, Certificate, list[Any]]:
         """(the last mechanism, what of the certificate is its own, the stages before)."""
@@ -199,8 +176,7 @@ class PrivateBallMechanism(StagedMechanism):
 
     # ---- the stages ----
 
-    def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Ball, Stages]:
-        """(the ball, what was released)."""
+    def walk(self, measured: Measured, noisy: Noise) -> tuple[Ball, Stages]:
         stages = Stages(self.scale, noisy, self.law)
         c = self._units(measured, stages, self.statistic.center)
         c, off = self._extrinsic(measured, stages, c)
@@ -246,7 +222,7 @@ class PrivateBallMechanism(StagedMechanism):
         worth = share if self._pure else sqrt(share)
         return float(2 * sqrt(d) * spread_of(self.law, d) * self.scale / (self.statistic.n * worth))
 
-    def _median(self, measured: Unmeasured, stages: Stages, c: np.ndarray, least: float = inf) -> float:
+    def _median(self, measured: Measured, stages: Stages, c: np.ndarray, least: float = inf) -> float:
         """About the distance within which half of the records are; for pure ε that which few are beyond."""
         top = self.statistic.outer_radius
         if self._pure:
@@ -255,7 +231,7 @@ class PrivateBallMechanism(StagedMechanism):
         half, beyond = self.statistic.n / 2, partial(measured.beyond, c)
         return private_quantile(stages, beyond, top, half, self._share(_COARSE), c, _COARSE)
 
-    def _widened(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> float:
+    def _widened(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
         Where every answer is that it must be wider still, noise has misled the search for r, which is made again."""
         top = _WIDER[self.law] * r
@@ -265,18 +241,17 @@ class PrivateBallMechanism(StagedMechanism):
         r = self._median(measured, stages, c)
         return r if self._pure else self._tight(measured, stages, c, _WIDER[self.law] * r)
 
-    def _tight(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float) -> float:
+    def _tight(self, measured: Measured, stages: Stages, c: np.ndarray, top: float) -> float:
         if self._pure:
             return self._in_shells(measured, stages, c, top, _NARROW)
-        return private_quantile(stages, partial(measured.beyond, c), top, self._outside, self._share(_FINE), c, _FINE)
+        share = self._share(_FINE)
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(
+            self.scale, share
+        )  # so many may stay outside
+        outside = min(self.statistic.n / 2, hidden)
+        return private_quantile(stages, partial(measured.beyond, c), top, outside, share, c, _FINE)
 
-    @property
-    def _outside(self) -> float:
-        """How many records may stay outside: about as many as noise hides."""
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        return float(min(self.statistic.n / 2, hidden))
-
-    def _in_shells(self, measured: Unmeasured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
+    def _in_shells(self, measured: Measured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
         d, beyond = self.manifold.dim, partial(measured.beyond, c)
         worth = 2 * sqrt(d) * spread_of(self.law, d) * self.scale / max(stages.left - share, self._shares.kept)
@@ -290,7 +265,7 @@ class PrivateBallMechanism(StagedMechanism):
         few = search.queries * (5 * self.scale / self.statistic.n) ** 2
         return float(min(_MOST, max(counts if search is _FINE else counts / 8, few)))
 
-    def _units(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> np.ndarray:
+    def _units(self, measured: Measured, stages: Stages, c: np.ndarray) -> np.ndarray:
         """The scale of every factor that is a cone: where most records are."""
         cones = [place for place, factor in enumerate(self.manifold.factors) if factor.is_cone]
         for place in cones:
@@ -301,7 +276,7 @@ class PrivateBallMechanism(StagedMechanism):
             c = rescaled(self.manifold, c, place, _BIN * float(likeliest(noisy, noise, self.statistic.n, self.law)))
         return c
 
-    def _extrinsic(self, measured: Unmeasured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
+    def _extrinsic(self, measured: Measured, stages: Stages, c: np.ndarray) -> tuple[np.ndarray, float]:
         """(the mean of embedded points, brought back, for every factor that has an embedding; how far noise leads it)."""
         factors, parts = self.manifold.factors, list(self.manifold.split(c))
         found = [place for place, factor in enumerate(factors) if factor.embedded_diameter is not None]
@@ -318,23 +293,19 @@ class PrivateBallMechanism(StagedMechanism):
         """Whether directions part so fast that a step is a small part of the way, and the Hessian is measured."""
         return (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
 
-    def _step(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
+    def _step(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
         """(one noisy clipped gradient step from c, the gradient's length)."""
         mean, moved = measured.clipped(c, r)
         unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the records' unit
         noisy, noise = stages.ask("location", self._located, moved / unit, mean / unit)
         v = shrunk(unit * noisy, unit * noise)
         length = float(np.linalg.norm(v))
-        if self._bent:
-            v = v / self._bend(measured, stages, c, r, v)
+        if self._bent:  # over H along the step: 1 where the records lie in its direction, about r where all around
+            bend, moved = measured.bend(c, r, v)
+            told, _ = stages.ask("bend", self._shares.bend, moved, bend)
+            v = v / (1 + float(np.clip(told[0] - told[1], 0.0, moved * self.statistic.n)))
         v = v * min(1.0, r / max(float(np.linalg.norm(v)), r))
         return usable(self.manifold, lambda: self.manifold.unchart(c, v), c), length
-
-    def _bend(self, measured: Unmeasured, stages: Stages, c: np.ndarray, r: float, v: np.ndarray) -> float:
-        """H along the step, from private numbers: 1 where the records lie in its direction, about r where all around."""
-        values, moved = measured.bend(c, r, v)
-        noisy, _ = stages.ask("bend", self._shares.bend, moved, values)
-        return 1 + float(np.clip(noisy[0] - noisy[1], 0.0, moved * self.statistic.n))
 
     # ---- what "auto" and `plan` want to know ----
 
@@ -373,15 +344,3 @@ def class_mean(
     if ball == "each" or (ball == "auto" and alone):
         return replace(everyone, n=size)
     return OuterBallClassMean(everyone.manifold, *everyone.outer, everyone.n, size)
-
-
-def _given(last: Mechanism, data: Any) -> Any:
-    """The statistic's value, or the records, as the last mechanism wants them."""
-    if last.reads == "value":
-        return last.statistic.of(data)
-    return data if last.streams or not hasattr(data, "array") else data.array()
-
-
-def _nothing_more(last: Mechanism, rest: Certificate) -> list[Check]:
-    """A last mechanism without stages of its own leaves none."""
-    return [Check("stages of the last mechanism", bool(rest.release["stages"]) == last.staged, "as it tells them")]

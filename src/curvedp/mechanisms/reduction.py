@@ -18,6 +18,7 @@ measured prototype. Several records of one person count as their average: it is 
 line of the table holds for persons, n being their number.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -145,77 +146,60 @@ def normalized(records: np.ndarray) -> np.ndarray:
         return np.asarray(np.where(fine, (found + found.mT) / 2, np.eye(records.shape[-1]) / records.shape[-1]))
 
 
-class _Unread:
-    """Numbers of the right shape, for reading a walk back from its integers."""
+class _Numbers(NamedTuple):
+    """What the walk reads of n records; without them numbers of the right shape, for reading it back from its integers."""
 
-    def __init__(self, n: int) -> None:
-        self.n = n
+    n: int
+    data: Labeled | None = None
 
     def mean(self, terms: Callable[..., np.ndarray], bound: float, size: int) -> tuple[np.ndarray, float]:
         """(mean of rows of length at most `bound`, how far it moves); `terms` makes the rows of matrices and codes."""
-        grid = FixedPoint(2 * bound)
-        return self._mean(terms, grid, size), mean_moved(bound, grid, size, self.n)
+        grid, found = FixedPoint(2 * bound), np.zeros(size)
+        if self.data is not None:
+            with np.errstate(all="ignore"):  # a data-dependent warning is a release
+                rows = _averaged(terms(self.data.matrices, self.data.codes), self.data.persons)
+            found = grid.mean(grid.sums(rows), self.n)
+        return found, mean_moved(bound, grid, size, self.n)
 
     def beyond(self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray) -> np.ndarray:
         """How many have a length above each of the decreasing radii."""
-        return np.zeros(len(radii))
-
-    def _mean(self, terms: Callable[..., np.ndarray], grid: FixedPoint, size: int) -> np.ndarray:
-        return np.zeros(size)
-
-
-class _Read(_Unread):
-    """The same numbers, of records."""
-
-    def __init__(self, n: int, data: Labeled) -> None:
-        super().__init__(n)
-        self._data = data
-
-    def beyond(self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray) -> np.ndarray:
+        if self.data is None:
+            return np.zeros(len(radii))
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            found = np.sort(self._averaged(lengths(self._data.matrices)[:, None])[:, 0])
+            found = np.sort(_averaged(lengths(self.data.matrices)[:, None], self.data.persons)[:, 0])
         return np.asarray(len(found) - np.searchsorted(found, radii, side="right"), dtype=np.float64)
 
-    def _mean(self, terms: Callable[..., np.ndarray], grid: FixedPoint, size: int) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            rows = self._averaged(terms(self._data.matrices, self._data.codes))
-        return grid.mean(grid.sums(rows), self.n)
 
-    def _averaged(self, rows: np.ndarray) -> np.ndarray:
-        """One row a person: the average of their own, in the order they have."""
-        persons = self._data.persons
-        if persons is None:
-            return rows
-        order = np.argsort(persons, kind="stable")
-        starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
-        return np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None]
+def _averaged(rows: np.ndarray, persons: np.ndarray | None) -> np.ndarray:
+    """One row a person: the average of their own, in the order they have."""
+    if persons is None:
+        return rows
+    order = np.argsort(persons, kind="stable")
+    starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
+    return np.asarray(np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None])
 
 
 class _ReducedMechanism(StagedMechanism):
-    """Reduction, then what a subclass learns of the features."""
+    """Reduction, then what a subclass learns of the features. The guarantee is μ-GDP, μ = 1/`scale`, for replacing a record
+    together with its label, for ANY records."""
 
     of: ClassVar[Any] = ReducedClasses
+    afterwards = ("leading eigenvectors of the noisy moment",)
 
     @property
     def enough(self) -> bool:
         """Whether there are enough records for the classifier to be of use, by the measured prototype: nμ >= 100."""
         return bool(self.statistic.n / self.scale >= 100)
 
-    @property
-    def afterwards(self) -> list[str]:
-        return ["leading eigenvectors of the noisy moment"]
-
     def accepted(self, data: Any) -> Labeled:
         """(records, codes of classes) or with codes of persons as a third; only shapes and types can be refused."""
         records, codes, *persons = data
         return Labeled(normalized(np.asarray(records, dtype=np.float64)), np.asarray(codes), *persons)
 
-    def numbers(self, data: Labeled | None = None) -> _Unread:
-        """What the walk reads: of records, or of nothing but their number."""
-        return _Unread(self.statistic.n) if data is None else _Read(self.statistic.n, data)
+    def numbers(self, data: Labeled | None = None) -> _Numbers:
+        return _Numbers(self.statistic.n, data)
 
     def walk(self, measured: Any, noisy: Noise) -> tuple[LinearClassifier, Stages]:
-        """(classifier, what was released)."""
         stages, about = Stages(self.scale, noisy), self.statistic
         size = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
         reduced = self._reduced(stages, measured, size)
@@ -223,12 +207,12 @@ class _ReducedMechanism(StagedMechanism):
         weights, bias = self._learned(stages, measured, reduced, r)
         return LinearClassifier(reduced, r, weights, bias), stages
 
-    def _quantile(self, stages: Stages, measured: _Unread, lengths: Any, top: float, share: float) -> float:
+    def _quantile(self, stages: Stages, measured: _Numbers, lengths: Any, top: float, share: float) -> float:
         """A length that few records have more than: twice the noise of their count."""
         outside = min(measured.n / 2, 2 * self.scale * sqrt(QUERIES / share))
         return private_quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
 
-    def _reduced(self, stages: Stages, measured: _Unread, size: float) -> Reduced:
+    def _reduced(self, stages: Stages, measured: _Numbers, size: float) -> Reduced:
         m = self.statistic.manifold.point_shape[0]
         mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), size), size, m * (m + 1) // 2)
         noisy, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
@@ -236,16 +220,16 @@ class _ReducedMechanism(StagedMechanism):
         kept = slice(None, -self.statistic.components - 1, -1)
         return Reduced(V[:, kept].T, np.maximum(w[kept], noise), self.statistic.features)
 
-    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    @abstractmethod
+    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
         """(weights, bias) of a linear classifier of the features, with all that is left."""
-        raise NotImplementedError
 
     def predicted_error(self) -> float:
         """The share of new records that are misclassified, on average over simulated releases for public records."""
         about, kept = self.statistic, min(self.statistic.n, _SIMULATED)  # what is learned depends on nμ
         small = type(self)(statistic=replace(about, n=kept), scale=self.scale * kept / about.n)
         A, y = _trials(about.manifold.point_shape[0], about.classes, kept + _NEW)
-        rng, wrong, read = np.random.default_rng(20231116), [], _Read(kept, Labeled(A[:kept], y[:kept]))
+        rng, wrong, read = np.random.default_rng(20231116), [], _Numbers(kept, Labeled(A[:kept], y[:kept]))
         for _ in range(_RUNS):
             found = small.walk(read, simulated_noise(rng, small.law))[0]
             scores = clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T + found.bias
@@ -257,26 +241,11 @@ class _ReducedMechanism(StagedMechanism):
 
 
 class ReducedMeans(_ReducedMechanism):
-    """The nearest class mean of the features: |f − m|² is linear in f up to |f|², the same for all classes.
-
-    Parameters
-    ----------
-    statistic : ReducedClasses
-        What is released.
-    scale : float
-        1/μ: the guarantee is μ-GDP for replacing a record together with its label, for ANY records.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import SPDAffineInvariant
-    >>> classes = ReducedClasses(SPDAffineInvariant(8), 4, "power", 1.0, classes=3, n=200)
-    >>> round(ReducedMeans(statistic=classes, scale=1.0).guarantee.mu, 6)
-    1.0
-    """
+    """The nearest class mean of the features: |f − m|² is linear in f up to |f|², the same for all classes."""
 
     name: ClassVar[str] = "reduced-means"
 
-    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
         K, d = self.statistic.classes, self._size()
         shares, moved = measured.mean(lambda _, codes: np.eye(K)[codes], 1.0, K)
         counted, _ = stages.ask("counts", _COUNTS, moved / sqrt(2), shares)
@@ -295,26 +264,11 @@ class ReducedMeans(_ReducedMechanism):
 
 
 class ReducedSoftmax(_ReducedMechanism):
-    """Multinomial logistic regression on the features by a few full noisy gradient steps.
-
-    Parameters
-    ----------
-    statistic : ReducedClasses
-        What is released.
-    scale : float
-        1/μ: the guarantee is μ-GDP for replacing a record together with its label, for ANY records.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import SPDAffineInvariant
-    >>> classes = ReducedClasses(SPDAffineInvariant(8), 4, "power", 1.0, classes=3, n=200)
-    >>> round(ReducedSoftmax(statistic=classes, scale=0.5).guarantee.mu, 6)
-    2.0
-    """
+    """Multinomial logistic regression on the features by a few full noisy gradient steps."""
 
     name: ClassVar[str] = "reduced-softmax"
 
-    def _learned(self, stages: Stages, measured: _Unread, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
         K, d = self.statistic.classes, self._size()
         W, share = np.zeros((K, d + 1)), stages.left / _STEPS
         for step in range(_STEPS):

@@ -109,7 +109,6 @@ class GeodesicLine(Statistic):
 
     @property
     def landing(self) -> Ball:
-        """Of the middle of the geodesic."""
         return Ball(self.center, self.radius)
 
     @cached_property
@@ -161,7 +160,6 @@ class LineMechanism(Mechanism):
         return found
 
     def accepted(self, data: Any) -> Data:
-        """(predictors, responses, whose), as the statistic takes them."""
         found: Data = self.statistic.accepted(data)
         return found
 
@@ -170,9 +168,7 @@ class LineMechanism(Mechanism):
         line: GeodesicLine = self.statistic
         return line.placed_pair(*into_domain(self.manifold, line.ball, self.domain, *value))
 
-    @property
-    def afterwards(self) -> list[str]:
-        return ["projection onto the public domain"]
+    afterwards = ("projection onto the public domain",)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -209,7 +205,6 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         return super().accepted(data)
 
     def draw(self, data: Data, source: Source) -> Draw:
-        """One K-norm draw in the model, carried back to the manifold."""
         (bundle, scale, norm, constants, _) = self.problem(*data[:2])
         pair, integers = kng_draw(bundle, scale, norm, constants, source)
         return Draw(self._from_model(*pair), [integers], None)
@@ -237,7 +232,6 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
     def value_of(self, certificate: Certificate) -> Pair:
-        """The pair of the one draw."""
         bundle = TangentBundleBall(
             self._model, self._model.origin, self.domain.radius * self._unit, self.domain.speed * self._unit
         )

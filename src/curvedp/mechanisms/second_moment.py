@@ -31,7 +31,6 @@ class SecondMoment(Statistic):
 
     @property
     def space(self) -> Manifold:
-        """The symmetric matrices."""
         return Euclidean(self.features * (self.features + 1) // 2)
 
     @cached_property
@@ -43,7 +42,6 @@ class SecondMoment(Statistic):
         return sqrt(2) * gram_radius(self.radius, self.features, MOST_ROWS) ** 2 / self.n + rounding
 
     def of(self, records: Records) -> np.ndarray:
-        """The packed moment of the clipped records. NOT private."""
         total = records.sums(self._sums).reshape(6, self.features, self.features)
         return pack(gram_mean(total, self.n, self.radius))
 

@@ -20,7 +20,6 @@ from curvedp.entropy.balls import decide
 from curvedp.entropy.bits import LazyUniforms
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
-from curvedp.geometry.base import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, check_source, replay
 from curvedp.mechanisms.certificate import Certificate
@@ -139,15 +138,8 @@ class BestRelease(Statistic):
     units: ClassVar[tuple[str, ...]] = ()
     valued: ClassVar[bool] = False
 
-    @property
-    def space(self) -> Manifold:
-        """The candidate's number."""
-        return Euclidean(1)
-
-    @property
-    def sensitivity(self) -> float:
-        """Of no meaning here: each run is private on its own."""
-        return 1.0
+    space = Euclidean(1)  # the candidate's number
+    sensitivity = 1.0  # of no meaning here: each run is private on its own
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,6 +152,7 @@ class SelectionMechanism(Mechanism):
     order: float | None
 
     name: ClassVar[str] = "private-selection"
+    grid = 0  # the candidate's number
     reads: ClassVar[Literal["value", "records"]] = "records"
     path: ClassVar[str] = FLOAT
     of: ClassVar[Any] = BestRelease
@@ -183,19 +176,12 @@ class SelectionMechanism(Mechanism):
 
     @cached_property
     def profile(self) -> Guarantee:
-        """The price of the best run."""
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")
         return self.law.best(run, self.order)
 
-    @property
-    def grid(self) -> int:
-        """The candidate's number."""
-        return 0
-
     def accepted(self, data: Callable[[int], tuple[float, Any]]) -> Callable[[int], tuple[float, Any]]:
-        """The function."""
         return data
 
     def draw(self, data: Callable[[int], tuple[float, Any]], source: Source) -> Draw:
@@ -211,11 +197,9 @@ class SelectionMechanism(Mechanism):
         return Draw(best, [np.array([best[0]])], None)
 
     def finish(self, value: Any) -> Any:
-        """As it is."""
         return value
 
     def value_of(self, certificate: Certificate) -> int:
-        """The candidate's number."""
         number = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
         if number not in range(self.statistic.candidates):
             raise ParameterError("the released integers are not those of this mechanism")

@@ -4,6 +4,7 @@
 on the manifold, the ball's radius and n, never on the data.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import cos, inf, isfinite, nextafter, pi, sqrt, tan
 from typing import Any, Literal
@@ -50,12 +51,9 @@ def frechet_mean_sensitivity(
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
     1.0196
     """
-    s, upper = _normalized_radius(manifold, radius)
-    n, kind = _validate.integer("n", n, 1), _validate.choice("bound", bound, ("tight", "reimherr"))
-    factor = 1.0
-    if upper > 0:
-        factor = _tight_factor(s, in_chart=False) if kind == "tight" else _reimherr_factor(s)
-    return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
+    if _validate.choice("bound", bound, ("tight", "reimherr")) == "tight":
+        return _mean_moves(manifold, radius, n, lambda s: _tight_factor(s, in_chart=False))
+    return _mean_moves(manifold, radius, n, _reimherr_factor)
 
 
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
@@ -64,10 +62,14 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     Where curvature is <= 0 the logarithm does not stretch, and this is the sensitivity itself. Otherwise the stretch
     a/sin a at distance a from the center enters the supremum, which is less than the product of the two suprema.
     """
+    return _mean_moves(manifold, radius, n, lambda s: _tight_factor(s, in_chart=True))
+
+
+def _mean_moves(manifold: Manifold, radius: float, n: int, factor: Callable[[float], float]) -> float:
+    """2r/n, times a factor of r√κ where curvature is at most κ > 0."""
     s, upper = _normalized_radius(manifold, radius)
-    n = _validate.integer("n", n, 1)
-    factor = _tight_factor(s, in_chart=True) if upper > 0 else 1.0
-    return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
+    n, more = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
+    return nextafter(min(2 * radius * more / n, 2 * radius), inf)
 
 
 def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distance: Any = None) -> Any:
@@ -87,30 +89,7 @@ def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distanc
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
 
-    4r²(n−1)/n² where curvatures have one sign, which is attained in flat space; 4r²/n otherwise. With c the mean of the n − 1
-    records that stay, g(x) = Σ_{i<n} d²(x, xᵢ), D = d(c, xₙ) ≤ 2r and γ the geodesic from c to xₙ, nV' ≥ g(c) and
-
-    - κ ≥ 0: g(γ(t)) ≤ g(c) + (n−1)t²D² (Toponogov; c is a critical point of g), so at t = 1/n
-      nV ≤ g(c) + (n−1)t²D² + (1−t)²D² = g(c) + D²(n−1)/n;
-    - κ ≤ 0: g(γ(t)) ≤ (1−t)g(c) + t·g(xₙ) − (n−1)t(1−t)D² (the CAT(0) inequality) and g(xₙ) ≤ (n−1)·4r², so at t = 1/n
-      nV ≤ (1−t)g(c) + t·g(xₙ) + D²[(1−t)² − (n−1)t(1−t)] ≤ g(c) + 4r²(n−1)/n, as the bracket is 0;
-    - otherwise nV ≤ Σ d²(x̄', xᵢ) ≤ nV' + 4r², x̄' the other mean.
-
-    Parameters
-    ----------
-    manifold, radius, n
-        As of `frechet_mean_sensitivity`, with the same limit on the radius.
-
-    Raises
-    ------
-    ParameterError
-        If the mean need not be unique in the ball, or n < 1.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> round(dispersion_sensitivity(Sphere(2), radius=0.5, n=10), 4)
-    0.09
+    4r²(n−1)/n² where curvatures have one sign, which is attained in flat space; 4r²/n otherwise (proof: docs/sensitivity.md).
     """
     _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)

@@ -29,7 +29,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.base import Draw, replay
 from curvedp.mechanisms.certificate import Certificate, Check
-from curvedp.mechanisms.measured import Measured, Unmeasured
+from curvedp.mechanisms.measured import Measured
 from curvedp.mechanisms.noise import LAWS, Law, least_noise, least_scale, spread_of
 from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.statistic import Positive, Statistic
@@ -87,7 +87,6 @@ class StagedMechanism(VectorMechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise that meets the guarantee."""
         return cls(statistic=statistic, **cls.least(guarantee, statistic))
 
     @classmethod
@@ -100,11 +99,9 @@ class StagedMechanism(VectorMechanism):
         return {"scale": scale, "law": law}
 
     def accepted(self, data: Any) -> Any:
-        """Records wherever they lie; only their shape and type can be refused."""
         return collected(self.statistic, data)
 
     def draw(self, data: Any, source: Source) -> Draw:
-        """The stages, one after the other."""
         draws, noisy = exact_noise(source, self.law)
         value, stages = self.walk(self.numbers(data), noisy)
         return drawn(value, draws, stages.told)
@@ -114,7 +111,6 @@ class StagedMechanism(VectorMechanism):
         return value
 
     def value_of(self, certificate: Certificate) -> Any:
-        """What the released integers lead to."""
         return self.replayed(certificate.release["integers"])[0]
 
     def checks(self, certificate: Certificate) -> list[Check]:
@@ -127,10 +123,10 @@ class StagedMechanism(VectorMechanism):
 
     def numbers(self, data: Any = None) -> Any:
         """What the walk reads: of records, or of nothing but their number."""
-        return Unmeasured(self.statistic) if data is None else Measured(self.statistic, data)
+        return Measured(self.statistic, data)
 
     @abstractmethod
-    def walk(self, measured: Unmeasured, noisy: Noise) -> tuple[Any, Stages]:
+    def walk(self, measured: Measured, noisy: Noise) -> tuple[Any, Stages]:
         """(value, what was released)."""
 
 

@@ -6,6 +6,7 @@ builds it again. Nothing in it is read off the data.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from math import inf, nextafter
@@ -92,10 +93,10 @@ class Statistic(ABC):
     def __post_init__(self) -> None:
         """Whatever was given is checked: the manifold, the public ball, and every field by its type."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        if "manifold" in given:
-            check_manifold(given["manifold"])
         if "center" in given and "radius" in given:
             assign(self, **public_ball(given["manifold"], given["center"], given["radius"])._asdict())
+        elif "manifold" in given:
+            check_manifold(given["manifold"])
         check_fields(self)
 
     @property
@@ -156,9 +157,9 @@ class Statistic(ABC):
         return points
 
     @property
-    def afterwards(self) -> list[str]:
+    def afterwards(self) -> Sequence[str]:
         """What `inside` does, in words."""
-        return [] if self.kept_in is None else ["projection onto the ball"]
+        return () if self.kept_in is None else ("projection onto the ball",)
 
     def to_dict(self) -> dict[str, Any]:
         """The name and the public fields as JSON values, from which `from_dict` builds the same statistic."""
@@ -341,10 +342,8 @@ class FrechetVariance(_OfBall):
     """min over x of mean d²(x, xᵢ), for n records in a public ball: it lies in [0, r²]."""
 
     name: ClassVar[str] = "Fréchet variance"
-
-    @property
-    def space(self) -> Manifold:
-        return Euclidean(1)
+    space = Euclidean(1)
+    afterwards = ("clipping to [0, r²]",)
 
     @cached_property
     def sensitivity(self) -> float:
@@ -360,10 +359,6 @@ class FrechetVariance(_OfBall):
         """[0, r²], an interval about its middle."""
         half = self.radius * self.radius / 2
         return Ball(np.array([half]), half)
-
-    @property
-    def afterwards(self) -> list[str]:
-        return ["clipping to [0, r²]"]
 
     def of(self, records: Records) -> np.ndarray:
         return np.array([self.moments(records)[1]])

@@ -44,7 +44,6 @@ class SumStatistic(Statistic):
 
     @property
     def space(self) -> Manifold:
-        """Where the sum lives."""
         return Euclidean(self.size)
 
     @property
@@ -91,9 +90,7 @@ class ClippedSum(SumStatistic):
     """(Σ clip_r(log_c x)/r, w·n): a private mean is one step along the quotient, from the center of a public ball.
 
     With σ for each unit of length the mean's error is σ·r/n·√(1 + w²)·√(d + t²/w²), t the mean's distance from the center in
-    radii; at t = ½ the best w² is 1/(2√d). It is rounded to a power of two, so that w·n is exact.
-
-    """
+    radii; at t = ½ the best w² is 1/(2√d). It is rounded to a power of two, so that w·n is exact."""
 
     manifold: Manifold
     center: Any
@@ -102,14 +99,8 @@ class ClippedSum(SumStatistic):
     name: ClassVar[str] = "Fréchet mean, number of records private"
 
     @property
-    def ball(self) -> Ball:
-        """The public ball."""
-        return Ball(self.center, self.radius)
-
-    @property
     def landing(self) -> Ball | None:
-        """The same, of a mean."""
-        return self.ball
+        return Ball(self.center, self.radius)
 
     @property
     def weight(self) -> float:
@@ -118,26 +109,22 @@ class ClippedSum(SumStatistic):
 
     @property
     def size(self) -> int:
-        """Coordinates and a count."""
         return self.manifold.dim + 1
 
     @property
     def length(self) -> float:
-        """√(1 + w²)."""
         return sqrt(1 + self.weight**2)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A point."""
         return self.manifold.point_shape
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
-        """(clip_r(log_c x)/r, w)."""
         z = self._logs(records)
         return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
 
     def _logs(self, records: np.ndarray) -> np.ndarray:
-        inside = np.asarray(project_to_ball(self.manifold, *self.ball, records))
+        inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
         return clip(logs_at(self.manifold, self.center, inside), self.radius) / self.radius
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
@@ -161,16 +148,13 @@ class SpreadSum(ClippedSum):
 
     @property
     def size(self) -> int:
-        """Coordinates, a count and a sum of squares."""
         return self.manifold.dim + 2
 
     @property
     def length(self) -> float:
-        """√(2 + w²)."""
         return sqrt(2 + self.weight**2)
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
-        """(z, w, |z|²), z = clip_r(log_c x)/r."""
         z = self._logs(records)
         rest = np.stack([np.full(len(z), self.weight), np.sum(z * z, axis=1)], axis=1)
         return np.concatenate([z, rest], axis=1)
@@ -192,19 +176,14 @@ class GramSum(SumStatistic):
 
     name: ClassVar[str] = "second moment, number of records private"
 
+    length = 1.0  # in units of r²
+
     @property
     def size(self) -> int:
-        """Of a symmetric matrix."""
         return self.features * (self.features + 1) // 2
 
     @property
-    def length(self) -> float:
-        """1, in units of r²."""
-        return 1.0
-
-    @property
     def point_shape(self) -> tuple[int, ...]:
-        """A vector."""
         return (self.features,)
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
@@ -220,41 +199,22 @@ class GramSum(SumStatistic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SumMechanism(VectorMechanism):
-    """Gaussian noise, or for pure ε Laplace noise, about a sum over records, for adding or removing one.
+    """Gaussian noise, or for pure ε Laplace noise, about a sum over records, for adding or removing one. Its scale is the
+    standard deviation of each entry of the sum, or b of the density ∝ exp(−|y|/b).
 
-    Parameters
-    ----------
-    statistic : SumStatistic
-        What is released.
-    scale : float
-        Of the noise: the standard deviation of each entry of the sum, or b of the density ∝ exp(−|y|/b).
-    law : {"gaussian", "laplace"}
-        Of the noise.
-
-    Notes
-    -----
     Guarantees
     - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, or ε-DP with that over b, for ANY
       records; n is nowhere told.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.privacy import GDP
-    >>> mean = ClippedSum(Sphere(2), None, 0.7)
-    >>> mechanism = SumMechanism.for_statistic(mean, GDP(1.0, adjacency="add-remove"))
-    >>> mechanism.release(np.broadcast_to(Sphere(2).origin, (50, 3))).value.shape
-    (3,)
     """
 
     name: ClassVar[str] = "gaussian-sum"
     option: ClassVar[str | None] = "sum"
+    afterwards = ("what is made of the noisy sum",)
     streams: ClassVar[bool] = True
     of: ClassVar[Any] = SumStatistic
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """The least noise that meets the guarantee."""
         check_guarantee(guarantee, ADDED)
         law, scale = least_noise(replace(guarantee, adjacency="replace-one"), statistic.sensitivity)
         return cls(statistic=statistic, scale=scale, law=law)
@@ -271,19 +231,12 @@ class SumMechanism(VectorMechanism):
         return summed.total(given)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """One draw about the sum."""
         draws, noisy = exact_noise(source, self.law)
         return drawn(noisy(data[None], np.array([self.scale]))[0], draws)
 
     def finish(self, value: np.ndarray) -> np.ndarray:
-        """What the noisy sum says."""
         with np.errstate(all="ignore"):  # of released numbers
             return np.asarray(self.statistic.read(value, self.scale * spread_of(self.law, value.size)))
 
-    @property
-    def afterwards(self) -> list[str]:
-        return ["what is made of the noisy sum"]
-
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The same from the one draw."""
         return self.finish(replay(certificate.release["integers"])(np.empty(self.statistic.size)))

@@ -40,7 +40,6 @@ class ValueMechanism(Mechanism):
 
     @classmethod
     def serves(cls, statistic: Statistic) -> bool:
-        """Every statistic that has a value."""
         return statistic.valued
 
     @abstractmethod
@@ -53,12 +52,10 @@ class ValueMechanism(Mechanism):
         return self.manifold.point_shape
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The point of the one draw, finished."""
         drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
         return np.asarray(self.finish(self.at(drawn)))
 
     def reading(self, integers: Any) -> Reading:
-        """The point of the one draw, about the statistic."""
         drawn = replay(integers)(np.empty(self.drawn_shape))
         kind, space, scale, _ = self.noise
         return Reading("point", _LAWS[kind](space, scale), self.at(drawn))
@@ -151,7 +148,6 @@ class IsotropicMechanism(ValueMechanism):
 
     @cached_property
     def profile(self) -> PrivacyProfile:
-        """The exact privacy profile."""
         return self.profile_at(self.manifold, self.charged(self.statistic))(self.scale)
 
     @property
@@ -171,7 +167,6 @@ class IsotropicMechanism(ValueMechanism):
         return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
-        """The point of the manifold nearest to a grid point."""
         return np.asarray(drawn_point(self.manifold, coordinates))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:

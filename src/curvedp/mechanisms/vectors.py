@@ -100,7 +100,6 @@ class MeanMechanism(Mechanism):
         return found
 
     def accepted(self, data: Any) -> Any:
-        """The records, shape (n, *point_shape), moved into the ball."""
         return self.statistic.accepted(data)
 
 
@@ -108,5 +107,5 @@ class ShrunkMeanMechanism(VectorMechanism, MeanMechanism):
     """One by noise about vectors, whose value is shrunk towards the center."""
 
     @property
-    def afterwards(self) -> list[str]:
-        return ["James-Stein shrinkage towards the center"] * (self.manifold.dim >= 3) + super().afterwards
+    def afterwards(self) -> Sequence[str]:
+        return (*("James-Stein shrinkage towards the center",) * (self.manifold.dim >= 3), *super().afterwards)

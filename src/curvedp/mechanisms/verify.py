@@ -29,27 +29,15 @@ _WIDTH = 1e-6  # relative width of the certified enclosures
 _LARGEST_TAU = 2.0**-80  # of a whole release
 _LARGEST_DIMENSION = 20_000  # beyond, nothing is recomputed: a short text could ask for any amount of work
 SOURCES = {"AES-256-CTR keyed by the operating system": True}  # every other source is a simulation
+_WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, AssertionError, LookupError, RecursionError)
+_REFUSALS = (CurvedpError, *_WRONG)  # what a stranger's numbers may lead to
 
 
 def verify_certificate(certificate: Certificate) -> list[Check]:
-    """Every claim, checked.
+    """Every claim, checked: confirmed (True), refuted (False), or of a kind that no certificate can confirm (None).
 
-    A certificate comes from outside: whatever its fields hold, the worst answer is "not confirmed".
-
-    Parameters
-    ----------
-    certificate : Certificate
-        As `Certificate.load` reads it.
-
-    Returns
-    -------
-    list of Check
-        Confirmed (True), refuted (False), or of a kind that nobody can confirm from a certificate (None).
-
-    Raises
-    ------
-    VerificationFailed
-        If the certificate describes nothing that can be rebuilt.
+    A certificate comes from outside: whatever its fields hold, the worst answer is `VerificationFailed`, where it describes
+    nothing that can be rebuilt.
     """
     try:
         if certificate.sha256 != certificate.fingerprint:
@@ -60,25 +48,16 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
         raise
     except KeyError as error:
         raise VerificationFailed(f"the certificate does not say its {error}") from None
-    except (
-        CurvedpError,
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        AssertionError,
-        LookupError,
-        RecursionError,
-    ) as error:
-        raise VerificationFailed(f"the certificate cannot be recomputed: {_one_line(error)}") from None
+    except _REFUSALS as error:
+        text = _shown(str(error).replace("\n", " "))
+        raise VerificationFailed(f"the certificate cannot be recomputed: {text}") from None
 
 
 def _checks(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     """The claims, which take long, only where they are of this mechanism and this sensitivity."""
+    sealed = "of all that the certificate says; a signature would say whose"
     checks = [
-        Check(
-            f"SHA-256 {certificate.sha256[:16]}…", True, "of all that the certificate says; a signature would say whose"
-        ),
+        Check(f"SHA-256 {certificate.sha256[:16]}…", True, sealed),
         *_check_sensitivity(certificate, mechanism),
         *mechanism.checks(certificate),
         *_check_words(certificate, mechanism),
@@ -102,13 +81,11 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
     for name, own in mechanism.parameters.items():
         stated = certificate.parameters[name]
         same_kind = type(stated) is type(own) or (isinstance(own, float) and type(stated) is int)
-        more = (
-            isinstance(own, float) and isinstance(stated, float) and stated >= own
-        )  # more noise than it takes is no lie
-        if not more and (not same_kind or stated != own):
+        more = isinstance(own, float) and isinstance(stated, float) and stated >= own
+        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie
             raise ParameterError(f"the parameter {name} is not what the others imply")
     charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
-    if not charted and any(part is not None for part in (statistic.center, statistic.radius, statistic.in_chart)):  # type: ignore[attr-defined]  # a stated one has them
+    if not charted and any(getattr(statistic, part) is not None for part in ("center", "radius", "in_chart")):
         raise ParameterError("this mechanism has no chart, so no ball of one can be stated")
     if certificate.manifold != mechanism.manifold.name:
         raise ParameterError("the manifold is not that of the statistic")
@@ -120,9 +97,8 @@ def _check_size(certificate: Certificate) -> None:
     for name in (certificate.manifold, str(certificate.statistic.get("manifold", certificate.manifold))):
         if len(name) > 400 or name.count("product") > 8:
             raise ParameterError("the manifold's name is too long")
-        for number in re.findall(r"\d+", name):
-            if len(number) > 6:
-                raise ParameterError("the manifold is too large to be recomputed here")
+        if any(len(number) > 6 for number in re.findall(r"\d+", name)):
+            raise ParameterError("the manifold is too large to be recomputed here")
         manifold = parse_manifold(name)
         if manifold.dim > _LARGEST_DIMENSION and not name.startswith("euclidean"):
             raise ParameterError(f"the manifold has more than {_LARGEST_DIMENSION} dimensions")
@@ -189,22 +165,16 @@ def _certified_mu(mechanism: Any, own: float | None) -> float | None:
     """By the certified path on flat space and for Laplace laws. On nearly flat curved space the supremum over ε is
     approached only where δ is below e^-1000, and enclosing it takes minutes (`certified_mu`); there the exact profile, whose
     tail is closed by a theorem, decides."""
-    if not isinstance(mechanism, ValueMechanism):
+    if own is None or not _quick(mechanism):
         return own
     kind, space, scale, moved = mechanism.noise
-    curvature = space.constant_curvature
-    if curvature is None or (kind == "gaussian" and curvature != 0) or own is None or not _quick(kind, space):
+    if kind == "gaussian" and space.constant_curvature != 0:
         return own
-    return max(own * (1 - _WIDTH / 2), _mu_of(kind, curvature, space.dim, scale, moved))
+    return max(own * (1 - _WIDTH / 2), _mu_of(kind, space.constant_curvature, space.dim, scale, moved))
 
 
 def _certified_delta(mechanism: Any, eps: float, tau: float, own: float) -> float:
-    if not isinstance(mechanism, ValueMechanism):
-        return own
-    kind, space, scale, moved = mechanism.noise
-    if space.constant_curvature is None or not _quick(kind, space):
-        return own
-    return _delta_of(kind, space, scale, moved, eps) + (1 + exp(eps)) * tau
+    return _delta_of(*mechanism.noise, eps) + (1 + exp(eps)) * tau if _quick(mechanism) else own
 
 
 # Certified numbers take most of the time, and the certificates of all classes ask for the same.
@@ -221,9 +191,13 @@ def _delta_of(kind: str, space: Any, scale: float, moved: float, eps: float) -> 
     return float(law.certified_delta(moved, eps)[1])
 
 
-def _quick(kind: str, space: Any) -> bool:
+def _quick(mechanism: Any) -> bool:
     """Whether there is a certified path, and it ends within seconds."""
-    return kind != "heat" and (bool(space.constant_curvature == 0 and kind == "gaussian") or space.dim <= 30)
+    if not isinstance(mechanism, ValueMechanism):
+        return False
+    kind, space, *_ = mechanism.noise
+    curvature = space.constant_curvature
+    return kind != "heat" and curvature is not None and ((curvature == 0 and kind == "gaussian") or space.dim <= 30)
 
 
 # ---- how it was drawn, and in which words ----
@@ -233,32 +207,20 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
     numerics, entropy = certificate.numerics, certificate.entropy
     if sorted(numerics) != ["grid", "path", "profile", "tau"] or sorted(entropy) != ["cryptographic", "source"]:
         raise ParameterError("numerics or entropy have other fields than this schema's")
-    known = SOURCES.get(entropy["source"]) if isinstance(entropy["source"], str) else None
+    source, grid, path, label, tau = entropy["source"], *(numerics[name] for name in ("grid", "path", "profile", "tau"))
+    private = isinstance(source, str) and SOURCES.get(source) is True and entropy["cryptographic"] is True
+    public = type(grid) is int and grid == mechanism.grid
     checks = [
-        Check(
-            f"entropy: {_shown(entropy['source'])}",
-            known is True and entropy["cryptographic"] is True,
-            "a simulated source is not private",
-        ),
-        Check(
-            f"grid 2^-{_shown(numerics['grid'])}",
-            type(numerics["grid"]) is int and numerics["grid"] == mechanism.grid,
-            "public",
-        ),
-        Check(f"path: {_shown(numerics['path'])}", numerics["path"] == mechanism.path, "the mechanism has no other"),
-        Check(f"profile: {_shown(numerics['profile'])}", numerics["profile"] == mechanism.label, "recomputed"),
+        Check(f"entropy: {_shown(source)}", private, "a simulated source is not private"),
+        Check(f"grid 2^-{_shown(grid)}", public, "public"),
+        Check(f"path: {_shown(path)}", path == mechanism.path, "the mechanism has no other"),
+        Check(f"profile: {_shown(label)}", label == mechanism.label, "recomputed"),
     ]
-    tau = numerics["tau"]
     if mechanism.path == FLOAT:
-        detail = (
-            "drawn in float64: the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
-        )
-        return [*checks, Check("sampler: float64", None if tau is None else False, detail)]
+        unknown = "the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
+        return [*checks, Check("sampler: float64", None if tau is None else False, f"drawn in float64: {unknown}")]
     number = isinstance(tau, float) and isfinite(tau)
     return [*checks, Check(f"slack τ = {_shown(tau)}", number and 0 < tau <= _LARGEST_TAU, "added to δ as (1+e^ε)τ")]
-
-
-_UNITS = re.compile(r"[\w ,;()'-]{1,200}")
 
 
 def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
@@ -268,27 +230,18 @@ def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     if ledger is not None and sorted(ledger) != ["entry", "head"]:
         raise ParameterError("the ledger has other fields than this schema's")
     kept = release["integers"]
+    digest = isinstance(release["sha256"], str) and re.fullmatch(r"[0-9a-f]{64}", release["sha256"]) is not None
     bound = kept is None or digest_of_integers(kept) == release["sha256"]
-    checks = [Check("integers", bound and _is_digest(release["sha256"]), "their SHA-256 is the one stated")]
+    checks = [Check("integers", bound and digest, "their SHA-256 is the one stated")]
     if kept is not None:
         mechanism.value_of(certificate)  # refuses integers that are not of this mechanism
-    words = certificate.trust == mechanism.trust and certificate.unit in (
-        mechanism.statistic.unit,
-        *mechanism.statistic.units,
-    )
-    afterwards = release["afterwards"] == mechanism.afterwards and isinstance(release["reason"], str)
+    units = (mechanism.statistic.unit, *mechanism.statistic.units)
+    words = certificate.trust == mechanism.trust and certificate.unit in units
+    afterwards = release["afterwards"] == list(mechanism.afterwards) and isinstance(release["reason"], str)
     stages = isinstance(release["stages"], list) and (bool(release["stages"]) == mechanism.staged)
     return [*checks, Check("unit, trust and post-processing", words and afterwards and stages, "as the mechanism says")]
-
-
-def _is_digest(text: Any) -> bool:
-    return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{64}", text) is not None
 
 
 def _shown(value: Any) -> str:
     """A field of a stranger's certificate, inert and short."""
     return re.sub(r"[^\w .,;:='()-]", "?", str(value))[:80]
-
-
-def _one_line(error: Exception) -> str:
-    return _shown(str(error).replace("\n", " "))
