@@ -14,8 +14,7 @@ from scipy.spatial.distance import cdist
 from curvedp.mechanisms import median, private_ball
 from curvedp.mechanisms.measured import half_bins, likeliest, mean_moved, scaling_direction
 from curvedp.mechanisms.noise import float_noise, spread_of
-from curvedp.mechanisms.shells import WIDER, Shells, laws, least_losses
-from curvedp.mechanisms.stages import Search
+from curvedp.mechanisms.stages import WIDER, Search, Shells, laws, least_losses
 
 FEW = 256  # rows that are weighed together
 

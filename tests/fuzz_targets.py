@@ -16,7 +16,17 @@ import numpy as np
 import curvedp
 from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
 from curvedp.geometry import Euclidean, Lorentz, Sphere
-from curvedp.mechanisms import Mechanism, in_private_ball, median, reduction, regression, selection, statistic, sums
+from curvedp.mechanisms import (
+    Mechanism,
+    heat,
+    in_private_ball,
+    median,
+    reduction,
+    regression,
+    selection,
+    statistic,
+    sums,
+)
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, MeanConcentratedDP, PureDP, RaoDP, RenyiDP
@@ -221,7 +231,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             for kind in KINDS
         },
         "GaussianMechanism": (mechanisms.GaussianMechanism, {"manifold": S2, "sensitivity": 0.1, "sigma": 0.2}),
-        "HeatKernelMechanism": (mechanisms.HeatKernelMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
+        "HeatKernelMechanism": (heat.HeatKernelMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         "LaplaceMechanism": (mechanisms.LaplaceMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         **{
             kind.__name__: (

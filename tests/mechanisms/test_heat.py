@@ -9,8 +9,9 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Lorentz, PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.mechanisms import GaussianMechanism, HeatKernelMechanism
+from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP

@@ -10,9 +10,9 @@ from curvedp import PrivateFrechetMean
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.mechanisms.chart import james_stein
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP

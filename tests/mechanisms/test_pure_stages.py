@@ -31,8 +31,7 @@ from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.shells import Shells, least_loss, private_shells
-from curvedp.mechanisms.stages import Stages
+from curvedp.mechanisms.stages import Shells, Stages, least_loss, private_shells
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.vectors import simulated_noise
 from curvedp.mechanisms.verify import verify_certificate

@@ -39,7 +39,6 @@ from curvedp.geometry import (
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms import (
     GaussianMechanism,
-    HeatKernelMechanism,
     KNGMechanism,
     LaplaceMechanism,
     LogGaussianMechanism,
@@ -47,6 +46,7 @@ from curvedp.mechanisms import (
 )
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism

@@ -24,7 +24,7 @@ from curvedp.mechanisms.base import Mechanism, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate, Release
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall
-from curvedp.mechanisms.outer_ball import outer_radius_of
+from curvedp.mechanisms.measured import outer_radius_of
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball

@@ -14,9 +14,9 @@ from curvedp.federated.questions import Distances, Moment, Outer, Place, Questio
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.outer_ball import outer_radius_of
+from curvedp.mechanisms.chart import james_stein
+from curvedp.mechanisms.measured import outer_radius_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
-from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import public_ball
 from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import half_bins, likeliest, logs_at, rescaled, scale_shares, usable
 from curvedp.mechanisms.second_moment import clipped_rows
-from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.statistic import check_point
 
 Array = np.ndarray

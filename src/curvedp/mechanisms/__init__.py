@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.base import Mechanism
     from curvedp.mechanisms.certificate import Certificate, Release
     from curvedp.mechanisms.gaussian import GaussianMechanism
-    from curvedp.mechanisms.heat import HeatKernelMechanism
     from curvedp.mechanisms.kng import KNGMechanism
     from curvedp.mechanisms.laplace import LaplaceMechanism
     from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Certificate",
     "GaussianMechanism",
-    "HeatKernelMechanism",
     "KNGMechanism",
     "LaplaceMechanism",
     "LogGaussianMechanism",

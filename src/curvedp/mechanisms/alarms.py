@@ -12,7 +12,7 @@ import numpy as np
 
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
-from curvedp.mechanisms.outer_ball import OuterBall
+from curvedp.mechanisms.measured import OuterBall
 
 _EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
 FEW = "there are few records for this release: it may be far off, which no error bar here covers"
@@ -101,20 +101,15 @@ def _place(away: float, radius: float, afterwards: Sequence[str]) -> list[str]:
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
-    if getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius) < radius * _NOISY / 2:
-        return []  # by far too little noise: not simulated
-    error = foreseen_error(mechanism)
-    if error is None:
+    little = getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius) < radius * _NOISY / 2
+    if little or (error := foreseen_error(mechanism)) is None:  # by far too little noise is not simulated
         return []
     if error >= useless_error(mechanism.statistic):
         return [
             f"the predicted error {error:.3g} is so large (radius {radius:g}) that the center of the ball is as good"
         ]
-    if error >= max(away, _NOISY * radius):
-        return [
-            f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
-        ]
-    return []
+    nearer = f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
+    return [nearer] if error >= max(away, _NOISY * radius) else []
 
 
 def _stretch(space: Any, radius: float) -> float:

@@ -265,14 +265,9 @@ class Mechanism(ABC):
             an argument: it is mapped into the public ball and the guarantee holds. Only a wrong shape raises.
         source : Source, optional
             Where the bits come from; the operating system by default. Another one is for simulation, and is recorded.
-        guarantee : Guarantee, optional
-            What was asked for; by default what the parameters give.
-        unit : str, optional
-            Whose data are protected, where that is not one record.
-        reason : str
-            Why this mechanism.
-        entry : mapping, optional
-            Number and hash of the ledger's entry that paid.
+        guarantee, unit, reason, entry : optional
+            What was asked for, whose data are protected, why this mechanism, and the ledger's entry that paid, where that is
+            not what the parameters give, one record, a wish by name, and none.
         """
         return self.released(self.accepted(data), check_source(source), guarantee, unit, reason, entry)
 

@@ -19,10 +19,9 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.chart import GRID, james_stein
 from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
 from curvedp.mechanisms.noise import float_noise, least_noise, spread_of
-from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.vectors import ShrunkMeanMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee

@@ -17,30 +17,10 @@ from curvedp.privacy.hadamard import HadamardProfile
 class HeatKernelMechanism(IsotropicMechanism):
     """Brownian motion from the statistic f(D), stopped at time `scale`²: on Sphere, Lorentz, PoincareBall, d >= 2.
 
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
-    scale : float
-        √time.
-    statistic : Statistic
-        Instead of manifold and sensitivity: a statistic that knows both.
-
-    Notes
-    -----
     Guarantees
     - μ-GDP with μ = Δ·√(ρ/(e^{ρt} − 1)), t = scale², ρ = ±(d − 1) the Ricci curvature (proof in `curvedp.laws.heat`).
 
     It buys nothing: at equal μ it errs as the Riemannian Gaussian does, so that "auto" leaves it out.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.privacy import GDP
-    >>> round(HeatKernelMechanism.calibrated(Sphere(2), sensitivity=0.5, guarantee=GDP(1.0)).scale, 6)
-    0.472381
     """
 
     scale: float

@@ -16,9 +16,9 @@ from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
+from curvedp.mechanisms.measured import OuterBall
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import Law
-from curvedp.mechanisms.outer_ball import OuterBall
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Several, Statistic, assign

@@ -18,9 +18,8 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, replay
-from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch
+from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch, james_stein
 from curvedp.mechanisms.noise import spread_of
-from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile

@@ -16,11 +16,9 @@ import numpy as np
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.measured import Measured, mean_moved
+from curvedp.mechanisms.measured import Measured, OuterBall, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
-from curvedp.mechanisms.outer_ball import OuterBall
-from curvedp.mechanisms.shells import WIDER, Shells, private_shells
-from curvedp.mechanisms.stages import StagedMechanism, Stages, private_quantile
+from curvedp.mechanisms.stages import WIDER, Shells, StagedMechanism, Stages, private_quantile, private_shells
 from curvedp.mechanisms.vectors import Noise
 
 

@@ -1,14 +1,10 @@
 """Noisy Newton steps: a private Fréchet mean whose noise is divided by the curvature that the records themselves have.
 
-Noise about the exact mean must cover the worst data set, n − 1 records in one place, on which the mean follows a moved
-record fully. The gradient G(w) = mean log_w xᵢ moves by 2r/n on every data set, and the mean is found from it by one step
-H⁻¹G, where H, the mean Hessian of ½d², is as large as r on records that are spread out in hyperbolic space: the noise
-arrives divided by H. (KNG draws from the same field, but pays the factor 2 and pure ε.)
-
-Each step releases the noisy gradient at the current, already public point w, and two numbers about H: with t = |1 − s·ct s|
-for a record at distance s in direction u, H = 1 ± (mean t(1 − uuᵀ)), so mean t and mean t·⟨u, a⟩² fix H along an axis a and,
-on average, across it. Everything else is post-processing of these Gaussian releases, whose μ add in squares (Dong, Roth &
-Su 2022, Corollary 2, which allows each to depend on those before), or of Laplace ones (`noise`), whose ε add up (`stages`).
+Each step releases the noisy gradient at the current, already public point w, and two numbers about H, the mean Hessian of ½d²
+(why: docs/utility.md): with t = |1 − s·ct s| for a record at distance s in direction u, H = 1 ± (mean t(1 − uuᵀ)), so mean t
+and mean t·⟨u, a⟩² fix H along an axis a and, on average, across it. Everything else is post-processing of these Gaussian
+releases, whose μ add in squares (Dong, Roth & Su 2022, Corollary 2, which allows each to depend on those before), or of
+Laplace ones (`noise`), whose ε add up (`stages`).
 """
 
 from collections.abc import Callable
@@ -26,10 +22,9 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
-from curvedp.mechanisms.chart import CHART_ERROR
+from curvedp.mechanisms.chart import CHART_ERROR, james_stein
 from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
-from curvedp.mechanisms.shrink import james_stein
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
 from curvedp.mechanisms.vectors import Noise, ShrunkMeanMechanism, drawn, exact_noise, simulated_noise
 from curvedp.privacy import Guarantee

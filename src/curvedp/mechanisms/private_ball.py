@@ -2,16 +2,9 @@
 
 The user gives a public OUTER ball as generous as he likes. Units, location and radius are found in stages (`stages`), each a
 release at points that are already released, and all that is left of the budget goes to one last mechanism, for the statistic
-of the ball that was found:
-
-| statistic | last mechanism |
-|---|---|
-| Fréchet mean | one noisy clipped gradient step; in hyperbolic space noisy Newton steps, for pure ε in large balls |
-| Fréchet variance | noise about it |
-| geodesic regression | descent on the tangent bundle |
-
-Constants are one set for every space, measured; another for pure ε, where a share s of the budget costs 1/s in noise and not
-1/√s, so that fewer questions are asked: one histogram of shells in place of each search.
+of the ball that was found (docs/private-ball.md). Constants are one set for every space, measured; another for pure ε, where
+a share s of the budget costs 1/s in noise and not 1/√s, so that fewer questions are asked: one histogram of shells in place
+of each search.
 """
 
 from dataclasses import dataclass, replace
@@ -28,15 +21,22 @@ from curvedp.geometry.ball import carry_records
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate, Check
+from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.choose import populations
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.measured import Measured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
-from curvedp.mechanisms.shells import Shells, private_shells
-from curvedp.mechanisms.shrink import shrunk
-from curvedp.mechanisms.stages import Search, StagedMechanism, Stages, private_quantile, same_stages
+from curvedp.mechanisms.stages import (
+    Search,
+    Shells,
+    StagedMechanism,
+    Stages,
+    private_quantile,
+    private_shells,
+    same_stages,
+)
 from curvedp.mechanisms.statistic import Ball, assign
 from curvedp.mechanisms.vectors import Noise, exact_noise, simulated_noise
 from curvedp.privacy import Guarantee

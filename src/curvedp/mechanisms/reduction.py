@@ -1,21 +1,8 @@
 """Classes of large covariance matrices: reduce privately first, then learn few numbers. Labels are private.
 
-A matrix with 32 channels has 528 coordinates, and logarithms give 500 noise directions the weight of the 20 that matter. So
-the records are reduced BEFORE any logarithm, to k components that are themselves released, and a linear classifier of
-features in k dimensions follows. All of it is one release in stages (`stages`), of records A = x/tr x, whatever their unit:
-
-| stage | what is released | moves by | why |
-|---|---|---|---|
-| radius | counts of records with ‖A‖ above a length | 1 each | a count of records with a property |
-| moment | mean of A, cut to ‖A‖ <= s | √2·s/n | ‖A − B‖² = ‖A‖² + ‖B‖² − 2 tr AB, and tr AB >= 0 for positive matrices |
-| radius | counts of records with long features f | 1 each | as above |
-| counts, sums | size of each class; class sums of f, cut to ‖f‖ <= r | √2; 2r | a record and its label move two of them |
-| gradient | mean gradient of the softmax loss, cut to length 1, each step | 2/n | each depends on its own record alone |
-
-With U the k leading eigenvectors of the moment and w its eigenvalues, raised to the noise, the features are the coordinates
-of g(UᵀAU) − g(diag w), where g is the square root ("power") or the logarithm ("log"). Shares, steps and rate are those of a
-measured prototype. Several records of one person count as their average: it is no longer than the longest of them, so every
-line of the table holds for persons, n being their number.
+Records A = x/tr x are reduced BEFORE any logarithm, to k components that are themselves released, and a linear classifier of
+features in k dimensions follows, all of it one release in stages. docs/high-dimension.md says what each stage releases, how
+far it moves and why, for records and for persons. Shares, steps and rate are those of a measured prototype.
 """
 
 from abc import abstractmethod

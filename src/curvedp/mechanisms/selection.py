@@ -68,21 +68,13 @@ def private_selection(
     source : Source, optional
         Where the bits come from; the operating system by default.
 
-    Returns
-    -------
-    Selection
-        A certificate of the value itself, where it has one, states the price of one run and not of the choice.
-
-    Raises
-    ------
-    ParameterError, UnattainableGuarantee, BudgetExceeded
-        Before anything is run.
-
     Notes
     -----
     Guarantees
     - `guarantee` for the candidate, the value and the score together, if every run meets what it is given (Papernot and
-      Steinke 2022). How long it takes tells how many runs there were: do not tell it.
+      Steinke 2022). How long it takes tells how many runs there were: do not tell it;
+    - whatever is refused is refused before anything is run. A certificate of the value itself, where it has one, states the
+      price of one run and not of the choice.
 
     Examples
     --------
@@ -108,8 +100,7 @@ def private_selection(
     check_payer(ledger, label)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
     mechanism = SelectionMechanism.calibrated(statistic, guarantee, runs)
-    run = guarantee_from_dict(mechanism.run)
-    source = check_source(source)
+    run, source = guarantee_from_dict(mechanism.run), check_source(source)
     paid = pay(ledger, label, guarantee, mechanism)
 
     def one(number: int) -> tuple[float, Any]:

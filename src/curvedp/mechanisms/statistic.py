@@ -163,17 +163,14 @@ class Statistic(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The name and the public fields as JSON values, from which `from_dict` builds the same statistic."""
-        return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in given.items()}
+        named = {name: manifold_name(value) for name, value in given.items() if isinstance(value, Manifold)}
+        return {"name": self.name, **plain, **named}
 
     @staticmethod
     def from_dict(record: Any) -> "Statistic":
-        """The statistic that a certificate describes, validated anew.
-
-        Raises
-        ------
-        ParameterError
-            If it describes none, or a field is missing, wrong or one too many.
-        """
+        """The statistic that a certificate describes, validated anew; refuses a field that is missing, wrong or one more."""
         if not isinstance(record, dict) or record.get("name") not in Statistic.registry:
             raise ParameterError(f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}")
         kind = Statistic.registry[record["name"]]
@@ -184,12 +181,6 @@ class Statistic(ABC):
         if isinstance(given.get("manifold"), str):
             given["manifold"] = parse_manifold(given["manifold"])
         return kind(**given)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Manifold):
-        return manifold_name(value)
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:

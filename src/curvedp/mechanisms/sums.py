@@ -18,10 +18,10 @@ from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import clip, logs_at
 from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
-from curvedp.mechanisms.shrink import shrunk
 from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic
 from curvedp.mechanisms.vectors import VectorMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee

@@ -1,13 +1,9 @@
 """Derivatives of the exponential map by Jacobi fields, in closed form on symmetric spaces.
 
-Along γ(t) = Exp(p, tv) a Jacobi field obeys J'' + R(J, γ')γ' = 0. On a symmetric space the curvature tensor is parallel, so
-in a parallel frame this is the constant-coefficient equation J'' + R_v J = 0 with R_v = R(·, v)v at p, and with Γ the
-parallel transport from p to γ(t):
-
-    d_p Exp(p, tv) = Γ·cos(t√R_v),      d_v Exp(p, tv) = t·Γ·sinc(t√R_v).
-
-R_v is symmetric, so the adjoints are the same functions after the transport back to p. A negative eigenvalue (negative
-curvature) turns cos into cosh. Everything below is in the orthonormal coordinates of `from_coordinates`.
+There the curvature tensor is parallel, so that along γ(t) = Exp(p, tv), in a parallel frame, J'' + R_v J = 0 with a constant
+R_v = R(·, v)v at p. With Γ the parallel transport from p to γ(t), d_p Exp(p, tv) = Γ·cos(t√R_v) and d_v Exp(p, tv) =
+t·Γ·sinc(t√R_v); the adjoints are the same functions after the transport back to p, and negative eigenvalues turn cos into
+cosh. Everything below is in the orthonormal coordinates of `from_coordinates`.
 """
 
 from typing import Any
