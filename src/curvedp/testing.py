@@ -68,11 +68,12 @@ def check_manifold(manifold: Manifold, *, reach: float | None = None, seed: int 
     """
     assert isinstance(manifold, Manifold), f"{manifold!r} is not an instance of curvedp.geometry.Manifold"
     for check in CHECKS:
-        points = sample(manifold, np.random.default_rng(seed), 30, reach)
+        law = "Points can be made: `from_coordinates` takes as many numbers as `dim` says, and `exp` what it makes"
         try:
+            points = sample(manifold, np.random.default_rng(seed), 30, reach)
+            law = (check.__doc__ or "").strip().rstrip(".")
             check(manifold, points)
         except Exception as error:
-            law = (check.__doc__ or "").strip().rstrip(".")
             raise AssertionError(f"{manifold!r} breaks a law: {law}. {type(error).__name__}: {error}") from error
 
 
@@ -165,6 +166,15 @@ def metric(M: Manifold, s: Points) -> None:
     assert np.all(pq <= (M.dist(p, r) + M.dist(r, q)) * (1 + 1e-12))
 
 
+def shortest(M: Manifold, s: Points) -> None:
+    """Geodesics from the origin are shortest up to the `injectivity_radius`, along the frame and along random directions."""
+    z = np.concatenate([np.eye(M.dim), s["z"] / np.linalg.norm(s["z"], axis=-1, keepdims=True)])
+    for share in (0.5, 0.7, 0.98):
+        length = share * min(M.injectivity_radius, 0.9 * M.boundary_distance, 7.0)
+        q = M.exp(M.origin, M.from_coordinates(M.origin, length * z))
+        _small(np.abs(M.dist(M.origin, q) - length), 1e-6 * length)
+
+
 def digits(M: Manifold, s: Points) -> None:
     """Small distances keep their digits, down to 1e-15: lost, a sensitivity reads 0."""
     z = s["z"] / np.linalg.norm(s["z"], axis=-1, keepdims=True)
@@ -213,9 +223,12 @@ def intake(M: Manifold, s: Points) -> None:
 
 
 def residuals(M: Manifold, s: Points) -> None:
-    """NaN is not a point: its residual passes no comparison."""
+    """What `project` moves has a residual; NaN is not a point, its residual passes no comparison."""
     with np.errstate(all="ignore"):
         assert not M.residual(np.full(M.point_shape, np.nan)) <= 1
+    x = s["p"] + 0.01 * np.random.default_rng(6).normal(size=s["p"].shape)
+    moved = np.max(np.abs(M.project(x) - x), axis=tuple(range(1, x.ndim))) > 1e-4
+    assert np.all(np.asarray(M.residual(x))[moved] > 1e-9), "points off the manifold have none"
 
 
 def isometry(M: Manifold, s: Points) -> None:
@@ -280,14 +293,18 @@ def _alone(kernel: Any, inputs: list[np.ndarray], *which: int) -> np.ndarray:
 
 
 def curvature(M: Manifold, s: Points) -> None:
-    """Sectional curvatures of random planes lie within `curvature_bounds`, and are those of `curvature_operator`."""
+    """Sectional curvatures, of random planes and a frame's, are within `curvature_bounds`; `curvature_operator` has the same."""
     if M.dim == 1:
         return
     p, (low, high) = s["p"][0], M.curvature_bounds
-    pairs = np.linalg.qr(np.random.default_rng(5).normal(size=(40, M.dim, 2)))[0]
+    axes = np.stack([np.eye(M.dim)[list(pair)].T for pair in itertools.combinations(range(M.dim), 2)])
+    pairs = np.concatenate([np.linalg.qr(np.random.default_rng(5).normal(size=(40, M.dim, 2)))[0], axes])
     step = 0.04 * float(np.max(np.linalg.norm(s["z"], axis=-1)))
     found = sectional_curvatures(M, p, pairs, step)
     assert low - 1e-4 <= np.min(found) <= np.max(found) <= high + 1e-4, f"found {np.min(found)} to {np.max(found)}"
+    if M.is_homogeneous:  # the sum over the planes of a frame is the same at every point
+        other = np.sum(sectional_curvatures(M, M.origin, axes, step))
+        assert abs(np.sum(found[40:]) - other) <= 2e-4 * len(axes), "not homogeneous: curved more here than there"
     if M.is_symmetric:
         operator = M.curvature_operator(p, M.from_coordinates(p, pairs[..., 1]))
         np.testing.assert_allclose(np.einsum("ni,nij,nj->n", pairs[..., 0], operator, pairs[..., 0]), found, atol=1e-4)
@@ -323,6 +340,7 @@ CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
     isometry,
     parallel,
     coordinates,
+    shortest,
     broadcasting,
     curvature,
 )

@@ -22,6 +22,7 @@ from curvedp.geometry import (
     Product,
     Rotations,
     Simplex,
+    SPDBuresWasserstein,
     Sphere,
     Stiefel,
     Torus,
@@ -182,7 +183,54 @@ class _Shared(Sphere):
         return self.project(x - 1e-3 * np.mean(x, axis=0)) if x.ndim > 1 else self.project(x)
 
 
+class _Endless(Sphere):
+    """Claims that geodesics are shortest for ever: a ball too large for a sensitivity."""
+
+    injectivity_radius = np.inf
+
+
+class _Longer(Sphere):
+    """The same by a tenth."""
+
+    injectivity_radius = 1.1 * np.pi
+
+
+class _Plump(Sphere):
+    """One dimension more than it has."""
+
+    @property
+    def dim(self):
+        return self.d + 1
+
+
+class _Lean(Sphere):
+    """One dimension less: noise without one direction."""
+
+    @property
+    def dim(self):
+        return self.d - 1
+
+
+class _Blind(Sphere):
+    """Takes anything for a point."""
+
+    def residual(self, p):
+        return 0 * super().residual(p)
+
+
+class _Alike(SPDBuresWasserstein):
+    """Claims that all of its points are alike: a normalizer that does not depend on the center."""
+
+    is_homogeneous = True
+
+
 WRONG = [
+    (_Endless, "Geodesics from the origin are shortest"),
+    (_Longer, "Geodesics from the origin are shortest"),
+    (_Plump, "as many numbers as `dim` says"),
+    (_Lean, "as many numbers as `dim` says"),
+    (_Blind, "off the manifold"),
+    (_Alike, "not homogeneous"),
     (_ArccosDistance, "exp and log are inverse|dist is a metric|Small distances keep their digits"),
     (_Retraction, "exp and log are inverse"),
     (_ProjectedTransport, "linear isometry"),
