@@ -293,7 +293,7 @@ def _alone(kernel: Any, inputs: list[np.ndarray], *which: int) -> np.ndarray:
 
 
 def curvature(M: Manifold, s: Points) -> None:
-    """Sectional curvatures, of random planes and a frame's, are within `curvature_bounds`; `curvature_operator` has the same."""
+    """Sectional curvatures of random planes and a frame's are within `curvature_bounds`, as `curvature_operator` has them."""
     if M.dim == 1:
         return
     p, (low, high) = s["p"][0], M.curvature_bounds
