@@ -267,3 +267,59 @@ def test_what_added_records_refuse():
         with pytest.raises(ParameterError, match=says) as refusal:
             added(**options).fit(*data)
         assert "60" not in str(refusal.value)
+
+
+# ---- the set of classes is public: it can be given, and then no label tells it ----
+
+PUBLIC = ["a", "b", "c", "d"]
+LABELS = {  # what one record's label may become
+    "of a class of its own": "d",
+    "of no class": "secret",
+    "None": None,
+    "NaN": np.nan,
+    "a number": 1,
+    "a list": [1],
+}
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")  # of few records
+@pytest.mark.parametrize("name", [*KINDS, "added"])
+@pytest.mark.parametrize("kind", LABELS)
+def test_one_label_changes_nothing_but_what_noise_hides(name, kind):
+    """Neither the classes nor the shapes nor what is said; read off y, the set of classes tells of the one record."""
+
+    def fit(labels, **options):
+        if name == "added":
+            return added(**options).fit(X, labels)
+        return KINDS[name](manifold=SPDAffineInvariant(4), reduce=2, **options).fit(T, labels)
+
+    X, y = hemisphere(90)
+    T, other = trials(90, 4, np.random.default_rng(0))[0], y.astype(object)
+    other[0] = LABELS[kind]
+    before, after = fit(y, classes=PUBLIC), fit(other, classes=PUBLIC)
+    assert before.classes_.tolist() == after.classes_.tolist() == PUBLIC
+    for one, two in zip(before.certificates_, after.certificates_, strict=True):
+        assert [one.statistic, one.parameters, one.unit] == [two.statistic, two.parameters, two.unit]
+        assert verified(two)
+    if kind == "of a class of its own":
+        assert len(fit(y).classes_) < len(fit(other).classes_), "the control"
+
+
+@pytest.mark.parametrize("wrong", [3, "ab", [], ["a"], ["a", None], [["a"], ["b"]], ["a", 1], [0, 1, 2]])
+def test_classes_that_are_none_are_refused(wrong):
+    X, y = trials(90, 4, np.random.default_rng(0))[0], hemisphere(90)[1]
+    with pytest.raises(ParameterError, match="class") as refusal:
+        PrivateSoftmax(SPDAffineInvariant(4), reduce=2, classes=wrong).fit(X, y)
+    assert "\n" not in str(refusal.value)
+
+
+def test_given_classes_of_chunked_records():
+    import dask.array as da
+
+    X, y = hemisphere(90)
+    chunked = da.from_array(X, chunks=(40, 3))
+    assert added(classes=PUBLIC).fit(chunked, y).classes_.tolist() == PUBLIC
+    with pytest.raises(ParameterError, match="y in memory"):
+        added(classes=PUBLIC).fit(chunked, da.from_array(y, chunks=40))
+    with pytest.raises(ParameterError, match="class d has no records"):
+        PrivateMDM(S2, radius=0.8, classes=PUBLIC).fit(X, y)

@@ -49,6 +49,9 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         With `radius="private"`: one ball for the records of all classes, found once; or one for each class, found from its
         own records alone. By default one for each where every class is large enough for that (nμ >= 40, 50 for matrices):
         its means err less then, while few records tell classes apart better in one ball.
+    classes : sequence of labels, optional
+        Where labels are private: the public set of classes; any other label is taken for the first of them, in order. Left
+        out, it is the set of `y`, which has to be public then: it tells of a class that one record alone has.
 
     Attributes
     ----------
@@ -106,11 +109,13 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         reduce: int | None = None,
         features: str = "power",
         ball: str = "auto",
+        classes: Any = None,
     ) -> None:
         super().__init__(manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius)
         self.reduce = reduce
         self.features = features
         self.ball = ball
+        self.classes = classes
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Release the class means.
@@ -155,7 +160,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         records, _ = self._opened(X, groups)
         if records.where != "memory" and not (self._is_private or self._adding):  # one pass serves all classes
             records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
-        labels = records.labels(y)
+        labels = records.labels(y, self.classes)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
         unit = LABEL_ADDED if self._adding else FrechetMean.units[0 if groups is None else -1]
         releases = self._publish(self._jobs(choices, records, labels), unit)
@@ -171,7 +176,8 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             return [self._summed(ClippedSum)] * len(sizes)
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
-            raise ParameterError(f"class {lonely} has one record; each class needs at least 2")
+            few = "one record" if min(sizes) else "no records"
+            raise ParameterError(f"class {lonely} has {few}; each class needs at least 2")
         made = {size: self._class_choice(size, min(sizes), records) for size in set(sizes)}
         return [made[size] for size in sizes]
 

@@ -31,6 +31,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     manifold: Manifold
     reduce: int | None
     features: str
+    classes: Any
     classes_: np.ndarray
     classifier_: LinearClassifier
 
@@ -38,9 +39,9 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         self, kind: type[ReducedMeans | ReducedSoftmax], X: Any, y: Any, groups: Any, radius: Any = None
     ) -> None:
         records = open_records(X, check_manifold(self.manifold).point_shape)
-        labels = records.labels(y)
+        labels = records.labels(y, self.classes)
         if len(labels.classes) < 2:
-            raise ParameterError("y has one class; at least 2 are needed")
+            raise ParameterError("there is one class; at least 2 are needed")
         persons = None if groups is None else person_codes(groups, records.n)
         n = records.n if persons is None else int(persons.max()) + 1
         radius = longest_features(self.features, self.reduce) if radius is None else radius
@@ -104,6 +105,9 @@ class PrivateSoftmax(ReducedClassifier):
         What is taken of the reduced matrices: their square roots or their logarithms. A public choice.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
+    classes : sequence of labels, optional
+        The public set of classes; any other label is taken for the first of them, in order. Left out, it is the set of `y`,
+        which has to be public then: it tells of a class that one record alone has.
 
     Attributes
     ----------
@@ -152,8 +156,10 @@ class PrivateSoftmax(ReducedClassifier):
         ledger: Ledger | None = None,
         label: str | None = None,
         source: Source | None = None,
+        classes: Any = None,
     ) -> None:
         self.manifold = manifold
+        self.classes = classes
         self.reduce = reduce
         self.features = features
         self.guarantee = guarantee

@@ -67,8 +67,8 @@ class Records(Protocol):
         The mean is within `solver_error(manifold, radius)` of the true one, whatever the records.
         """
 
-    def labels(self, y: Any) -> ClassLabels:
-        """Public labels of the records, refused unless there is one for each."""
+    def labels(self, y: Any, classes: Any = None) -> ClassLabels:
+        """Labels of the records, refused unless there is one for each; of a public set of classes, where one is given."""
 
     def class_moments(self, domain: Domain, labels: Any) -> Sequence[Moments]:
         """The `moments` of each class. NOT private."""
@@ -137,8 +137,8 @@ class _InMemory:
     def moments(self, domain: Domain) -> Moments:
         return memory_moments(domain, self._records)
 
-    def labels(self, y: Any) -> Labels:
-        return Labels(y, self.n)
+    def labels(self, y: Any, classes: Any = None) -> Labels:
+        return Labels(y, self.n, classes)
 
     def class_moments(self, domain: Domain, labels: Labels) -> list[Moments]:
         return [self.of_class(labels, code).moments(domain) for code in range(len(labels.classes))]

@@ -157,11 +157,11 @@ class ChunkedRecords:
         """Those of one class."""
         return labels.of_class(self, code)
 
-    def labels(self, y: Any) -> Any:
-        """Public labels of the records, in memory or in chunks."""
+    def labels(self, y: Any, classes: Any = None) -> Any:
+        """Labels of the records, in memory or in chunks."""
         from curvedp.records.labels import ChunkedLabels
 
-        return ChunkedLabels(self, y)
+        return ChunkedLabels(self, y, classes)
 
     def class_moments(self, domain: Domain, labels: Any) -> list[tuple[np.ndarray, float]]:
         """The moments of each class; a pass serves them all."""

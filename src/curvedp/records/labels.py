@@ -23,21 +23,29 @@ class ClassLabels(Protocol):
 
 
 class Labels:
-    """Labels in memory, one for each of n records: `classes` in order, their `sizes`, and `codes`, each record's class.
+    """Labels in memory, one for each of n records: `classes` in order, their `sizes`, and `codes`, each record's class. Where
+    a public set of classes is given, it is that, whatever the labels are, and a label that is not in it is the first.
 
     >>> Labels(["b", "a", "b", "b", "a"], 5).sizes
     array([2, 3])
+    >>> Labels(["b", None, "b", "d"], 4, ["a", "b", "c"]).sizes
+    array([2, 2, 0])
     """
 
-    def __init__(self, y: Any, n: int) -> None:
+    def __init__(self, y: Any, n: int, classes: Any = None) -> None:
         try:
             labels = names(y)
         except (TypeError, ValueError):
             raise ParameterError("y must be an array of labels") from None
         _check_shape(labels, n)
-        if any_missing(labels, y):
-            raise ParameterError("y has labels that are missing (NaN, NaT, None or blank)")
-        self.classes, codes, self.sizes = _distinct(labels)
+        if classes is not None:
+            self.classes = _public(classes)
+            codes = _places(self.classes, labels)
+            self.sizes = np.bincount(codes, minlength=len(self.classes))
+        else:
+            if any_missing(labels, y):
+                raise ParameterError("y has labels that are missing (NaN, NaT, None or blank)")
+            self.classes, codes, self.sizes = _distinct(labels)
         # The smallest type that holds them: with chunked records the codes travel to the workers.
         self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))
 
@@ -51,11 +59,13 @@ class ChunkedLabels:
     array([2, 3])
     """
 
-    def __init__(self, records: ChunkedRecords, y: Any) -> None:
+    def __init__(self, records: ChunkedRecords, y: Any, public: Any = None) -> None:
         import dask.array
 
         self._records = records
         if is_chunked(y):
+            if public is not None:
+                raise ParameterError("classes= wants y in memory")
             _check_shape(y, len(records))
             check_sizes("y", y)
             labels = y.rechunk((records.sizes,))
@@ -64,7 +74,7 @@ class ChunkedLabels:
             self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[0]
             self._codes = labels.map_blocks(partial(np.searchsorted, self.classes), dtype=np.intp)
         else:
-            host = Labels(y, len(records))
+            host = Labels(y, len(records), public)
             self.classes = host.classes
             self._codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
             found = [_counted(codes) for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])]
@@ -136,6 +146,31 @@ class ClassRecords:
 def _check_shape(labels: Any, n: int) -> None:
     if labels.shape != (n,):
         raise ParameterError("y does not match the records in length or shape; each record needs one label")
+
+
+def _public(classes: Any) -> np.ndarray:
+    """The distinct classes that a caller names, in order."""
+    try:
+        return Labels(classes, len(classes)).classes
+    except (TypeError, ParameterError):
+        raise ParameterError("classes= must be a list of distinct labels, numbers or texts, none missing") from None
+
+
+def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Each label's place among the classes, 0 where it is none of them: a function of that label alone. Texts and numbers are
+    told apart by the dtype, which no one label changes."""
+    kinds = [found.dtype.kind for found in (classes, labels)]
+    if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
+        raise ParameterError("y and classes= must both be texts, or both numbers")
+    known = {each: place for place, each in enumerate(classes.tolist())}
+
+    def place(label: Any) -> int:
+        try:
+            return known.get(label, 0)
+        except Exception:  # a label may be any object, and comparing it may raise anything
+            return 0
+
+    return np.fromiter(map(place, labels.tolist()), np.intp, len(labels))
 
 
 def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
