@@ -15,7 +15,7 @@ import scipy
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
+from curvedp.errors import NotResolved, ParameterError
 
 _KEY_BYTES = 32
 _BLOCK_BYTES = 16
@@ -25,6 +25,7 @@ EPOCH_BYTES = _KEYSTREAM - _KEY_BYTES  # what is left of an epoch when the next 
 # AES is a permutation, so the 2^10 blocks of one epoch are distinct, and uniform blocks need not be: the total
 # variation between the two is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006, Lemma 1).
 EPOCH_DISTANCE = math.ldexp((_KEYSTREAM // _BLOCK_BYTES) ** 2, -129)
+_NUMBERS, _EPOCHS = 4096, 512  # of a draw; see `Allowance`
 
 
 class Source(ABC):
@@ -255,6 +256,46 @@ def check_source(source: Any) -> Source:
         kind = type(source).__name__
         raise ParameterError(f"source is a {kind}; it must be a SecureSource, or a GeneratorSource in simulations")
     return source
+
+
+class Allowance:
+    """How many random bytes an exact draw of so many numbers may use, if each trial is accepted with the given probability: a
+    public number, from which its τ follows.
+
+    How many it does use depends on the footpoint (digits are asked for until the cell is certain) and on luck (trials), so
+    a τ counted from them would tell about the data. A draw of up to 4096 numbers is allowed 512 epochs of the source,
+    hence τ = 512·2^-109 = 2^-100. Half of that is for the epochs that are open in other threads. The other half is 4 MiB:
+    at 4096 bits for each of 4096 numbers, more than float64 footpoints and the finest grid ask for, or 90 times the
+    expected number of trials at 64 bits. A draw that used more would be outside its τ: it is not released. That is less
+    likely than 2^-100.
+    """
+
+    def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
+        self._blocks = math.ceil(numbers / (_NUMBERS * acceptance))
+        self._used = [0]
+
+    def meter(self, source: Source) -> Source:
+        """The same source; what is drawn from it is counted here."""
+        return _Metered(source, self._used)
+
+    def tau(self) -> float:
+        """The public bound. Raises `NotResolved` if the draw was not within it."""
+        if self._used[0] > self._blocks * (_EPOCHS // 2) * EPOCH_BYTES:
+            raise NotResolved("a draw used more random bytes than its public bound allows; nothing is released")
+        return self._blocks * _EPOCHS * EPOCH_DISTANCE
+
+
+class _Metered(Source):
+    def __init__(self, source: Source, used: list[int]) -> None:
+        self.name, self.is_cryptographic = source.name, source.is_cryptographic
+        self._source, self._used = source, used
+
+    def random_bytes(self, n: int) -> bytes:
+        self._used[0] += n
+        return self._source.random_bytes(n)
+
+    def child(self) -> Source:
+        return _Metered(self._source.child(), self._used)
 
 
 _live_sources: "weakref.WeakSet[SecureSource]" = weakref.WeakSet()

@@ -111,20 +111,18 @@ def private_side(excess: Callable[[float], float], low: float, high: float, *, r
     return best
 
 
-def bracket(
-    excess: Callable[[float], float], start: float, *, factor: float = 2.0, limit: float = 1e300
-) -> tuple[float, float]:
+def bracket(excess: Callable[[float], float], start: float, *, limit: float = 1e300) -> tuple[float, float]:
     """(low, high) around the root of a falling `excess`, by growing or shrinking a positive start geometrically; low = 0 or
     high = inf says that there is no root down to 1/`limit` or up to `limit`."""
     x = start
     if _number(excess, x) > 0:
         while x < limit:
-            x, last = x * factor, x
+            x, last = x * 2.0, x
             if _number(excess, x) <= 0:
                 return last, x
         return x, math.inf
     while x > 1 / limit:
-        x, last = x / factor, x
+        x, last = x / 2.0, x
         if _number(excess, x) > 0:
             return x, last
     return 0.0, x

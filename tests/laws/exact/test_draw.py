@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from curvedp.entropy import GeneratorSource, SecureSource, balls, bits
-from curvedp.entropy.allowance import Allowance
+from curvedp.entropy.csprng import Allowance
 from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -226,7 +226,7 @@ def test_slack_is_a_public_number() -> None:
 
 
 def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
-    monkeypatch.setattr("curvedp.entropy.allowance._EPOCHS", 2)
+    monkeypatch.setattr("curvedp.entropy.csprng._EPOCHS", 2)
     exact_gaussian(Euclidean(400), 1.0, np.zeros(400), source=Replay(1))  # within an epoch
     with pytest.raises(NotResolved, match="nothing is released"):
         exact_gaussian(Euclidean(4000), 1.0, np.zeros(4000), source=Replay(1))

@@ -16,10 +16,9 @@ import numpy as np
 from flint import arb
 
 from curvedp import _validate
-from curvedp.entropy.allowance import Allowance
 from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, round_arb
 from curvedp.entropy.bits import LazyNormals
-from curvedp.entropy.csprng import Source, check_source
+from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.laws.exact.curved import draw_curved, place_of
