@@ -65,16 +65,13 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     bits = _BITS_OF_PRODUCTS if len(profile_at(start).corners) > 1 else _BITS_OF.get(type(target), _BITS)
 
     def memory(cost: Callable[[PrivacyProfile, Guarantee], tuple[float, float]]) -> Callable[[float], float]:
-        seen: dict[float, float] = {}
-
+        @cache
         def excess(scale: float) -> float:
             """<= 0 exactly where the target is met; +inf where the law does not exist any more."""
-            if scale not in seen:
-                try:
-                    seen[scale] = _excess(target, *cost(profile_at(scale), target), floor, by_delta=capped)
-                except NotIntegrable:
-                    return math.inf
-            return seen[scale]
+            try:
+                return _excess(target, *cost(profile_at(scale), target), floor, by_delta=capped)
+            except NotIntegrable:
+                return math.inf
 
         return excess
 

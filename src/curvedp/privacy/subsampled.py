@@ -1,8 +1,8 @@
 """The Gaussian mechanism on random batches: exact steps, exact composition.
 
 Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ ≤ C. Replacing a record of a Poisson batch, the worst pair is
-(1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C); adding or removing one, the first against N(0), of which the dearer way round
-counts: docs/accounting.md has proofs and closed forms. A batch of fixed size drawn without replacement meets another record
+(1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C); adding or removing one, the first against N(0), of which the dearer way
+round counts: docs/accounting.md has proofs and closed forms. A batch of fixed size drawn without replacement meets another record
 in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018), μ = 1/σ.
 """
 
