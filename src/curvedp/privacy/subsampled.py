@@ -2,8 +2,8 @@
 
 Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ ≤ C. Replacing a record of a Poisson batch, the worst pair is
 (1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C); adding or removing one, the first against N(0), of which the dearer way
-round counts: docs/accounting.md has proofs and closed forms. A batch of fixed size without replacement meets another record in
-place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018), μ = 1/σ.
+round counts: docs/accounting.md has proofs and closed forms. A batch of fixed size without replacement meets another record
+in place of the missing one: δ(ε) = q·δ_{2μ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018), μ = 1/σ.
 """
 
 import math
