@@ -136,20 +136,15 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
         return parts[0]
     kinds = {type(part) for part in parts}
     if kinds <= {PureDP, GDP, ZCDP, RenyiDP} and not kinds.isdisjoint({ZCDP, RenyiDP}):
-        parts, kinds = _in_one_divergence(parts)
+        # in the Rényi divergence of the smallest order there is, or in zCDP: what the others have of it is exact
+        order = min((part.order for part in parts if isinstance(part, RenyiDP)), default=None)
+        to: type[Guarantee] = ZCDP if order is None else RenyiDP
+        parts, kinds = tuple(convert(part, to=to, order=order) for part in parts), {to}
     if kinds == {RaoDP} and any(not part.additive or part.bound("rao") == math.inf for part in parts):
         return RaoDP(hellinger_compose([p.bound("angle") for p in parts]), angle="hellinger", adjacency=adjacency)
     if len(kinds) == 1 and parts[0].additive:
         return _added(parts)
     return compose_profiles(parts)
-
-
-def _in_one_divergence(parts: tuple[Guarantee, ...]) -> tuple[tuple[Guarantee, ...], set[type[Guarantee]]]:
-    """All in the Rényi divergence of the smallest order there is, or in zCDP: what the others have of it is exact."""
-    orders = [part.order for part in parts if isinstance(part, RenyiDP)]
-    if orders:
-        return tuple(convert(part, to=RenyiDP, order=min(orders)) for part in parts), {RenyiDP}
-    return tuple(convert(part, to=ZCDP) for part in parts), {ZCDP}
 
 
 def _added(parts: tuple[Guarantee, ...]) -> Guarantee:
