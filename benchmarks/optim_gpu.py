@@ -23,7 +23,7 @@ from benchmarks.optim import non_private, private
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision
-from curvedp.optim.rgd import _steps
+from curvedp.optim.descent import _steps
 from curvedp.privacy.descent import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786
@@ -97,7 +97,7 @@ def rgd_spd(n: int, dtype: str) -> Figures:
     floor = best(lambda: every_eigh(data.reshape(-1, block, ORDER, ORDER)))
     noise = 1e-6 * jax.random.normal(jax.random.key(1), (steps, problem.manifold.dim), "float64")
     start, rates = jnp.eye(ORDER, dtype=dtype), np.full(steps, 0.5)
-    step = best(lambda: _steps(problem, data, start, 1.0, rates, noise, None)[0]) / steps
+    step = best(lambda: _steps(problem, data, start, 1.0, None, n, None, rates, noise, None)[0]) / steps
 
     def whole() -> Any:
         return dp_rgd(problem, data, np.eye(ORDER, dtype=dtype), steps=20, clip=1.0, learning_rate=0.5, noise=1e-6,
@@ -113,7 +113,7 @@ def rgd_sphere(n: int, dtype: str) -> Figures:
     data, start = jax.block_until_ready(vectors(n, dtype)), jnp.zeros(AMBIENT, dtype).at[0].set(1)
     floor = best(lambda: gradient_of_variance(data, start), 10)
     noise = 1e-6 * jax.random.normal(jax.random.key(1), (steps, problem.manifold.dim), "float64")
-    step = best(lambda: _steps(problem, data, start, 1.0, np.full(steps, 0.5), noise, None)[0]) / steps
+    step = best(lambda: _steps(problem, data, start, 1.0, None, n, None, np.full(steps, 0.5), noise, None)[0]) / steps
     return {"n": n, "step ms": 1e3 * step, "X'(Xw) ms": 1e3 * floor, "ratio": step / floor,
             "GB read once": data.nbytes / 1e9}  # fmt: skip
 

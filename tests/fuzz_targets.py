@@ -34,7 +34,7 @@ from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.calibrate import meets
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.spd_confidence import weyl_net
-from curvedp.records.files import load_records
+from curvedp.records import read_records
 from spaces import SPACES
 
 S2 = Sphere(2)
@@ -79,7 +79,7 @@ def _load(text: Any, suffix: str = ".csv") -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         path.write_bytes(text if isinstance(text, bytes) else str(text).encode(errors="surrogateescape"))
-        return load_records(path, S2, header=False)
+        return read_records(path, S2, header=False)
 
 
 CERTIFICATE = mechanisms.GaussianMechanism(S2, 0.1, 0.2).release(S2.origin, source=NOISE).certificate.to_dict()

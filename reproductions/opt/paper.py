@@ -18,7 +18,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
 from curvedp.optim import Problem
-from curvedp.optim._loop import clip_rows, clipped_sum
+from curvedp.optim._loop import clip_rows, noisy_gradient
 from curvedp.privacy import ZCDP
 
 
@@ -152,12 +152,12 @@ def paper_rsvrg(
 
 @partial(jax.jit, static_argnames="problem")
 def _epoch(problem: Problem, data: Any, anchor: Any, clip: Any, rate: Any, numbers: Any, noise: Any, sign: Any) -> Any:
-    full = clipped_sum(problem, anchor, data, clip[0]) / len(data)
+    full = noisy_gradient(problem, anchor, data, None, len(data), clip[0])
 
     def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, None]:
         number, xi = inputs
 
-        here, there = (clip_rows(problem.gradient(p, data[number])[None], clip[1])[0] for p in (w, anchor))
+        here, there = (clip_rows(problem.gradients(p, data[number][None]), clip[1])[0] for p in (w, anchor))
         return problem.move(
             w, -rate * (here - problem.carry(anchor, w, there) + sign * problem.carry(anchor, w, full) + xi)
         ), None

@@ -2,14 +2,17 @@
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from curvedp._files import write_atomically
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, ReleaseWarning, VerificationFailed
@@ -20,11 +23,59 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 
-MuOption = Annotated[float | None, typer.Option("--mu", help="Gaussian DP")]
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="alone: pure DP; with --delta: approximate DP")]
-DeltaOption = Annotated[float | None, typer.Option("--delta", help="goes with --epsilon")]
-RhoOption = Annotated[float | None, typer.Option("--rho", help="zero-concentrated DP")]
+Options = dict[str, tuple[Any, Any]]  # by name: annotation and default
+
+
+def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any, Any]:
+    """An option of a command, None where it is not given."""
+    return Annotated[kind if default is not None else kind | None, typer.Option(*names, help=help)], default
+
+
+GUARANTEE: Options = {
+    "mu": option(float, "--mu", help="Gaussian DP"),
+    "epsilon": option(float, "--epsilon", help="alone: pure DP; with --delta: approximate DP"),
+    "delta": option(float, "--delta", help="goes with --epsilon"),
+    "rho": option(float, "--rho", help="zero-concentrated DP"),
+}
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
+
+
+def with_options(function: Callable[..., None], options: Options, words: str | None) -> Any:
+    """A function of keywords with these options, for typer to read; what it refuses is one line."""
+
+    def run(**given: Any) -> None:
+        with one_line_errors():
+            function(**given)
+
+    made = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=a, default=d) for name, (a, d) in options.items()]
+    run.__signature__ = Signature(made)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+    run.__doc__, run.__name__ = words, getattr(function, "__name__", "run")
+    return run
+
+
+def command(function: Callable[..., None]) -> Any:
+    """A command of the function's own parameters, of which `guarantee` is asked for by four options."""
+    own = signature(function).parameters
+    options = {name: (each.annotation, each.default) for name, each in own.items()}
+    if "guarantee" not in own:
+        return with_options(function, options, function.__doc__)
+
+    @wraps(function)
+    def guaranteed(mu: Any, epsilon: Any, delta: Any, rho: Any, **given: Any) -> None:
+        function(guarantee=asked(mu, epsilon, delta, rho), **given)
+
+    place = list(own).index("guarantee")
+    before, after = list(options.items())[:place], list(options.items())[place + 1 :]
+    return with_options(guaranteed, {**dict(before), **GUARANTEE, **dict(after)}, function.__doc__)
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print a table."""
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 @contextmanager

@@ -11,13 +11,7 @@ __all__ = ["alarms", "released"]
 
 
 def released(estimator: Any) -> list[tuple[str, np.ndarray, Certificate]]:
-    """(what it is, its value, its certificate) of everything that a fitted estimator has released.
-
-    Raises
-    ------
-    AttributeError
-        If it is not fitted.
-    """
+    """(what it is, its value, its certificate) of everything that a fitted estimator has released."""
     if getattr(estimator, "reduce", None) is not None:  # one release for all classes
         return [("weights of the classes", estimator.classifier_.weights, estimator.certificate_)]
     if hasattr(estimator, "certificates_"):
@@ -30,17 +24,8 @@ def released(estimator: Any) -> list[tuple[str, np.ndarray, Certificate]]:
 
 
 def alarms(estimator: Any) -> list[str]:
-    """What should make the user of a fitted estimator think again, one line each: post-processing, so it costs nothing.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-        Any of curvedp's.
-
-    Returns
-    -------
-    list of str
-        Empty where nothing is odd, which proves nothing: what moving the records into the ball has done is not seen.
+    """What should make the user of any fitted estimator think again, one line each: post-processing, so it costs nothing.
+    That nothing is odd proves nothing: what moving the records into the ball has done is not seen.
 
     Examples
     --------

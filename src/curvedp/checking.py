@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from math import ceil, floor, log10
 from typing import Any
@@ -13,7 +14,7 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.records import read_records
-from curvedp.records.chunked import is_chunked
+from curvedp.records.base import is_chunked
 from curvedp.records.persons import person_codes
 
 __all__ = ["Checked", "check"]
@@ -114,7 +115,8 @@ def check(
     if middle.shape != M.point_shape or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE:
         raise ParameterError(f"center is not a point of {M!r}")
     reach = None if radius is None else _validate.length("radius", radius)
-    records = _in_memory(read_records(X, M, **reading))
+    found = read_records(X, M, **reading)
+    records = np.asarray(found[:_MOST].compute() if is_chunked(found) else found, dtype=np.float64)
     if not len(records):
         raise ParameterError("there are no records")
     with np.errstate(all="ignore"):
@@ -129,17 +131,21 @@ class _Look:
         self.M, self.X, self.center, self.radius = M, X, center, radius
         axes = tuple(range(1, X.ndim))
         self.finite = np.isfinite(X).all(axis=axes)
-        nearest = np.asarray(M.nearest(np.where(_column(self.finite, X), X, center)))
+        nearest = np.asarray(M.nearest(np.where(self.finite.reshape(-1, *(1,) * (X.ndim - 1)), X, center)))
         self.usable = self.finite & np.isfinite(nearest).all(axis=axes)
         self.points = nearest[self.usable]
         self.off = np.asarray(M.residual(X[self.usable]))
         self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes))
         self.size /= np.linalg.norm(center) or 1.0  # a center at 0 has no size to compare with
         self.distance = np.asarray(M.dist(center, self.points))
-        self.copies = int(self.finite.sum()) - len(_distinct(X[self.finite].reshape(-1, X[0].size)))
+        rows = np.ascontiguousarray(X[self.finite].reshape(-1, X[0].size))
+        self.copies = len(rows) - len(np.unique(rows.view(np.dtype((np.void, 8 * X[0].size)))))
         self.many = self.points[:: max(1, len(self.points) // _MANY)]
-        self.persons = None if groups is None else _persons(groups, len(X))
-        self.mean, self.spread = self._rough_mean()
+        self.persons = None if groups is None else np.bincount(person_codes(groups, len(X), least=0))
+        self.mean, self.spread = None, np.empty(0)
+        with suppress(CurvedpError, ValueError):  # there may be none
+            self.mean = np.asarray(frechet_mean(M, self.points[:: max(1, len(self.points) // _SOME)]))
+            self.spread = np.asarray(M.dist(self.mean, self.many))
 
     def facts(self) -> Iterator[tuple[str, Any]]:
         n = len(self.X)
@@ -153,11 +159,14 @@ class _Look:
         if self.persons is not None:
             yield "persons", len(self.persons)
             yield "most records of one person", int(self.persons.max())
-        yield "spaces they fit", self._spaces()
+        some, those = self.X[self.finite][:1000], (self.M, *_of_shape(self.X.shape[1:]))
+        fitting = (M.name for M in those if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
+        yield "spaces they fit", list(dict.fromkeys(fitting))  # of whose equations nearly all are within rounding
 
     def _measures(self) -> Iterator[tuple[str, Any]]:
         yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
-        yield "decimals written", self._decimals()
+        some = self.X[self.usable][:1000]
+        yield "decimals written", next((k for k in range(10) if np.array_equal(np.round(some, k), some)), None)
         yield ("size, times the center's" if self.center.any() else "size"), _quantiles(self.size)
         yield "distance to the center", _quantiles(self.distance)
         if self.radius is not None:
@@ -213,38 +222,14 @@ class _Look:
         if reach > self.M.convexity_radius:
             limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
             yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center, or fewer records."
-        if self.mean is not None:
-            yield self._suggestion()
-
-    def _suggestion(self) -> str:
-        """A ball about the records' own mean: what a private choice would look for."""
-        reach = _up(float(np.quantile(self.spread, 0.99)))
-        fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"
-        return fits + (": more than a given ball may have." if reach >= self.M.convexity_radius else ".")
+        if self.mean is not None:  # a ball about it: what a private choice would look for
+            reach = _up(float(np.quantile(self.spread, 0.99)))
+            fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"
+            yield fits + (": more than a given ball may have." if reach >= self.M.convexity_radius else ".")
 
     def _scale_free(self) -> bool:
         """Whether multiples of points are points: the space has no scale of its own."""
         return bool(np.all(np.asarray(self.M.residual(1e3 * self.points[:100])) <= OFF_MANIFOLD_TOLERANCE))
-
-    def _decimals(self) -> int | None:
-        """After how many decimals the entries end; None where they do not within 9."""
-        some = self.X[self.usable][:1000]
-        return next((k for k in range(10) if np.array_equal(np.round(some, k), some)), None)
-
-    def _rough_mean(self) -> tuple[np.ndarray | None, np.ndarray]:
-        step = max(1, len(self.points) // _SOME)
-        try:
-            mean = np.asarray(frechet_mean(self.M, self.points[::step]))
-            return mean, np.asarray(self.M.dist(mean, self.many))
-        except (CurvedpError, ValueError):  # there may be none
-            return None, np.empty(0)
-
-    def _spaces(self) -> list[str]:
-        """Names of the spaces of whose equations nearly all records are within rounding."""
-        some = self.X[self.finite][:1000]
-        those = (self.M, *_of_shape(self.X.shape[1:]))
-        fitting = (M.name for M in those if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
-        return list(dict.fromkeys(fitting))
 
 
 def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
@@ -258,25 +243,6 @@ def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
                     yield M
             except (CurvedpError, TypeError):
                 continue
-
-
-def _in_memory(records: Any) -> np.ndarray:
-    few = records[:_MOST].compute() if is_chunked(records) else records
-    return np.asarray(few, dtype=np.float64)
-
-
-def _persons(groups: Any, n: int) -> np.ndarray:
-    """How many records each person has."""
-    return np.bincount(person_codes(groups, n, least=0))
-
-
-def _distinct(rows: np.ndarray) -> np.ndarray:
-    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))
-    return np.unique(whole)
-
-
-def _column(mask: np.ndarray, X: np.ndarray) -> np.ndarray:
-    return mask.reshape(-1, *(1,) * (X.ndim - 1))
 
 
 def _quantiles(values: np.ndarray) -> list[float]:

@@ -14,22 +14,17 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from curvedp._console import (
-    DeltaOption,
-    EpsilonOption,
     JsonOption,
-    MuOption,
-    RhoOption,
-    asked,
     check_picture,
+    command,
     console,
     errors,
     inert,
     number_or_word,
-    one_line_errors,
     save_picture,
+    show,
 )
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
@@ -44,11 +39,8 @@ app = typer.Typer(
     help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
     pretty_exceptions_enable=False,
 )
-app.command()(verify)
-app.command()(key)
-app.command()(sign)
-app.command()(statement)
-app.command()(region)
+for _own in (verify, key, sign, statement, region):
+    app.command()(_own)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 
@@ -76,20 +68,17 @@ _LOOK = {
     **READING,
     "json": (JsonOption, False),
 }
-app.command("check")(
-    command_of(_LOOK, "NOT private: what is wrong with the records of a file, for those who may see them.", _check)
-)
+_WORDS = "NOT private: what is wrong with the records of a file, for those who may see them."
+app.command("check")(command_of(_LOOK, _WORDS, _check))
 
 
 @app.command()
+@command
 def plan(
     manifold: ManifoldOption,
     records: Annotated[int, typer.Option("--records", "-n", help="number of records, or of persons")],
     radius: Annotated[str | None, typer.Option("--radius", "-r", help="of the public ball, or private")] = None,
-    mu: MuOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+    guarantee: Any = None,
     error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
     statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
@@ -103,25 +92,19 @@ def plan(
     from curvedp.geometry import parse_manifold
     from curvedp.planning import plan as make_plan
 
-    with one_line_errors():
-        check_picture(plot)
-        with waiting("predicting the error of each mechanism"):
-            space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
-            study = make_plan(
-                space, records, ball, asked(mu, epsilon, delta, rho), statistic=statistic, classes=classes
-            )
-            lines = [*study.advice(), *_answers(study, error, shift)]
-            if plot is not None:
-                save_picture(study.plot(), plot)
-        if json:
-            print(json_module.dumps({**study.to_dict(), "advice": lines}))
-            return
-        table = Table("mechanism", "predicted error", title=study.title)
-        for row in study.rows():
-            table.add_row(*row)
-        console.print(table)
-        for line in lines:
-            console.print(inert(line), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None)
+    check_picture(plot)
+    with waiting("predicting the error of each mechanism"):
+        space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
+        study = make_plan(space, records, ball, guarantee, statistic=statistic, classes=classes)
+        lines = [*study.advice(), *_answers(study, error, shift)]
+        if plot is not None:
+            save_picture(study.plot(), plot)
+    if json:
+        print(json_module.dumps({**study.to_dict(), "advice": lines}))
+        return
+    show(("mechanism", "predicted error"), study.rows(), study.title)
+    for line in lines:
+        console.print(inert(line), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None)
 
 
 def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
@@ -138,12 +121,10 @@ def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
 
 
 @app.command()
+@command
 def calibrate(
     manifold: ManifoldOption,
-    mu: MuOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+    guarantee: Any = None,
     sensitivity: Annotated[float | None, typer.Option(help="of the statistic; or give --radius and --records")] = None,
     radius: Annotated[float | None, typer.Option("--radius", "-r")] = None,
     records: Annotated[int | None, typer.Option("--records", "-n", help="number of records")] = None,
@@ -160,34 +141,31 @@ def calibrate(
         frechet_mean_sensitivity,
     )
 
-    with one_line_errors():
-        space = parse_manifold(manifold)
-        guarantee = asked(mu, epsilon, delta, rho)
-        if (sensitivity is None) == (radius is None or records is None):
-            raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
-        if sensitivity is None:
-            assert radius is not None  # checked above
-            assert records is not None
-            sensitivity = frechet_mean_sensitivity(space, radius, records)
-        sensitivity = _validate.length("sensitivity", sensitivity)
-        rows: dict[str, Any] = {}
-        for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism):
-            extra = {"radius": radius} if kind in (LogGaussianMechanism, LogLaplaceMechanism) else {}
-            try:
-                found = kind.calibrated(space, sensitivity, guarantee, **extra)
-                rows[str(kind.option)] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
-            except CurvedpError as error:
-                rows[str(kind.option)] = {"refused": str(error)}
-        if json:
-            print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
-            return
-        table = Table("mechanism", "scale", title=f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}")
-        for name, row in rows.items():
-            table.add_row(name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
-        console.print(table)
+    space = parse_manifold(manifold)
+    if (sensitivity is None) == (radius is None or records is None):
+        raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
+    if sensitivity is None:
+        assert radius is not None  # checked above
+        assert records is not None
+        sensitivity = frechet_mean_sensitivity(space, radius, records)
+    sensitivity = _validate.length("sensitivity", sensitivity)
+    rows: dict[str, Any] = {}
+    for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism):
+        extra = {"radius": radius} if kind in (LogGaussianMechanism, LogLaplaceMechanism) else {}
+        try:
+            found = kind.calibrated(space, sensitivity, guarantee, **extra)
+            rows[str(kind.option)] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
+        except CurvedpError as error:
+            rows[str(kind.option)] = {"refused": str(error)}
+    if json:
+        print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
+        return
+    shown = [(name, f"{row['scale']:.8g}" if "scale" in row else row["refused"]) for name, row in rows.items()]
+    show(("mechanism", "scale"), shown, f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}")
 
 
 @app.command()
+@command
 def audit(
     samples: Annotated[int, typer.Option(help="outputs at each of two neighbors")] = 100_000,
     canaries: Annotated[int, typer.Option(help="records whose coins are guessed from one run of an optimizer")] = 400,
@@ -201,42 +179,32 @@ def audit(
     from curvedp import _validate
     from curvedp.audit.table import audit_all, case_names
 
-    with one_line_errors():
-        _validate.integer("--samples", samples, 100)
-        _validate.integer("--canaries", canaries, 8)
-        names = case_names(only)
-        if not names:
-            raise ParameterError(
-                f"no mechanism is called {only!r}; there are: {', '.join(sorted({n for n, _ in case_names()}))}"
-            )
-        work = audit_all(samples, canaries, only=only, jobs=jobs)
-        rows = list(track(work, "attacking", total=len(names), console=errors, transient=True))
-        if json:
-            print(json_module.dumps([row._asdict() for row in rows]))
-        else:
-            headers = [
-                "mechanism",
-                "manifold",
-                "δ",
-                "claimed ε",
-                "audited ε ≥",
-                "claimed μ",
-                "audited μ ≥",
-                "tightness",
-            ]
-            table = Table(*headers, title="a true claim is called violated with probability below 1e-6")
-            for row in rows:
-                mu = ("", "") if row.claimed_mu is None else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
-                share = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
-                numbers = (f"{row.delta:g}", f"{row.claimed:.4f}", f"{row.audited:.4f}", *mu, share)
-                table.add_row(row.mechanism, row.manifold, *numbers)
-            console.print(table)
-        wrong = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
-        if wrong:
-            raise VerificationFailed(f"the outputs refute the claim of {', '.join(wrong)}")
+    _validate.integer("--samples", samples, 100)
+    _validate.integer("--canaries", canaries, 8)
+    names = case_names(only)
+    if not names:
+        there = ", ".join(sorted({name for name, _ in case_names()}))
+        raise ParameterError(f"no mechanism is called {only!r}; there are: {there}")
+    work = audit_all(samples, canaries, only=only, jobs=jobs)
+    rows = list(track(work, "attacking", total=len(names), console=errors, transient=True))
+    if json:
+        print(json_module.dumps([row._asdict() for row in rows]))
+    else:
+        shown = []
+        for row in rows:
+            mu = ("", "") if row.claimed_mu is None else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
+            share = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
+            numbers = (f"{row.delta:g}", f"{row.claimed:.4f}", f"{row.audited:.4f}", *mu, share)
+            shown.append((row.mechanism, row.manifold, *numbers))
+        headers = ["mechanism", "manifold", "δ", "claimed ε", "audited ε ≥", "claimed μ", "audited μ ≥", "tightness"]
+        show(headers, shown, "a true claim is called violated with probability below 1e-6")
+    wrong = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
+    if wrong:
+        raise VerificationFailed(f"the outputs refute the claim of {', '.join(wrong)}")
 
 
 @app.command()
+@command
 def demo(
     output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path(
         "demo-output"
@@ -244,15 +212,15 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
-    with one_line_errors():
-        from curvedp.demo import run_demo
+    from curvedp.demo import run_demo
 
-        summary = run_demo(output, console=errors if json else console)
-        if json:
-            print(json_module.dumps(summary))
+    summary = run_demo(output, console=errors if json else console)
+    if json:
+        print(json_module.dumps(summary))
 
 
 @app.command()
+@command
 def studio(
     data: Annotated[
         Path | None, typer.Argument(help="file with the records; it can be dropped on the page too")
@@ -263,13 +231,13 @@ def studio(
     key: Annotated[Path | None, typer.Option(help="sign releases with this key, as `curvedp key` writes it")] = None,
 ) -> None:
     """A page on this machine, and for nobody else, to look, choose, pay and release."""
-    with one_line_errors():
-        from curvedp.studio import serve
+    from curvedp.studio.server import serve
 
-        serve(folder, data, port=port, browser=browser, key=key, say=lambda line: print(line, flush=True))
+    serve(folder, data, port=port, browser=browser, key=key, say=lambda line: print(line, flush=True))
 
 
 @app.command()
+@command
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="as given by --list, or all")] = None,
     list_names: Annotated[bool, typer.Option("--list", help="one name a line")] = False,
@@ -279,8 +247,7 @@ def reproduce(
     json: JsonOption = False,
 ) -> None:
     """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
-    with one_line_errors():
-        _reproductions().command(names or [], list_names, full, out, data_dir, None if json else console)
+    _reproductions().command(names or [], list_names, full, out, data_dir, None if json else console)
 
 
 def _reproductions() -> Any:
@@ -288,9 +255,8 @@ def _reproductions() -> Any:
     places = [Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents]
     root = next((place for place in places if (place / "reproductions" / "runner.py").is_file()), None)
     if root is None:
-        raise ParameterError(
-            "reproductions are not part of the installed package: run this inside a checkout of curvedp"
-        )
+        why = "reproductions are not part of the installed package"
+        raise ParameterError(f"{why}: run this inside a checkout of curvedp")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))  # and left there: reproductions import one another while they run
     return import_module("reproductions.runner")

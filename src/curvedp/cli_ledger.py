@@ -2,26 +2,13 @@
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from curvedp._console import (
-    DeltaOption,
-    EpsilonOption,
-    JsonOption,
-    MuOption,
-    RhoOption,
-    asked,
-    console,
-    inert,
-    one_line_errors,
-)
+from curvedp import _console
+from curvedp._console import JsonOption, command, console, inert
 from curvedp.errors import ParameterError
-
-if TYPE_CHECKING:
-    from curvedp.ledger import Ledger
 
 ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
 
@@ -29,32 +16,22 @@ KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the key
 
 
 @ledger_app.command("create")
-def create(
-    path: Path,
-    mu: MuOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    key: KeyOption = None,
-) -> None:
+@command
+def create(path: Path, guarantee: Any = None, key: KeyOption = None) -> None:
     """Start a ledger with this budget; a file that exists is never touched."""
     from curvedp.ledger import Ledger
 
-    with one_line_errors():
-        budget = asked(mu, epsilon, delta, rho)
-        if path.exists():
-            raise ParameterError(f"{path} exists; curvedp ledger show {path} says what it is")
-        _print_rest(Ledger(path, budget, key=key))
+    if path.exists():
+        raise ParameterError(f"{path} exists; curvedp ledger show {path} says what it is")
+    _print_rest(Ledger(path, guarantee, key=key))
 
 
 @ledger_app.command("spend")
+@command
 def spend(
     path: Path,
     label: Annotated[str | None, typer.Argument(help="what is released, for people to read")] = None,
-    mu: MuOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+    guarantee: Any = None,
     partition: Annotated[
         str | None, typer.Option(help="with --group: of disjoint groups the most expensive counts")
     ] = None,
@@ -65,38 +42,38 @@ def spend(
     """Charge a release that other software makes, BEFORE it is made; exit 2 and nothing spent where it does not fit."""
     from curvedp.ledger import Ledger
 
-    with one_line_errors():
-        if (label is None) == (named is None):
-            raise ParameterError("say once what is released: curvedp ledger spend LEDGER 'mean of my study'")
-        guarantee, book = asked(mu, epsilon, delta, rho), Ledger(path, key=key)
-        entry = book.spend(guarantee, label or named or "", partition=partition, group=group)
-        console.print(f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True)
-        _print_rest(book)
+    if (label is None) == (named is None):
+        raise ParameterError("say once what is released: curvedp ledger spend LEDGER 'mean of my study'")
+    book = Ledger(path, key=key)
+    entry = book.spend(guarantee, label or named or "", partition=partition, group=group)
+    console.print(f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True)
+    _print_rest(book)
 
 
 @ledger_app.command("show")
+@command
 def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
     """What has been spent and what remains; the hash chain is verified first."""
     from curvedp.ledger import Ledger
 
-    with one_line_errors():
-        book = Ledger(path, key=key)
-        entries = book.entries
-        if json:
-            rows = [{**entry._asdict(), "guarantee": entry.guarantee.to_dict()} for entry in entries]
-            left = None if book.remaining is None else book.remaining.to_dict()
-            print(json_module.dumps({"budget": book.budget.to_dict(), "remaining": left, "entries": rows}))
-            return
-        table = Table("#", "when", "what", "guarantee", "group", title=inert(f"{path}: {book.budget}"))
-        for entry in entries:
-            group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
-            table.add_row(str(entry.number), *map(inert, (entry.time, entry.label, entry.guarantee, group)))
-        console.print(table)
-        _print_rest(book)
-        console.print(f"head {book.head}", soft_wrap=True)
+    book = Ledger(path, key=key)
+    entries = book.entries
+    if json:
+        rows = [{**entry._asdict(), "guarantee": entry.guarantee.to_dict()} for entry in entries]
+        left = None if book.remaining is None else book.remaining.to_dict()
+        print(json_module.dumps({"budget": book.budget.to_dict(), "remaining": left, "entries": rows}))
+        return
+    shown = []
+    for entry in entries:
+        group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
+        shown.append((str(entry.number), *map(inert, (entry.time, entry.label, entry.guarantee, group))))
+    _console.show(("#", "when", "what", "guarantee", "group"), shown, inert(f"{path}: {book.budget}"))
+    _print_rest(book)
+    console.print(f"head {book.head}", soft_wrap=True)
 
 
 @ledger_app.command("verify")
+@command
 def verify(
     path: Path,
     hashes: Annotated[list[str] | None, typer.Argument(help="of entries, noted elsewhere: in certificates")] = None,
@@ -105,11 +82,10 @@ def verify(
     """Add every entry up anew, and look for each hash that was noted elsewhere."""
     from curvedp.ledger import Ledger
 
-    with one_line_errors():
-        count = Ledger(path, key=key).verify(*(hashes or ()))
-        console.print(f"{count} entries add up; {len(hashes or ())} noted hashes found")
+    count = Ledger(path, key=key).verify(*(hashes or ()))
+    console.print(f"{count} entries add up; {len(hashes or ())} noted hashes found")
 
 
-def _print_rest(book: "Ledger") -> None:
+def _print_rest(book: Any) -> None:
     rest = f"spent {book.spent or 'nothing'}, remaining {book.remaining or 'nothing'} of {book.budget}"
     console.print(inert(rest), soft_wrap=True)

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp._console import JsonOption, check_picture, console, inert, one_line_errors, save_picture
+from curvedp._console import JsonOption, check_picture, command, console, inert, save_picture
 from curvedp.cli_verify import SECONDS, checks_of, confirmed, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
 
+@command
 def region(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
     value: Annotated[Path, typer.Argument(help="npy or csv with what was released")],
@@ -22,30 +23,32 @@ def region(
 ) -> None:
     """The confidence region of a release, from its certificate, which is verified first; exit 1 if that fails or --against
     cannot be true at the same time."""
-    with one_line_errors():
-        check_picture(plot)
-        found, same = limited(lambda: _found(certificate, value, level, of, against), SECONDS)
-        if plot is not None:
-            save_picture(found.plot(), plot)
-        told = {"center": found.center.tolist(), "radius": found.radius, "level": found.level, "of": found.of}
-        told |= {"about": found.about, "theorem": found.theorem}
-        if json:
-            print(json_module.dumps(told if same is None else {**told, "consistent": same}))
-        else:
-            _show(found)
-        if same is False:
-            raise VerificationFailed(f"{against}: the regions do not meet, so they cannot both be true")
+    check_picture(plot)
+    found, same = limited(lambda: _found(certificate, value, level, of, against), SECONDS)
+    if plot is not None:
+        save_picture(found.plot(), plot)
+    told = {"center": found.center.tolist(), "radius": found.radius, "level": found.level, "of": found.of}
+    told |= {"about": found.about, "theorem": found.theorem}
+    if json:
+        print(json_module.dumps(told if same is None else {**told, "consistent": same}))
+    else:
+        from numpy import array2string
+
+        console.print(f"{100 * found.level:g}% region of the {found.of}: within {found.radius:.6g} of", highlight=False)
+        for line in array2string(found.center, precision=8).splitlines():
+            console.print(inert(line), highlight=False)
+        console.print(f"it holds {inert(found.about)}; {inert(found.theorem)}", soft_wrap=True, highlight=False)
+    if same is False:
+        raise VerificationFailed(f"{against}: the regions do not meet, so they cannot both be true")
 
 
 def _found(certificate: Path, value: Path, level: float, of: str, against: Path | None) -> tuple[Any, bool | None]:
     from curvedp.inference import consistent, region_of
     from curvedp.inference.region import components_of
 
-    signed = _verified(certificate)
-    mechanism = signed.made_by
-    published = _read(value)
-    components = components_of(mechanism.statistic, published)
-    _check_value(mechanism, signed, published, components)
+    signed, published = _verified(certificate), _read(value)
+    components = components_of(signed.made_by.statistic, published)
+    _check_value(signed, published, components)
     found = region_of(signed, level, of, components)
     return found, None if against is None else consistent(signed, _verified(against), level, of)
 
@@ -68,14 +71,19 @@ def _read(path: Path) -> Any:
         raise ParameterError(f"{path} is not an npy or csv file as --out of curvedp release writes it") from None
 
 
-def _check_value(mechanism: Any, certificate: Any, published: Any, components: int | None) -> None:
+def _check_value(certificate: Any, published: Any, components: int | None) -> None:
     """Refuse a value that the certificate's integers do not lead to, and means of classes of which none is its own."""
     import numpy as np
 
     from curvedp.geometry import Grassmann
     from curvedp.mechanisms.second_moment import unpack
 
-    own = _own(mechanism, certificate)
+    mechanism = certificate.made_by
+    own = mechanism.value_of(certificate)
+    if isinstance(own, tuple):  # a geodesic: its start and velocity, as `releasing.values` writes them
+        p, V = own if len(own[1]) > 1 else mechanism.manifold.geodesic(own[0], own[1][0], -0.5)
+        own = np.concatenate([p[None], V.reshape(-1, *p.shape)])
+    own = np.asarray(own)
     if components is None:
         several = published.reshape(-1, *own.shape) if published.size % own.size == 0 else ()
         same = any(np.allclose(each, own, rtol=1e-9, atol=1e-12) for each in several)
@@ -85,23 +93,3 @@ def _check_value(mechanism: Any, certificate: Any, published: Any, components: i
         same = float(Grassmann(features, components).dist(leading, published.T)) < 1e-6
     if not same:
         raise VerificationFailed("the value is not the one that this certificate is about")
-
-
-def _own(mechanism: Any, certificate: Any) -> Any:
-    """What the integers lead to, as `releasing.values` writes it: of a geodesic its start and velocity."""
-    import numpy as np
-
-    own = mechanism.value_of(certificate)
-    if not isinstance(own, tuple):
-        return np.asarray(own)
-    p, V = own if len(own[1]) > 1 else mechanism.manifold.geodesic(own[0], own[1][0], -0.5)
-    return np.concatenate([p[None], V.reshape(-1, *p.shape)])
-
-
-def _show(found: Any) -> None:
-    import numpy as np
-
-    console.print(f"{100 * found.level:g}% region of the {found.of}: within {found.radius:.6g} of", highlight=False)
-    for line in np.array2string(found.center, precision=8).splitlines():
-        console.print(inert(line), highlight=False)
-    console.print(f"it holds {inert(found.about)}; {inert(found.theorem)}", soft_wrap=True, highlight=False)

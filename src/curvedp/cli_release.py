@@ -5,31 +5,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from inspect import Parameter, Signature
+from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from curvedp._console import (
-    DeltaOption,
-    EpsilonOption,
-    JsonOption,
-    MuOption,
-    RhoOption,
-    asked,
-    console,
-    inert,
-    number_or_word,
-    one_line_errors,
-)
+from curvedp._console import GUARANTEE, JsonOption, Options, asked, console, inert, number_or_word, option, with_options
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.releasing import OFFERS, values, write
-
-if TYPE_CHECKING:
-    from curvedp.ledger import Ledger
+from curvedp.releasing import OFFERS, place_of, values, write
 
 
 class _MeanByDefault(TyperGroup):
@@ -48,65 +34,43 @@ release_app = typer.Typer(
 )
 
 
-def _option(*names: str, help: str) -> Any:
-    return typer.Option(*names, help=help)
-
-
 _DATA = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, zarr or nii, one record a row")]
-READING: dict[str, tuple[Any, Any]] = {
-    "key": (Annotated[str | None, _option("--key", help="array inside an npz file")], None),
-    "header": (
-        Annotated[bool | None, _option("--header/--no-header", help="whether the first line names columns")],
-        None,
-    ),
-    "form": (
-        Annotated[str | None, _option("--as", help="what a row is, such as latlon-degrees or tensor6-lower")],
-        None,
-    ),
-    "columns": (Annotated[str | None, _option("--columns", help="names or places from 0, separated by commas")], None),
-    "mask": (Annotated[Path | None, _option("--mask", help="which voxels of a volume are records")], None),
-    "sep": (Annotated[str | None, _option("--sep", help="what separates the cells")], None),
-    "decimal": (Annotated[str, _option("--decimal", help="the decimal sign")], "."),
-    "skip": (Annotated[int, _option("--skip", help="lines before the first")], 0),
+READING: Options = {
+    "key": option(str, "--key", help="array inside an npz file"),
+    "header": option(bool, "--header/--no-header", help="whether the first line names columns"),
+    "form": option(str, "--as", help="what a row is, such as latlon-degrees or tensor6-lower"),
+    "columns": option(str, "--columns", help="names or places from 0, separated by commas"),
+    "mask": option(Path, "--mask", help="which voxels of a volume are records"),
+    "sep": option(str, "--sep", help="what separates the cells"),
+    "decimal": option(str, "--decimal", help="the decimal sign", default="."),
+    "skip": option(int, "--skip", help="lines before the first", default=0),
 }
-_COMMON: dict[str, tuple[Any, Any]] = {
-    "manifold": (Annotated[str | None, _option("--manifold", "-m", help="such as sphere:2 or spd-affine:3")], None),
-    "radius": (
-        Annotated[str | None, _option("--radius", "-r", help="of the public ball that holds the records")],
-        None,
-    ),
-    "mu": (MuOption, None),
-    "epsilon": (EpsilonOption, None),
-    "delta": (DeltaOption, None),
-    "rho": (RhoOption, None),
+_COMMON: Options = {
+    "manifold": option(str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"),
+    "radius": option(str, "--radius", "-r", help="of the public ball that holds the records"),
+    **GUARANTEE,
     **READING,
-    "ledger": (Annotated[Path | None, _option("--ledger", help="budget to spend from")], None),
-    "budget_mu": (Annotated[float | None, _option("--budget-mu", help="start the ledger with this GDP budget")], None),
-    "out": (Annotated[Path | None, _option("--out", help="write the released value (npy or csv)")], None),
-    "certificate": (Annotated[Path | None, _option("--certificate", help="write the certificate (json)")], None),
-    "report": (Annotated[Path | None, _option("--report", help="write a page about the release (html)")], None),
+    "ledger": option(Path, "--ledger", help="budget to spend from"),
+    "budget_mu": option(float, "--budget-mu", help="start the ledger with this GDP budget"),
+    "out": option(Path, "--out", help="write the released value (npy or csv)"),
+    "certificate": option(Path, "--certificate", help="write the certificate (json)"),
+    "report": option(Path, "--report", help="write a page about the release (html)"),
     "json": (JsonOption, False),
 }
-CENTER = {"center": (Annotated[Path | None, _option("--center", help="npy or csv; the origin otherwise")], None)}
-PERSONS = {"groups": (Annotated[str | None, _option("--groups", help="column that says whose record each is")], None)}
-_OWN: dict[str, tuple[Any, Any]] = {
+CENTER = {"center": option(Path, "--center", help="npy or csv; the origin otherwise")}
+PERSONS = {"groups": option(str, "--groups", help="column that says whose record each is")}
+_OWN: Options = {
     **CENTER,
-    "mechanism": (
-        Annotated[str | None, _option("--mechanism", help="auto, or a name that `curvedp plan` lists")],
-        None,
-    ),
-    "outer_radius": (
-        Annotated[float | None, _option("--outer-radius", help="with -r private: as wide as you like")],
-        None,
-    ),
-    "n_components": (Annotated[int | None, _option("--components", help="how many directions; one otherwise")], None),
-    "method": (Annotated[str | None, _option("--method", help="auto, or one of its methods")], None),
-    "ball": (Annotated[str | None, _option("--ball", help="with -r private: shared by all classes, or each")], None),
-    "labels": (Annotated[str | None, _option("--labels", help="column with the public classes")], None),
-    "x": (Annotated[str | None, _option("--x", help="column with the predictor")], None),
-    "x_range": (Annotated[str | None, _option("--x-range", help="its public range, such as 20,90")], None),
-    "speed": (Annotated[float | None, _option("--speed", help="public bound on the geodesic's length")], None),
-    "clip": (Annotated[float | None, _option("--clip", help="public bound on one residual")], None),
+    "mechanism": option(str, "--mechanism", help="auto, or a name that `curvedp plan` lists"),
+    "outer_radius": option(float, "--outer-radius", help="with -r private: as wide as you like"),
+    "n_components": option(int, "--components", help="how many directions; one otherwise"),
+    "method": option(str, "--method", help="auto, or one of its methods"),
+    "ball": option(str, "--ball", help="with -r private: shared by all classes, or each"),
+    "labels": option(str, "--labels", help="column with the public classes"),
+    "x": option(str, "--x", help="column with the predictor"),
+    "x_range": option(str, "--x-range", help="its public range, such as 20,90"),
+    "speed": option(float, "--speed", help="public bound on the geodesic's length"),
+    "clip": option(float, "--clip", help="public bound on one residual"),
 }
 
 
@@ -117,36 +81,30 @@ def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> A
     if name is None:
         return None
     how = {"header": given.header, "sep": given.sep, "skip": given.skip, "decimal": decimal}
-    return read_column(given.data, _named_or_placed(name), **how)
-
-
-def _named_or_placed(column: str) -> str | int:
-    """Of column names such as ² Python calls digits what it does not read as numbers."""
-    return int(column) if column.isascii() and column.isdigit() else column
+    return read_column(given.data, place_of(name), **how)
 
 
 def reading_of(given: SimpleNamespace) -> dict[str, Any]:
     """How a file is read, as `read_records` takes it."""
     reading = {name: getattr(given, name) for name in READING}
     if given.columns is not None:
-        reading["columns"] = list(map(_named_or_placed, given.columns.split(",")))
+        reading["columns"] = [place_of(each) for each in given.columns.split(",")]
     return reading
 
 
 def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
     """Refuse, before anything is spent, what could not be written and what would overwrite an input or another output."""
     taken = [path for path in inputs if path is not None]
-    for option, target in targets.items():
+    for name, target in targets.items():
         if target is None:
             continue
         if not target.absolute().parent.is_dir():
             raise ParameterError(f"the folder of {target} does not exist")
         if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
-            raise ParameterError(f"--{option} {target} cannot be written")
-        if any(_same(target, path) or (option == "certificate" and _numbered(target, path)) for path in taken):
-            raise ParameterError(
-                f"--{option} {target} is an input, the ledger or another output: it would be overwritten"
-            )
+            raise ParameterError(f"--{name} {target} cannot be written")
+        if any(_same(target, path) or (name == "certificate" and _numbered(target, path)) for path in taken):
+            what = "is an input, the ledger or another output"
+            raise ParameterError(f"--{name} {target} {what}: it would be overwritten")
         taken.append(target)
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
@@ -165,7 +123,7 @@ def _same(a: Path, b: Path) -> bool:
 
 
 @contextmanager
-def _opened(path: Path | None, budget_mu: float | None) -> "Iterator[Ledger | None]":
+def _opened(path: Path | None, budget_mu: float | None) -> Iterator[Any]:
     """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
     from curvedp.ledger import Ledger
     from curvedp.privacy import GDP
@@ -191,9 +149,8 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     if given.manifold is None:
         raise ParameterError("--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3")
     if given.radius is None:
-        raise ParameterError(
-            "--radius is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
-        )
+        how = "a public ball must hold the records; choose it from domain knowledge, not from the data"
+        raise ParameterError(f"--radius is missing: {how}")
     space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta, given.rho)
     given.radius = number_or_word(given.radius)
     inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
@@ -233,55 +190,37 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: 
         print(json_module.dumps({**told, **classes, **signed}, default=str))
         return
     console.print(f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
-    for title, value in _named(fitted, found):
+    each = [(name if len(found) > 1 else "", value) for name, value, _ in found]
+    if hasattr(fitted, "velocity_"):
+        start = ("footpoint, at the lower end of the range of x", fitted.footpoint_)
+        each = [start, ("velocity, over the whole range", fitted.velocity_)]
+    for title, value in each:
         lines = ([f"{title}:"] if title else []) + np.array2string(value, precision=8).splitlines()
         console.print("\n".join(map(inert, lines)), soft_wrap=True, highlight=False)
-    for _, _, signed_one in found[:1]:
-        why = signed_one.release["reason"].partition("; not considered")[0]
-        text = f"{signed_one.mechanism}, sensitivity {signed_one.sensitivity:.6g}; {why}"
-        console.print(inert(text), soft_wrap=True)
+    first = found[0][2]
+    why = first.release["reason"].partition("; not considered")[0]
+    console.print(inert(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"), soft_wrap=True)
     console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
 
 
-def _named(fitted: Any, found: Any) -> list[tuple[str, Any]]:
-    """What each released array is, where that is not plain."""
-    if hasattr(fitted, "velocity_"):
-        start = ("footpoint, at the lower end of the range of x", fitted.footpoint_)
-        return [start, ("velocity, over the whole range", fitted.velocity_)]
-    return [(name if len(found) > 1 else "", value) for name, value, _ in found]
-
-
 def _error_bars(fitted: Any) -> str:
     """The regions of what was released, in a line, or why there are none."""
-    if not hasattr(fitted, "confidence_region"):
-        return "no error bars: no theorem leads from this release to the truth"
     try:
         found = fitted.confidence_region(0.95)
     except ParameterError as why:
         return f"no error bars: {why}"
     regions = list(found.values()) if isinstance(found, dict) else [found]
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
-    return (
-        f"95% region of the records: within {max(each.radius for each in regions):.4g}{together}; {regions[0].theorem}"
-    )
+    widest = max(each.radius for each in regions)
+    return f"95% region of the records: within {widest:.4g}{together}; {regions[0].theorem}"
 
 
-def command_of(options: dict[str, tuple[Any, Any]], words: str, run: Callable[[SimpleNamespace], None]) -> Any:
-    """A function with these options, each an annotation and a default, for typer to read."""
-
-    def command(**given: Any) -> None:
-        with one_line_errors():
-            run(SimpleNamespace(**given))
-
-    parameters = [Parameter("data", Parameter.KEYWORD_ONLY, annotation=_DATA)]
-    for name, (kind, default) in options.items():
-        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # read by typer
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__doc__ = words
-    return command
+def command_of(options: Options, words: str, run: Callable[[SimpleNamespace], None]) -> Any:
+    """A command of a file with records, with these options."""
+    options = {"data": (_DATA, Parameter.empty), **options}
+    return with_options(lambda **given: run(SimpleNamespace(**given)), options, words)
 
 
 for _name, _offer in OFFERS.items():

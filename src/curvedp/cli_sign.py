@@ -6,38 +6,36 @@ ledger's entry with its hash, which is the head of the chain at that time.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from curvedp._console import console, inert, one_line_errors
+from curvedp._console import command, console, inert
 from curvedp._files import write_atomically
 from curvedp._progress import waiting
 from curvedp.cli_verify import SECONDS, checks_of, confirmed, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
-if TYPE_CHECKING:
-    from curvedp.mechanisms.certificate import Check
-
 SCHEMA = "curvedp-signature/1"
 _MOST_BYTES = 1 << 20
 
 
+@command
 def key(
     path: Annotated[Path, typer.Argument(help="where the private key goes; a file that exists is not touched")],
 ) -> None:
     """A new key: the private half into a file that only you may read, the public half into the same with .pub and here."""
     from curvedp.signing import key_of, new_identity, write_key
 
-    with one_line_errors():
-        public, identity = path.with_name(path.name + ".pub"), new_identity()
-        if public.exists():
-            raise ParameterError(f"{public} exists; a key is never overwritten")
-        write_key(path, identity)
-        write_atomically(public, key_of(identity) + "\n")
-        console.print(f"public key {key_of(identity)}", soft_wrap=True)
+    public, identity = path.with_name(path.name + ".pub"), new_identity()
+    if public.exists():
+        raise ParameterError(f"{public} exists; a key is never overwritten")
+    write_key(path, identity)
+    write_atomically(public, key_of(identity) + "\n")
+    console.print(f"public key {key_of(identity)}", soft_wrap=True)
 
 
+@command
 def sign(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
     key: Annotated[Path, typer.Option(help="private key, as `curvedp key` writes it")],
@@ -47,32 +45,33 @@ def sign(
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.signing import key_of, read_key
 
-    with one_line_errors():
-        identity = read_key(key)
-        with waiting("recomputing every claim"):
-            confirmed(limited(lambda: checks_of(certificate), seconds), "not signed: ")
-        signed = {**_kept(certificate), key_of(identity): Certificate.load(certificate).signature(identity)}
-        write_atomically(_beside(certificate), json.dumps({"schema": SCHEMA, "signatures": signed}, indent=2) + "\n")
-        console.print(f"signed by {key_of(identity)}: {inert(_beside(certificate))}", soft_wrap=True)
+    identity = read_key(key)
+    with waiting("recomputing every claim"):
+        confirmed(limited(lambda: checks_of(certificate), seconds), "not signed: ")
+    held, others = Certificate.load(certificate), signatures_of(certificate) if _beside(certificate).exists() else {}
+    kept = {name: sign for name, sign in others.items() if held.is_signed(name, sign)}  # not those of an earlier one
+    signed = {**kept, key_of(identity): held.signature(identity)}
+    write_atomically(_beside(certificate), json.dumps({"schema": SCHEMA, "signatures": signed}, indent=2) + "\n")
+    console.print(f"signed by {key_of(identity)}: {inert(_beside(certificate))}", soft_wrap=True)
 
 
-def check_signature(path: Path, key: str) -> "Check":
+def check_signature(path: Path, key: str) -> Any:
     """Whether the certificate in a file was signed, as it stands, by the holder of a public key (text or file)."""
     from curvedp.mechanisms.certificate import Certificate, Check
+    from curvedp.signing import public_key
 
-    text = _public(key)
+    try:
+        with Path(key).open("rb") as file:
+            key = file.read(200).decode("ascii").strip()
+    except (OSError, ValueError):
+        pass  # no file: the key itself
+    text = public_key(key).public_bytes_raw().hex()  # always in lower case
     held = Certificate.load(path).is_signed(text, signatures_of(path).get(text))
     return Check(f"signature of {text[:16]}…", held, "Ed25519 over the certificate as it stands")
 
 
 def signatures_of(path: Path) -> dict[str, Any]:
-    """By public key, what stands beside the certificate.
-
-    Raises
-    ------
-    VerificationFailed
-        If nothing does, or it is no file of signatures.
-    """
+    """By public key, what stands beside the certificate; `VerificationFailed` where that is no file of signatures."""
     try:
         with _beside(path).open("rb") as file:
             record = json.loads(file.read(_MOST_BYTES))
@@ -85,32 +84,11 @@ def signatures_of(path: Path) -> dict[str, Any]:
     return dict(record["signatures"])
 
 
-def _kept(path: Path) -> dict[str, Any]:
-    """Signatures of others that still hold; those of an earlier certificate go."""
-    from curvedp.mechanisms.certificate import Certificate
-
-    if not _beside(path).exists():
-        return {}
-    certificate = Certificate.load(path)
-    return {name: sign for name, sign in signatures_of(path).items() if certificate.is_signed(name, sign)}
-
-
 def _beside(path: Path) -> Path:
     return path.with_name(path.name + ".sig")
 
 
-def _public(key: str) -> str:
-    """A public key as it was typed, or the one line of its file; always in lower case."""
-    from curvedp.signing import public_key
-
-    try:
-        with Path(key).open("rb") as file:
-            key = file.read(200).decode("ascii").strip()
-    except (OSError, ValueError):
-        pass  # no file: the key itself
-    return public_key(key).public_bytes_raw().hex()
-
-
+@command
 def statement(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
     study: Annotated[Path, typer.Option(help="the curator's answers; written as a form where it does not exist")],
@@ -122,16 +100,15 @@ def statement(
     from curvedp import statement as words
     from curvedp.mechanisms.certificate import Certificate
 
-    with one_line_errors():
-        if not study.exists():
-            write_atomically(study, words.template())
-            raise ParameterError(f"{study} was written: answer its questions, then run this again")
-        said = words.read_study(study)
-        with waiting("recomputing every claim"):
-            checks = confirmed(limited(lambda: checks_of(certificate), seconds), "no statement: ")
-        held, open_ = Certificate.load(certificate), tuple(f"{c.claim}: {c.detail}" for c in checks if c.holds is None)
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))
-        write_atomically(out / "label.html", words.label(held, said, open_))
-        write_atomically(out / "worksheet.html", words.worksheet(held, said, open_))
-        console.print(f"registry.yaml, label.html and worksheet.html are in {inert(out)}", soft_wrap=True)
+    if not study.exists():
+        write_atomically(study, words.template())
+        raise ParameterError(f"{study} was written: answer its questions, then run this again")
+    said = words.read_study(study)
+    with waiting("recomputing every claim"):
+        checks = confirmed(limited(lambda: checks_of(certificate), seconds), "no statement: ")
+    held, open_ = Certificate.load(certificate), tuple(f"{c.claim}: {c.detail}" for c in checks if c.holds is None)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))
+    write_atomically(out / "label.html", words.label(held, said, open_))
+    write_atomically(out / "worksheet.html", words.worksheet(held, said, open_))
+    console.print(f"registry.yaml, label.html and worksheet.html are in {inert(out)}", soft_wrap=True)

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from curvedp._console import JsonOption, console, errors, inert, one_line_errors
+from curvedp._console import JsonOption, command, console, errors, inert, show
 from curvedp._progress import waiting
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
@@ -24,6 +23,7 @@ SECONDS = 7.0  # of computing: ten with the start of the program
 _WAIT = 10  # seconds for each second of computing, on a machine with a lot of other work
 
 
+@command
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
     key: Annotated[
@@ -35,28 +35,24 @@ def verify(
     """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
     but the release was drawn in float64 or its sensitivity is the caller's word, for which no certificate can vouch, and 2 if
     it is no certificate or takes more than its time or 2 GB."""
-    with one_line_errors():
-        with waiting("recomputing every claim"):
-            checks, alarms = limited(lambda: _recomputed(certificate, key), seconds)
-        unknown = [check for check in checks if check.holds is None]
-        if json:
-            print(json_module.dumps([check._asdict() for check in checks]))
-        else:
-            _show(checks)
-            for line in alarms:
-                console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
-        confirmed(checks)
-        if unknown:
-            text = f"{inert(unknown[0].claim)}; {inert(unknown[0].detail)}"
-            which = unknown[0].claim.split()[0].rstrip(":")
-            errors.print(f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}", soft_wrap=True)
-            raise typer.Exit(3)
-
-
-def _signed(path: Path, key: str | None) -> list[Any]:
-    from curvedp.cli_sign import check_signature
-
-    return [] if key is None else [check_signature(path, key)]
+    with waiting("recomputing every claim"):
+        checks, alarms = limited(lambda: _recomputed(certificate, key), seconds)
+    unknown = [check for check in checks if check.holds is None]
+    if json:
+        print(json_module.dumps([check._asdict() for check in checks]))
+    else:
+        shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
+        show(("claim", "holds", "how"), ((inert(c.claim), shown[c.holds], inert(c.detail)) for c in checks))
+        if all(check.holds for check in checks):
+            console.print("[bold green]verified[/]: every claim was recomputed and holds")
+        for line in alarms:
+            console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
+    confirmed(checks)
+    if unknown:
+        text = f"{inert(unknown[0].claim)}; {inert(unknown[0].detail)}"
+        which = unknown[0].claim.split()[0].rstrip(":")
+        errors.print(f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}", soft_wrap=True)
+        raise typer.Exit(3)
 
 
 def checks_of(path: Path) -> list[Any]:
@@ -74,44 +70,25 @@ def checks_of(path: Path) -> list[Any]:
 
 def _recomputed(path: Path, key: Any) -> tuple[list[Any], list[str]]:
     """Every claim checked, and what is odd about a release of which nothing is refuted."""
+    from curvedp.cli_sign import check_signature
     from curvedp.mechanisms.certificate import Certificate
 
-    checks = [*_signed(path, key), *checks_of(path)]
+    checks = [*([] if key is None else [check_signature(path, key)]), *checks_of(path)]
     return checks, [] if any(check.holds is False for check in checks) else Certificate.load(path).alarms
 
 
 def confirmed(checks: list[Any], before: str = "") -> list[Any]:
-    """The checks, of which none has failed.
-
-    Raises
-    ------
-    VerificationFailed
-        Otherwise, with what could not be confirmed after these words.
-    """
+    """The checks, of which none has failed; `VerificationFailed` otherwise, with which after these words."""
     if failed := [check.claim for check in checks if check.holds is False]:
         raise VerificationFailed(before + ", ".join(failed))
     return checks
 
 
-def _show(checks: list[Any]) -> None:
-    shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
-    table = Table("claim", "holds", "how")
-    for check in checks:
-        table.add_row(inert(check.claim), shown[check.holds], inert(check.detail))
-    console.print(table)
-    if all(check.holds for check in checks):
-        console.print("[bold green]verified[/]: every claim was recomputed and holds")
-
-
 def limited(work: Callable[[], Any], seconds: float) -> Any:
-    """work() in a child process that may take so many seconds of computing and 2 GB; its own errors are raised here.
+    """work() in a child process; a `ParameterError` if it took more than so many seconds of computing or 2 GB. Its own errors
+    are raised here.
 
     Computing is what is limited, as no certificate can make it wait: on a busy machine an honest one is confirmed too.
-
-    Raises
-    ------
-    ParameterError
-        If it took longer or needed more.
     """
     if not hasattr(os, "fork"):
         return work()
@@ -141,10 +118,15 @@ def limited(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def _child(work: Callable[[], Any], seconds: float, reading: int, writing: int) -> None:
-    """Answer through the pipe and end without any of the parent's exits."""
+    """Answer through the pipe, within the limits, and end without any of the parent's exits."""
     os.close(reading)
     try:
-        _limit(seconds)
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+        most, (_, hard) = pages * resource.getpagesize() + _MEMORY, resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
         try:
             found: Any = work()
         except (CurvedpError, OSError) as error:
@@ -158,17 +140,6 @@ def _child(work: Callable[[], Any], seconds: float, reading: int, writing: int) 
     except BaseException:
         os._exit(1)
     os._exit(0)
-
-
-def _limit(seconds: float) -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
-    most = pages * resource.getpagesize() + _MEMORY
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _answer(reading: int, deadline: float) -> bytes | None:

@@ -20,7 +20,7 @@ from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, Out
 from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import classifiers
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]
@@ -31,6 +31,10 @@ _STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a sea
 _TESTS = 200  # simulated for a power
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
 _ASKED = ("manifold", "n", "radius", "guarantee", "center", "outer_radius", "statistic", "classes")
+_TOLD = (
+    *("manifold", "statistic", "classes", "n", "radius", "guarantee", "spread", "mechanism", "error", "errors"),
+    *("dominated", "left_out", "too_small"),
+)
 _WRONG, _MORE = 0.2, (2, 4, 8, 16)  # of new records misclassified, and how many times the records may bring that
 
 
@@ -89,13 +93,8 @@ class Plan:
         return self.error >= self.useless
 
     def records_needed(self, error: float) -> int:
-        """The number of records at which the predicted error is `error`, to about a percent.
-
-        Raises
-        ------
-        UnattainableGuarantee
-            If no number up to 10¹² is enough.
-        """
+        """The number of records at which the predicted error is `error`, to about a percent; an `UnattainableGuarantee` if no
+        number up to 10¹² is enough."""
         wanted = _validate.positive("error", error)
         if self._error(n=2) <= wanted:
             return 2
@@ -108,13 +107,8 @@ class Plan:
 
     def region(self, level: float = 0.95) -> float:
         """About the radius of the confidence region that the release would come with (`confidence_region`): that of one
-        simulated release of public records, which fill half the ball, or one of radius 1 where it is to be found.
-
-        Raises
-        ------
-        ParameterError
-            For a mechanism without regions, and for more records than are simulated.
-        """
+        simulated release of public records, which fill half the ball, or one of radius 1 where it is to be found. Refused
+        for a mechanism without regions, and for more records than are simulated."""
         from curvedp.inference import region_of  # slow to import, and not wanted by most
 
         if (many := self.n > _MOST_SIMULATED) or self.statistic != "mean" or self.classes > 1:
@@ -130,12 +124,7 @@ class Plan:
 
     def radius_for(self, error: float) -> float:
         """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any allowed one does.
-
-        Raises
-        ------
-        ParameterError
-            With radius="private", where there is nothing to choose.
-        """
+        With radius="private" there is nothing to choose, which is refused."""
         start, wanted = _validate.positive("radius", self.radius), _validate.positive("error", error)
         widest = nextafter(self.manifold.convexity_radius, 0) if isfinite(self.manifold.curvature_bounds[1]) else inf
         return _crossing(lambda r: self._error(radius=min(r, widest)), start, wanted, rises=True)
@@ -143,21 +132,9 @@ class Plan:
     def power(self, shift: float, spread: float | None = None, m: int | None = None, level: float = 0.05) -> float:
         """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
 
-        Parameters
-        ----------
-        shift : float
-            How far apart the populations are, in the chart of the ball.
-        spread : float, optional
-            The root mean square distance of records from their middle; half the radius by default.
-        m : int, optional
-            Records of the second sample; as many as of the first by default.
-        level : float
-            Of the test, which makes 99 permutations here, or as many as the level takes.
-
-        Raises
-        ------
-        ParameterError
-            With radius="private": a test wants a public ball.
+        The populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
+        distance of records from their middle, half the radius by default; `m` is how many records the second sample has, as
+        many as the first by default. At this level the test makes 99 permutations here, or as many as the level takes.
         """
         from curvedp.inference.kernel import SamplesDistance
         from curvedp.inference.permutation import PermutationMechanism
@@ -177,7 +154,7 @@ class Plan:
 
     def plot(self) -> Any:
         """A matplotlib figure of the error against the number of records and against μ (extra: report)."""
-        from curvedp.report import plan_figure
+        from curvedp.report.figures import plan_figure
 
         by_n = [(n, self._error(n=n)) for n in sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})]
         return plan_figure(self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS])
@@ -203,19 +180,19 @@ class Plan:
             lines.append(f"dominated: {', '.join(self.dominated)}")
         of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
         of, unit = (of, self.spread) if self.statistic != "dispersion" else (f"square of the {of}", self.spread**2)
-        share = f"the error is {self.error / unit:.2g} of the {of}"
+        line = f"the error is {self.error / unit:.2g} of the {of}"
         if not self.too_small:
-            return [*lines, share]
-        lines.append(f"this study is too small: the public center is as good ({share})")
-        return lines + (self._enough() if self.statistic == "mean" else [])
-
-    def _enough(self) -> list[str]:
-        """How many records it would take, where these are too few."""
+            return [*lines, line]
+        lines.append(f"this study is too small: the public center is as good ({line})")
+        if self.statistic != "mean":
+            return lines
         law, scale = least_noise(self.guarantee)  # 1/μ, or 1/ε
         # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half the error of the public center.
         length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
         noise = ceil(4 * self.spread * length * scale / self.useless)
-        lines = [f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"]
+        lines.append(
+            f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"
+        )
         apart = "to tell classes apart: statistic='classifier', which reduces the matrices first"
         return lines + [apart] * self.manifold.reduces
 
@@ -231,22 +208,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "manifold": self.manifold.name,
-            "statistic": self.statistic,
-            "classes": self.classes,
-            "n": self.n,
-            "radius": self.radius,
-            "guarantee": self.guarantee.to_dict(),
-            "spread": self.spread,
-            "mechanism": self.mechanism,
-            "error": self.error,
-            "errors": self.errors,
-            "dominated": self.dominated,
-            "left_out": self.left_out,
-            "too_small": self.too_small,
-            "advice": self.advice(),
-        }
+        told = {name: getattr(self, name) for name in _TOLD}
+        return {**told, "manifold": self.manifold.name, "guarantee": self.guarantee.to_dict(), "advice": self.advice()}
 
     @property
     def title(self) -> str:
@@ -332,33 +295,35 @@ def plan(
     if statistic == "classifier":
         if (radius, center, outer_radius) != (None, None, None):
             raise ParameterError("a classifier needs no ball: leave radius, center and outer_radius out")
-        return _classifier(manifold, n, guarantee, classes, mechanism)
+        made = classifiers(manifold, n, classes, guarantee)
+        names = made if mechanism == "auto" else [_validate.choice("mechanism", mechanism, tuple(made))]
+        with one_blas_thread():
+            errors = dict(sorted(((name, made[name].predicted_error()) for name in names), key=lambda each: each[1]))
+        guessed = 0.8 * (1 - 1 / classes)
+        return Plan(manifold, n, None, guarantee, None, None, 1.0, guessed, errors, {}, statistic, classes)
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(f"classes={classes} is for means and classifiers, of at least 2 records a class")
     size, searched = n // classes, isinstance(radius, str)
     wanted = _statistic(manifold, center, radius, n if searched else size, outer_radius, statistic)
     if searched and classes > 1:
         wanted = class_mean(wanted, size, size, guarantee)
-    errors, left_out = _predicted(wanted, guarantee, mechanism)
+    left_out: dict[str, str] = {}
+    with one_blas_thread():  # small matrices
+        if mechanism != "auto":
+            errors = {mechanism: predicted_error(choose_mechanism(mechanism, wanted, guarantee).mechanism)}
+        else:
+            found, left_out = rank(wanted, guarantee)
+            errors = {name: error for name, (error, _) in found.items()}
     if not errors:
         _ = wanted.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
-    middle, found = np.asarray(wanted.center, dtype=np.float64), isinstance(wanted, InPrivateBall)
-    key, wide = ("private", wanted.outer_radius) if found else (float(wanted.radius), None)
-    spread = wanted.typical.radius if found or statistic == "mean" else float(wanted.radius)
+    middle, ball = np.asarray(wanted.center, dtype=np.float64), isinstance(wanted, InPrivateBall)
+    key, wide = ("private", wanted.outer_radius) if ball else (float(wanted.radius), None)
+    spread = wanted.typical.radius if ball or statistic == "mean" else float(wanted.radius)
     dim, missed = manifold.dim, spread**2 / 4  # records that fill half the ball have the variance below
     useless = missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
     return Plan(manifold, n, key, guarantee, middle, wide, spread, useless, errors, left_out, statistic, classes)
-
-
-def _classifier(manifold: Manifold, n: int, guarantee: Guarantee, classes: int, only: str) -> Plan:
-    made = classifiers(manifold, n, classes, guarantee)
-    names = made if only == "auto" else [_validate.choice("mechanism", only, tuple(made))]
-    with one_blas_thread():
-        errors = {name: made[name].predicted_error() for name in names}
-    errors, guessed = dict(sorted(errors.items(), key=lambda each: each[1])), 0.8 * (1 - 1 / classes)
-    return Plan(manifold, n, None, guarantee, None, None, 1.0, guessed, errors, {}, "classifier", classes)
 
 
 def _statistic(manifold: Manifold, center: Any, radius: Any, n: int, outer_radius: Any, what: str = "mean") -> Any:
@@ -370,14 +335,6 @@ def _statistic(manifold: Manifold, center: Any, radius: Any, n: int, outer_radiu
     if what == "regression":
         raise ParameterError("a regression is planned with radius='private', which finds its speed and clip too")
     return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](manifold, center, radius, n)
-
-
-def _predicted(statistic: Statistic, guarantee: Guarantee, only: str) -> tuple[dict[str, float], dict[str, str]]:
-    with one_blas_thread():  # small matrices
-        if only != "auto":
-            return {only: predicted_error(choose_mechanism(only, statistic, guarantee).mechanism)}, {}
-        found, left_out = rank(statistic, guarantee)
-    return {mechanism: error for mechanism, (error, _) in found.items()}, left_out
 
 
 def _crossing(error: Callable[[float], float], start: float, wanted: float, *, rises: bool) -> float:

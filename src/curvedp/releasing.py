@@ -10,25 +10,13 @@ from curvedp.errors import ParameterError
 
 
 class Offer(NamedTuple):
-    """An estimator, as those who write no Python ask for it.
+    """An estimator, as those who write no Python ask for it."""
 
-    Attributes
-    ----------
-    estimator : str
-        Its name in `curvedp`.
-    title, words : str
-        What is released, in a word and in a sentence.
-    asks : tuple of str
-        Its public parameters, besides what every estimator has.
-    takes : tuple of str
-        What `fit` takes, in this order: the records, and a column of the file with them.
-    """
-
-    estimator: str
-    title: str
-    words: str
-    asks: tuple[str, ...]
-    takes: tuple[str, ...] = ("records",)
+    estimator: str  # its name in `curvedp`
+    title: str  # what is released, in a word
+    words: str  # and in a sentence
+    asks: tuple[str, ...]  # its public parameters, besides what every estimator has
+    takes: tuple[str, ...] = ("records",)  # what `fit` takes, in this order: the records, and a column beside them
 
     @property
     def column(self) -> str | None:
@@ -44,9 +32,15 @@ class Offer(NamedTuple):
     def chosen(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that the estimator asks for."""
         given = {name: options[name] for name in self.asks if options.get(name) is not None}
-        if "x_range" in self.asks:
-            given["x_range"] = _pair(given.get("x_range"))
-        return given
+        if "x_range" not in self.asks:
+            return given
+        if (ends := given.get("x_range")) is None:
+            raise ParameterError("x_range is missing: choose it from domain knowledge, not from the data")
+        low, _, high = str(ends).partition(",")
+        try:
+            return {**given, "x_range": (float(low), float(high))}
+        except ValueError:
+            raise ParameterError(f"x_range={ends!r} must be two numbers with a comma between, such as 20,90") from None
 
     def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
         """Release: the only call, whoever asks."""
@@ -62,13 +56,9 @@ class Offer(NamedTuple):
 _COLUMNS = {"labels": "the column with the class of each record, which is public", "x": "the column with the predictor"}
 _BALL = ("manifold", "radius", "center", "mechanism", "outer_radius")
 _LINE = ("manifold", "radius", "speed", "clip", "x_range", "method", "center", "outer_radius")
+_NO_RADIUS = "with -r private no radius is needed"
 OFFERS = {
-    "mean": Offer(
-        "PrivateFrechetMean",
-        "Fréchet mean",
-        "The private Fréchet mean; with -r private no radius is needed.",
-        _BALL,
-    ),
+    "mean": Offer("PrivateFrechetMean", "Fréchet mean", f"The private Fréchet mean; {_NO_RADIUS}.", _BALL),
     "median": Offer("PrivateFrechetMedian", "median", "The private geometric median.", _BALL),
     "dispersion": Offer("PrivateDispersion", "dispersion", "The private Fréchet variance.", _BALL),
     "pca": Offer(
@@ -101,14 +91,10 @@ def offered(name: str) -> Offer:
     return OFFERS[name]
 
 
-def _pair(ends: Any) -> tuple[float, float]:
-    if ends is None:
-        raise ParameterError("x_range is missing: choose it from domain knowledge, not from the data")
-    low, _, high = str(ends).partition(",")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise ParameterError(f"x_range={ends!r} must be two numbers with a comma between, such as 20,90") from None
+def place_of(column: str) -> str | int:
+    """A column as it is typed: its place, where that is a number, or its name. Of names such as ² Python calls digits what it
+    does not read as numbers."""
+    return int(column) if column.isascii() and column.isdigit() else column
 
 
 def values(fitted: Any, found: Any) -> Any:
@@ -124,11 +110,19 @@ def values(fitted: Any, found: Any) -> Any:
 
 def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> Any:
     """Value (npy or csv), certificates (numbered where there are several) and page; what `alarms.released` finds."""
+    import numpy as np
+
     from curvedp.alarms import released
 
     found = released(fitted)
     if out is not None:
-        write_atomically(out, _encoded(values(fitted, found), out.suffix))
+        value, buffer = values(fitted, found), io.BytesIO()
+        if out.suffix == ".csv":
+            rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
+            np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
+        else:
+            np.save(buffer, value)
+        write_atomically(out, buffer.getvalue())
     if certificate is not None:
         for number, (_, _, each) in enumerate(found, 1):
             name = certificate.stem + (f"-{number}" if len(found) > 1 else "") + certificate.suffix
@@ -138,15 +132,3 @@ def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path 
 
         write_report(report, fitted)
     return found
-
-
-def _encoded(value: Any, suffix: str) -> bytes:
-    import numpy as np
-
-    buffer = io.BytesIO()
-    if suffix == ".csv":
-        rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
-        np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
-    else:
-        np.save(buffer, value)
-    return buffer.getvalue()

@@ -15,12 +15,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -32,12 +27,8 @@ _MOST_BYTES = 1 << 14  # of a key's file
 
 
 def canonical(value: Any) -> bytes:
-    """JSON as RFC 8785 writes it, but for whole numbers beyond 2^53, which that rounds and which stand here in full.
-
-    Raises
-    ------
-    ParameterError
-        If something in it has no such spelling: NaN, an infinity, a key or a value that is not of JSON.
+    """JSON as RFC 8785 writes it, but for whole numbers beyond 2^53, which that rounds and which stand here in full. What has
+    no such spelling is refused: NaN, an infinity, a key or a value that is not of JSON.
 
     Examples
     --------
@@ -83,30 +74,22 @@ def _number(value: float) -> str:
     if not digits:
         return "0"
     point = len(figures) + int(exponent)  # digits before the decimal point
-    return ("-" if minus else "") + _placed(digits, point)
-
-
-def _placed(digits: str, point: int) -> str:
     if len(digits) <= point <= 21:
-        return digits.ljust(point, "0")
-    if 0 < point <= 21:
-        return f"{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return "0." + "0" * -point + digits
-    return f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1:+d}"
+        text = digits.ljust(point, "0")
+    elif 0 < point <= 21:
+        text = f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        text = "0." + "0" * -point + digits
+    else:
+        text = f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1:+d}"
+    return ("-" if minus else "") + text
 
 
 # ---- keys ----
 
 
 def new_identity() -> Ed25519PrivateKey:
-    """A new key; its public half (`key_of`) is what others know its holder by.
-
-    Examples
-    --------
-    >>> len(key_of(new_identity()))
-    64
-    """
+    """A new key; its public half (`key_of`) is what others know its holder by."""
     return Ed25519PrivateKey.generate()
 
 
@@ -148,13 +131,7 @@ def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
 
 
 def read_key(path: str | Path) -> Ed25519PrivateKey:
-    """The private key of a PEM file.
-
-    Raises
-    ------
-    ParameterError
-        If it is not an Ed25519 key without a password, or others may read it.
-    """
+    """The private key of a PEM file; refused if it is not an Ed25519 key without a password, or others may read it."""
     with Path(path).open("rb") as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             raise ParameterError(f"others may read the private key {path}; chmod 600 {path}")

@@ -6,13 +6,13 @@ in it, which holds if that software ran unchanged; and what the *curator* says i
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date
 from decimal import ROUND_CEILING, Context
 from html import escape
 from math import ceil, exp
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from curvedp.errors import ParameterError
@@ -55,53 +55,36 @@ _VARIANTS: dict[type, str] = {
 }
 
 
-class Study(dict[str, Any]):
-    """The curator's answers, by question."""
-
-
 def template() -> str:
     """The questions as a TOML file to fill in."""
     asked = (f"# {about}\n{name} = {json.dumps(example)}" for name, (about, example) in QUESTIONS.items())
-    return (
-        "# What no certificate can know. Everything here is your word, and is shown as such.\n\n"
-        + "\n\n".join(asked)
-        + "\n"
-    )
+    head = "# What no certificate can know. Everything here is your word, and is shown as such."
+    return "\n\n".join([head, *asked]) + "\n"
 
 
-def read_study(path: str | Path) -> Study:
-    """The answers in a file.
-
-    Raises
-    ------
-    ParameterError
-        If it is not TOML, or a question is missing, unanswered, unknown, or answered by something other than text.
-    """
+def read_study(path: str | Path) -> dict[str, Any]:
+    """The answers in a file; refused if it is not TOML, or a question is missing, unanswered, unknown, or answered by
+    something other than text."""
     try:
         with Path(path).open("rb") as file:
             said = tomllib.loads(file.read(1 << 20).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         raise ParameterError(f"{path} is not a TOML file") from None
     if unknown := sorted(set(said) ^ set(QUESTIONS)):
-        raise ParameterError(
-            f"{path} must answer exactly the questions of the template; see {', '.join(unknown)[:200]}"
-        )
+        line = "must answer exactly the questions of the template"
+        raise ParameterError(f"{path} {line}; see {', '.join(unknown)[:200]}")
     for name, (about, example) in QUESTIONS.items():
-        _check_answer(name, about, said[name], isinstance(example, list))
-    return Study(said)
-
-
-def _check_answer(name: str, about: str, answer: Any, several: bool) -> None:
-    texts = answer if several and isinstance(answer, list) else [answer]
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ParameterError(f"{name} is not answered: {about}")
-    if name in _CHOICES and answer not in _CHOICES[name]:
-        raise ParameterError(f"{name} must be one of {', '.join(_CHOICES[name])}")
-    if name == "publication_date":
-        try:
-            date.fromisoformat(answer)
-        except ValueError:
-            raise ParameterError("publication_date must be a date, YYYY-MM-DD") from None
+        answer = said[name]
+        texts = answer if isinstance(example, list) and isinstance(answer, list) else [answer]
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ParameterError(f"{name} is not answered: {about}")
+        if name in _CHOICES and answer not in _CHOICES[name]:
+            raise ParameterError(f"{name} must be one of {', '.join(_CHOICES[name])}")
+    try:
+        date.fromisoformat(said["publication_date"])
+    except ValueError:
+        raise ParameterError("publication_date must be a date, YYYY-MM-DD") from None
+    return said
 
 
 # ---- what the certificate proves, in words ----
@@ -112,102 +95,48 @@ def _up(value: float) -> str:
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
 
 
-@dataclass(frozen=True)
-class _Proved:
-    certificate: Certificate
+def _proved(c: Certificate) -> SimpleNamespace:
+    asked, slack, curve, n, entry = c.guarantee, c.claims.slack, c.claims.curve, c.statistic.get("n"), c.ledger
+    eps, delta = next((pair for pair in curve if pair[1] <= 1e-5), curve[-1])
+    parameters = {"epsilon": eps, "delta": delta}
+    if isinstance(asked, ZCDP):
+        parameters = {"rho": asked.rho}
+    elif isinstance(asked, PureDP | ApproxDP):
+        spent = getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack if asked.eps < 700 else 1.0
+        parameters = {"epsilon": asked.eps, **({"delta": spent} if spent else {})}
+    # Pure ε up to a slack is (ε, δ); what has no name in the registry is "Custom".
+    kind = ApproxDP if slack and type(asked) is PureDP else type(asked)
+    # δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2.
+    right, whose = (1 + curve[0][1]) / 2, "person" if c.unit.startswith("one person") else "record"
+    public = f"{asked.adjacency}; {'the number of records' if n is None else f'n = {n}'} is public"
+    drawn = f"drawn {c.numerics['path']}, grid 2^-{c.numerics['grid']}, τ = {c.numerics['tau']}"
+    software = ", ".join(f"{name} {version}" for name, version in c.software.items())
+    payment = "No ledger is named: other releases from these data may add to the loss."
+    if entry is not None:
+        payment = f"Paid by entry {entry.get('entry')} of a ledger, whose hash there is {entry.get('head')}."
+    return SimpleNamespace(
+        variant=_VARIANTS.get(kind, "Custom"),
+        parameters=parameters,
+        strength=f"{asked}; among other things (ε, δ) = ({eps:g}, {_up(delta)})",
+        guarantee=f"{asked}{f', up to a total variation of {_up(slack)}' if slack else ''}; "
+        + "; ".join(f"δ({e:g}) = {_up(d)}" for e, d in curve),
+        attacker=f"Who knows every other {whose} and must say which of two values one {whose} has is right with probability "
+        f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing).",
+        unit=f"two data sets are neighbors if they differ by {c.unit} ({public})",
+        what=f"{c.statistic.get('name')} on {c.manifold}",
+        mechanism=f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; {drawn}; bits: {c.entropy['source']}; {software}",
+        payment=payment,
+        afterwards="; ".join(map(str, c.release["afterwards"])) or "none",
+        model="Federated" if c.mechanism.startswith("federated") else "Central",
+    )
 
-    @property
-    def variant(self) -> str:
-        """The registry's name. Pure ε up to a slack is (ε, δ); what has no name there is "Custom"."""
-        kind = type(self.certificate.guarantee)
-        if kind is PureDP and self.certificate.claims.slack:
-            kind = ApproxDP
-        return _VARIANTS.get(kind, "Custom")
 
-    @property
-    def parameters(self) -> dict[str, float]:
-        asked, slack = self.certificate.guarantee, self.certificate.claims.slack
-        if isinstance(asked, ZCDP):
-            return {"rho": asked.rho}
-        if isinstance(asked, PureDP | ApproxDP):
-            spent = getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack if asked.eps < 700 else 1.0
-            return {"epsilon": asked.eps, "delta": spent} if spent else {"epsilon": asked.eps}
-        eps, delta = self.point
-        return {"epsilon": eps, "delta": delta}
-
-    @property
-    def point(self) -> tuple[float, float]:
-        """The first of the curve with δ <= 1e-5, or its last."""
-        small = [pair for pair in self.certificate.claims.curve if pair[1] <= 1e-5]
-        return (small or [self.certificate.claims.curve[-1]])[0]
-
-    @property
-    def strength(self) -> str:
-        return f"{self.certificate.guarantee}; among other things (ε, δ) = ({self.point[0]:g}, {_up(self.point[1])})"
-
-    @property
-    def guarantee(self) -> str:
-        curve = "; ".join(f"δ({eps:g}) = {_up(delta)}" for eps, delta in self.certificate.claims.curve)
-        slack = self.certificate.claims.slack
-        held = f", up to a total variation of {_up(slack)}" if slack else ""
-        return f"{self.certificate.guarantee}{held}; {curve}"
-
-    @property
-    def attacker(self) -> str:
-        """δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2."""
-        right = (1 + self.certificate.claims.curve[0][1]) / 2
-        whose = "person" if self.certificate.unit.startswith("one person") else "record"
-        return (
-            f"Who knows every other {whose} and must say which of two values one {whose} has is right with probability "
-            f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing)."
-        )
-
-    @property
-    def unit(self) -> str:
-        return f"two data sets are neighbors if they differ by {self.certificate.unit} ({self.adjacency})"
-
-    @property
-    def adjacency(self) -> str:
-        n = self.certificate.statistic.get("n")
-        return (
-            f"{self.certificate.guarantee.adjacency}; {'the number of records' if n is None else f'n = {n}'} is public"
-        )
-
-    @property
-    def what(self) -> str:
-        return f"{self.certificate.statistic.get('name')} on {self.certificate.manifold}"
-
-    @property
-    def mechanism(self) -> str:
-        c = self.certificate
-        software = ", ".join(f"{name} {version}" for name, version in c.software.items())
-        return (
-            f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; drawn {c.numerics['path']}, grid 2^-{c.numerics['grid']}, "
-            f"τ = {c.numerics['tau']}; bits: {c.entropy['source']}; {software}"
-        )
-
-    @property
-    def payment(self) -> str:
-        entry = self.certificate.ledger
-        if entry is None:
-            return "No ledger is named: other releases from these data may add to the loss."
-        return f"Paid by entry {entry.get('entry')} of a ledger, whose hash there is {entry.get('head')}."
-
-    @property
-    def utility(self) -> str:
-        try:
-            region = region_of(self.certificate)
-        except ParameterError as error:
-            return str(error)
-        return f"within {_up(region.radius)} of {region.about}, with probability 95% ({region.theorem})"
-
-    @property
-    def afterwards(self) -> str:
-        return "; ".join(map(str, self.certificate.release["afterwards"])) or "none"
-
-    @property
-    def model(self) -> str:
-        return "Federated" if self.certificate.mechanism.startswith("federated") else "Central"
+def _utility(certificate: Certificate) -> str:
+    try:
+        region = region_of(certificate)
+    except ParameterError as error:
+        return str(error)
+    return f"within {_up(region.radius)} of {region.about}, with probability 95% ({region.theorem})"
 
 
 # ---- the registry ----
@@ -215,7 +144,7 @@ class _Proved:
 
 def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of tier 3 by the schema of the OpenDP deployments registry, as a draft for its reviewers."""
-    said, proved = study, _Proved(certificate)
+    said, proved = study, _proved(certificate)
     return {
         "url_slug": said["slug"],
         "status": "Draft",
@@ -259,19 +188,13 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
             },
             "administrative": {
                 "sources": said["links"],
-                "notes": _voices(certificate),
+                "notes": "privacy_loss and the sensitivity in implementation.mechanisms are recomputed from the certificate "
+                f"with SHA-256 {certificate.sha256} (curvedp verify); variant_name, model_name, accounting and the rest of "
+                "mechanisms are recorded in it by the software; all else is the curator's word.",
                 "registry_authors": said["authors"],
             },
         },
     }
-
-
-def _voices(certificate: Certificate) -> str:
-    return (
-        f"privacy_loss and the sensitivity in implementation.mechanisms are recomputed from the certificate with SHA-256 "
-        f"{certificate.sha256} (curvedp verify); variant_name, model_name, accounting and the rest of mechanisms are "
-        "recorded in it by the software; all else is the curator's word."
-    )
 
 
 def yaml(value: Any, indent: str = "") -> str:
@@ -293,7 +216,7 @@ _VOICES = {_PROVED: "recomputed from the certificate", _KEPT: "recorded by the s
 
 def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
     """One page for those whose data it is: HTML without any request, one side of paper when printed."""
-    proved = _Proved(certificate)
+    proved = _proved(certificate)
     rows = [
         ("What is published", _SAID, study["description"]),
         ("What was computed", _KEPT, proved.what),
@@ -312,7 +235,7 @@ def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, 
 
 def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
     """The components of NIST SP 800-226's pyramid (its figure 1), from top to base, with who answers each."""
-    proved = _Proved(certificate)
+    proved, moved = _proved(certificate), "records are moved into the public ball first"
     rows = [
         ("ε and other privacy parameters", _PROVED, proved.guarantee),
         ("Variant of differential privacy", _KEPT, f"{proved.variant}: {certificate.guarantee}"),
@@ -322,12 +245,8 @@ def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[s
         ("Algorithms and correctness", _KEPT, proved.mechanism),
         ("Not confirmed from the certificate", _PROVED, "; ".join(notes) or "nothing"),
         ("Choices made from the data", _SAID, study["preprocessing"]),
-        ("Utility and accuracy", _PROVED, proved.utility),
-        (
-            "Statistical bias",
-            _KEPT,
-            f"post-processing: {proved.afterwards}; records are moved into the public ball first",
-        ),
+        ("Utility and accuracy", _PROVED, _utility(certificate)),
+        ("Statistical bias", _KEPT, f"post-processing: {proved.afterwards}; {moved}"),
         ("Systemic and human bias", _SAID, study["bias"]),
         ("Query model", _KEPT, f"not interactive: one release. {proved.payment}"),
         ("Further releases", _SAID, study["plans"]),
@@ -351,16 +270,15 @@ _STYLE = (
 
 
 def _page(title: str, by: str, certificate: Certificate, rows: list[Row]) -> str:
-    say: Callable[[Any], str] = lambda text: escape(str(text))  # noqa: E731 - one short word for a page of text
     cells = "".join(
-        f'<tr><th>{say(what)}<small class="{voice}">{_VOICES[voice]}</small></th><td>{say(words)}</td></tr>'
+        f'<tr><th>{escape(what)}<small class="{voice}">{_VOICES[voice]}</small></th><td>{escape(words)}</td></tr>'
         for what, voice, words in rows
     )
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{say(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<style>{_STYLE}</style></head><body><h1>{say(title)}</h1><p>{say(by)}</p><table>{cells}</table>"
-        f"<p><small>Certificate of {say(certificate.created)}, SHA-256 {say(certificate.sha256)}. Check it yourself: "
-        "curvedp verify certificate.json. That the software ran unchanged on these records no certificate can show; what the "
-        "curator says was not checked by any software.</small></p></body></html>\n"
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(by)}</p><table>{cells}</table>"
+        f"<p><small>Certificate of {escape(str(certificate.created))}, SHA-256 {escape(certificate.sha256)}. "
+        "Check it yourself: curvedp verify certificate.json. That the software ran unchanged on these records no certificate "
+        "can show; what the curator says was not checked by any software.</small></p></body></html>\n"
     )

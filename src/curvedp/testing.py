@@ -24,22 +24,9 @@ __all__ = ["CHECKS", "KERNELS", "check_manifold", "default_reach", "sample", "se
 
 Points = dict[str, np.ndarray]
 
-KERNELS = {
-    "exp": "pv",
-    "log": "pq",
-    "dist": "pq",
-    "inner": "puv",
-    "norm": "pv",
-    "transport": "pqv",
-    "project": "p",
-    "nearest": "p",
-    "to_tangent": "pv",
-    "residual": "p",
-    "from_coordinates": "pz",
-    "to_coordinates": "pv",
-    "chart": "pq",
-    "unchart": "pz",
-}
+_KERNELS = "exp:pv log:pq dist:pq inner:puv norm:pv transport:pqv project:p nearest:p to_tangent:pv residual:p "
+_KERNELS += "from_coordinates:pz to_coordinates:pv chart:pq unchart:pz"
+KERNELS: dict[str, str] = dict(each.split(":") for each in _KERNELS.split())
 """The kernels and what they take: points p, q, tangent vectors u, v at p, coordinates z."""
 
 
@@ -325,25 +312,9 @@ def sectional_curvatures(M: Manifold, p: Any, pairs: np.ndarray, step: float) ->
     return np.asarray((4 * once(step / 2) - once(step)) / 3)
 
 
-CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
-    value,
-    name,
-    constants,
-    rank,
-    inverse,
-    metric,
-    digits,
-    tangents,
-    projection,
-    intake,
-    residuals,
-    isometry,
-    parallel,
-    coordinates,
-    shortest,
-    broadcasting,
-    curvature,
-)
+_OF_POINTS = (value, name, constants, rank, inverse, metric, digits, tangents, projection, intake, residuals)
+_OF_VECTORS = (isometry, parallel, coordinates, shortest, broadcasting, curvature)
+CHECKS: tuple[Callable[[Manifold, Points], None], ...] = _OF_POINTS + _OF_VECTORS
 """The laws, in the order in which they are tried; a docstring states each."""
 
 

@@ -20,7 +20,7 @@ from curvedp.geometry.ball import carry_records
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
-from curvedp.records import open_records
+from curvedp.records.base import open_records
 from spaces import EDGES, SPACES, sample
 
 

@@ -21,7 +21,7 @@ from curvedp.geometry.mean.bound import contraction, solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
-from curvedp.records import open_records
+from curvedp.records.base import open_records
 from spaces import EDGES, SPACES
 
 

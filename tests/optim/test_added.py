@@ -74,7 +74,7 @@ def test_audit_of_full_steps_with_another_n():
 
 def test_audit_of_batches_with_another_n(monkeypatch):
     noise, count, clip = 0.5, 5.0, added_clip(1.0, 1, np.float64)
-    monkeypatch.setattr("curvedp.optim._added.added_noise", lambda *_: (noise, count))  # much is to be seen
+    monkeypatch.setattr("curvedp.privacy.descent.added_noise", lambda *_: (noise, count))  # much is to be seen
     options = {"steps": 3, "batch_size": 0.8, "guarantee": ApproxDP(1.0, 1e-6, **ADDED)}
     ten, _ = distances(dp_rsgd, [0] * 10, 500, 3, **options)
     eleven, _ = distances(dp_rsgd, [0] * 10 + [9], 500, 4, **options)
@@ -87,7 +87,7 @@ def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
     many others that the noisy count hides nothing."""
     steep = Problem(Euclidean(1), lambda w, z: -5e4 * jax.numpy.sum(z * (w + 1) ** 2))
     noise, count, ends = (0.5, 0.5), 5.0, []
-    monkeypatch.setattr("curvedp.optim._added.added_rsvrg_noise", lambda *_: (noise, count))
+    monkeypatch.setattr("curvedp.privacy.descent.added_rsvrg_noise", lambda *_: (noise, count))
     for seed, records in ((3, [0] * 300), (4, [0] * 300 + [1])):
         rng, data = np.random.default_rng(seed), np.array(records, dtype=float).reshape(-1, 1)
         options = {"batch_size": 1.0, "guarantee": GDP(1.0, **ADDED), "rng": rng}

@@ -9,7 +9,7 @@ import pytest
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim._loop import clipped_sum  # what is noised, which no result tells
+from curvedp.optim._loop import noisy_gradient  # what is noised, which no result tells
 from curvedp.privacy import GDP, ApproxDP
 
 M = Sphere(2)
@@ -41,7 +41,9 @@ def test_the_worst_record_moves_a_mean_gradient_by_what_the_certificate_states()
     problem = Problem(Euclidean(2), lambda w, z: jax.numpy.sum(w * z))
     others = np.random.default_rng(0).normal(size=(n - 1, 2))
     with jax.enable_x64(True):
-        ends = [clipped_sum(problem, np.zeros(2), np.vstack([others, [x, 0.0]]), clip) / n for x in (-9.0, 0.1, 9.0)]
+        ends = [
+            noisy_gradient(problem, np.zeros(2), np.vstack([others, [x, 0.0]]), None, n, clip) for x in (-9.0, 0.1, 9.0)
+        ]
     moved = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
     run = dp_rgd(problem, np.vstack([others, [9.0, 0.0]]), np.zeros(2), steps, clip, 0.1, noise=noise)
     assert 0.999 * run.certificate.sensitivity < moved <= run.certificate.sensitivity

@@ -7,7 +7,7 @@ from scipy import stats
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import Problem, dp_rgd
-from curvedp.optim._loop import clip_rows, clipped_sum, full_precision
+from curvedp.optim._loop import clip_rows, full_precision, noisy_gradient
 from curvedp.optim._randomness import Randomness
 from curvedp.privacy.descent import rounded_clip
 
@@ -63,12 +63,12 @@ def test_a_record_whose_gradient_is_not_finite_contributes_zero_deterministicall
 
 
 @pytest.mark.parametrize("n", [10, 4096, 10_000])
-def test_clipped_sum_over_blocks(n):
+def test_sums_over_blocks(n):
     rng = np.random.default_rng(3)
     data = rng.normal(size=(n, 3))
     problem = Problem(Euclidean(3), lambda w, z: jax.numpy.sum(w * z))
     with jax.enable_x64(True):
-        total = np.asarray(jax.jit(lambda w, d: clipped_sum(problem, w, d, 0.8))(np.zeros(3), data))
+        total = np.asarray(jax.jit(lambda w, d: noisy_gradient(problem, w, d, None, 1, 0.8))(np.zeros(3), data))
     lengths = np.linalg.norm(data, axis=1, keepdims=True)
     np.testing.assert_allclose(total, (data * np.minimum(1, 0.8 / lengths)).sum(axis=0), atol=1e-10)
 
@@ -82,7 +82,7 @@ def test_single_precision_is_summed_in_double():
     move = 2 * float(data[0, 0])
     with jax.enable_x64(True):
         start = jax.numpy.zeros(1, "float32")
-        first, second = (float(clipped_sum(problem, start, d, 1.0)[0]) for d in (data, other))
+        first, second = (float(noisy_gradient(problem, start, d, None, 1, 1.0)[0]) for d in (data, other))
     assert abs(first - second - move) < 1e-9
     first, second = (float(np.cumsum(d[:, 0], dtype=np.float32)[-1]) for d in (data, other))
     assert abs(first - second - move) > 1e-6  # the sum this guards against

@@ -9,7 +9,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim._loop import clipped_sum, full_precision, prepare, rows_of
+from curvedp.optim._loop import full_precision, noisy_gradient, prepare, rows_of
 from curvedp.privacy import GDP, ApproxDP
 
 LINEAR = Problem(Euclidean(3), lambda w, z: jax.numpy.sum(w * z))  # its gradient is the record itself
@@ -35,7 +35,7 @@ def record_by_record(X, ids, clip):
 
 @jax.jit
 def summed(w, data):
-    return clipped_sum(LINEAR, w, data, C)
+    return noisy_gradient(LINEAR, w, data, None, 1, C)
 
 
 def total(X, ids):

@@ -25,7 +25,7 @@ from curvedp.geometry.mean.streamed import Domain, block_sums, first_guess, stre
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rgd
-from curvedp.records import open_records
+from curvedp.records.base import open_records
 from rough_records import cloud
 
 

@@ -11,7 +11,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain, block_sums
-from curvedp.records import open_records
+from curvedp.records.base import open_records
 from rough_records import cloud
 
 HOMES = {

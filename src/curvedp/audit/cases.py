@@ -59,7 +59,7 @@ from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.vectors import Noise
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, PureDP
-from curvedp.records import open_records
+from curvedp.records.base import open_records
 
 SPACES: tuple[Manifold, ...] = (
     Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),

@@ -5,6 +5,7 @@ Everything that can refuse has refused before anything is paid; everything is pa
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -33,7 +34,6 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
-PERSON = PERSON_UNIT
 Mechanism.registry.fill()  # a fit asks for all of them
 
 
@@ -104,47 +104,27 @@ class PrivateEstimator(BaseEstimator):
     def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
         """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).
 
-        Parameters
-        ----------
-        level : float
-            Between 0 and 1.
-        of : {"records", "population"}
-            Of the records as they were moved into the ball, or of the population they are independent draws of.
-
-        Raises
-        ------
-        ParameterError
-            Before `fit`, for a level that is no probability, or where no theorem gives a region.
+        It is of the "records" as they were moved into the ball, or of the "population" they are independent draws of. Refused
+        before `fit`, for a level that is no probability, and where no theorem gives a region.
         """
         if not hasattr(self, "certificate_"):
             raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
         return region_of(self.certificate_, level, of, self._components)
 
 
+@dataclass(eq=False, repr=False)
 class BallEstimator(PrivateEstimator):
     """The public parameters of every estimator of records in a ball; `PrivateFrechetMean` says what each means."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | str | None = None,
-        center: Any = None,
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        mechanism: str = "auto",
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        source: Source | None = None,
-        outer_radius: float | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.radius = radius
-        self.outer_radius = outer_radius
-        self.center = center
-        self.guarantee = guarantee
-        self.mechanism = mechanism
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    manifold: Manifold
+    radius: float | str | None = None
+    center: Any = None
+    guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    mechanism: str = "auto"
+    ledger: Ledger | None = None
+    label: str | None = None
+    source: Source | None = None
+    outer_radius: float | None = None
 
     def _opened(self, X: Any, groups: Any) -> tuple[Records, str | None]:
         """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
@@ -158,7 +138,7 @@ class BallEstimator(PrivateEstimator):
         ball = public_ball(self.manifold, self.center, radius)
         means = person_means(self.manifold, ball, records.array(), codes)
         held = open_records(means, self.manifold.point_shape, least=0)
-        return held, PERSON_ADDED if self._adding else PERSON
+        return held, PERSON_ADDED if self._adding else PERSON_UNIT
 
     def _summed(self, statistic: type[ClippedSum]) -> Choice:
         """Noisy sums in the given ball: the number of records is private."""
@@ -183,20 +163,20 @@ class BallEstimator(PrivateEstimator):
         statistic = given(self.manifold, self.center, self.radius, n)
         return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
 
-    def _ball(self, mechanism: Any, certificate: Certificate) -> Ball:
-        """The ball that was found, or the given one, in the frame of the records."""
-        statistic = mechanism.ending(certificate).statistic
-        return Ball(statistic.center, statistic.radius)
+    def _released(self, choice: Choice, records: Records, unit: str | None) -> Any:
+        """The value; certificate and ball are kept: the one that was found, or the given one, in the records' frame."""
+        (release,) = self._publish([self._job(choice, records)], unit)
+        statistic: Any = choice.mechanism.ending(release.certificate).statistic
+        self.certificate_, self.ball_ = release.certificate, Ball(statistic.center, statistic.radius)
+        return release.value
 
     @staticmethod
     def _job(choice: Choice, records: Records) -> Job:
         """The statistic's value, or the records themselves, as the mechanism wants it."""
         mechanism = choice.mechanism
         if mechanism.reads == "value":
-            data: Any = mechanism.statistic.of(records)
-        else:
-            data = records if mechanism.streams else records.array()
-        return Job(mechanism, data, choice.reason)
+            return Job(mechanism, mechanism.statistic.of(records), choice.reason)
+        return Job(mechanism, records if mechanism.streams else records.array(), choice.reason)
 
 
 def readable(block: np.ndarray) -> np.ndarray:
@@ -209,8 +189,6 @@ def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_me
     make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
     mechanism = make(statistic, guarantee)
     if not mechanism.enough:
-        text = (
-            f"n = {statistic.n} at {guarantee} is few for a private ball: it may be far off, which no error bar covers"
-        )
-        warnings.warn(text, ReleaseWarning, stacklevel=4)
+        few = f"n = {statistic.n} at {guarantee} is few for a private ball"
+        warnings.warn(f"{few}: it may be far off, which no error bar covers", ReleaseWarning, stacklevel=4)
     return Choice(mechanism, "a private ball was asked for", {}, {})

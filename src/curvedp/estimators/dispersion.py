@@ -52,9 +52,6 @@ class PrivateDispersion(BallEstimator):
         self._check_common()
         records, unit = self._opened(X, groups)
         choice = self._choice(FrechetVariance, OuterBallVariance, SpreadSum, records)
-        (release,) = self._publish([self._job(choice, records)], unit)
-        self.variance_ = float(release.value[0])
+        self.variance_ = float(self._released(choice, records, unit)[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
-        self.certificate_ = release.certificate
-        self.ball_ = self._ball(choice.mechanism, release.certificate)
         return self._told()

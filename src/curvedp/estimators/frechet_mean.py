@@ -86,25 +86,15 @@ class PrivateFrechetMean(BallEstimator):
     _name = "Fréchet mean"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the mean.
+        """Release the mean of X, shape (n, *point_shape): an array, dask array or array on a device. `y` is ignored.
 
-        Parameters
-        ----------
-        X : array, dask array or array on a device
-            The records, shape (n, *point_shape).
-        y : ignored
-            For scikit-learn.
-        groups : array of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records they have: each person's records
-            are averaged first, and n is the number of persons.
+        With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have:
+        each person's records are averaged first, and n is the number of persons.
         """
         self._check_common()
         records, unit = self._opened(X, groups)
         choice = self._choice(FrechetMean, OuterBallMean, ClippedSum, records)
-        (release,) = self._publish([self._job(choice, records)], unit)
-        self.location_ = release.value
-        self.certificate_ = release.certificate
-        self.ball_ = self._ball(choice.mechanism, release.certificate)
+        self.location_ = self._released(choice, records, unit)
         return self._told()
 
     @property

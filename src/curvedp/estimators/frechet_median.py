@@ -60,15 +60,12 @@ class PrivateFrechetMedian(BallEstimator):
         if self.radius is None:
             raise ParameterError("radius= is missing: a public ball must hold the records; it may be generous")
         records, unit = self._opened(X, groups)
-        statistic = GeometricMedian(
-            self.manifold, self.center, self.outer_radius if self._is_private else self.radius, records.n
-        )
+        radius = self.outer_radius if self._is_private else self.radius
+        statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
         mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
             text = f"n = {records.n} at {self.guarantee} is few for a median: its noise is longer than their spread"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
         (release,) = self._publish([Job(mechanism, records, "the only one")], unit)
-        self.location_ = release.value
-        self.certificate_ = release.certificate
-        self.ball_ = Ball(*statistic.outer)
+        self.location_, self.certificate_, self.ball_ = release.value, release.certificate, Ball(*statistic.outer)
         return self._told()

@@ -1,5 +1,6 @@
 """Private geodesic regression: a geodesic through manifold-valued responses, with a certificate."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,19 +9,21 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PERSON, Job, PrivateEstimator, private_ball_choice
+from curvedp.estimators.base import Job, PrivateEstimator, private_ball_choice
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallLine
 from curvedp.mechanisms.regression import GeodesicLine
+from curvedp.mechanisms.statistic import PERSON_UNIT
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records
 from curvedp.records.persons import person_codes
 from curvedp.regression.bounds import HALF
 
 
+@dataclass(eq=False, repr=False)
 class PrivateGeodesicRegression(PrivateEstimator):
     """The geodesic x ↦ Exp(p, x·v) that fits responses on a manifold, released under a privacy guarantee.
 
@@ -81,46 +84,24 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     _name = "geodesic regression"
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | str | None = None,
-        speed: float | None = None,
-        clip: float | None = None,
-        guarantee: Guarantee = PureDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        method: str = "auto",
-        center: Any = None,
-        x_range: Any = (0.0, 1.0),
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        source: Source | None = None,
-        outer_radius: float | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.radius = radius
-        self.speed = speed
-        self.clip = clip
-        self.guarantee = guarantee
-        self.method = method
-        self.center = center
-        self.x_range = x_range
-        self.ledger = ledger
-        self.label = label
-        self.source = source
-        self.outer_radius = outer_radius
+    manifold: Manifold
+    radius: float | str | None = None
+    speed: float | None = None
+    clip: float | None = None
+    guarantee: Guarantee = PureDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    method: str = "auto"
+    center: Any = None
+    x_range: Any = (0.0, 1.0)
+    ledger: Ledger | None = None
+    label: str | None = None
+    source: Source | None = None
+    outer_radius: float | None = None
 
     def fit(self, x: Any, Y: Any, groups: Any = None) -> Self:
-        """Release the geodesic.
+        """Release the geodesic of responses Y, shape (n, *point_shape), by predictors x, shape (n,) or (n, k).
 
-        Parameters
-        ----------
-        x : array
-            Predictors, shape (n,) or (n, k).
-        Y : array
-            Responses, shape (n, *point_shape).
-        groups : array of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records they have: a step takes the mean
-            of a person's own directions, so that changes within a person count, and n is the number of persons.
+        With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
+        step takes the mean of a person's own directions, so that changes within a person count, and n is how many they are.
         """
         self._check_common()
         M = check_manifold(self.manifold)
@@ -129,10 +110,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
         _validate.choice("method", self.method, ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"))
         choice = self._choice(len(Y) if codes is None else int(codes.max()) + 1, x.shape[1], codes is not None)
         data = (x, Y) if codes is None else (x, Y, codes)
-        (release,) = self._publish([Job(choice.mechanism, data, choice.reason)], None if codes is None else PERSON)
+        (release,) = self._publish([Job(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
         p, V = release.value
-        found: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
-        self.footpoint_, self.velocity_ = found
+        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
         return self._told()
@@ -148,17 +128,20 @@ class PrivateGeodesicRegression(PrivateEstimator):
             return private_ball_choice(statistic, self.guarantee)
         for name in ("radius", "speed", "clip"):
             if getattr(self, name) is None:
-                raise ParameterError(
-                    f"{name}= is missing: choose it from domain knowledge, or find all with radius='private'"
-                )
+                how = "choose it from domain knowledge, or find all with radius='private'"
+                raise ParameterError(f"{name}= is missing: {how}")
         line = GeodesicLine(self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges)  # type: ignore[arg-type]  # not None
         return choose_mechanism("dp-rgd" if persons else self.method, line, self.guarantee)
 
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
-        x, M = self._columns(x), self.manifold
-        low, high = _range(self.x_range, self._predictors)
-        if x.ndim == 1:
+        check_is_fitted(self)
+        x, M = _predictors(x), self.manifold
+        k = 1 if self.velocity_.ndim == len(M.point_shape) else len(self.velocity_)
+        if k > 1 and x.shape[-1:] != (k,):
+            raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
+        x, (low, high) = x.reshape(-1) if k == 1 else x.reshape(-1, k), _range(self.x_range, k)
+        if k == 1:
             at, V = low[0], self.velocity_[None] / (high - low)[0]
         else:
             at, V = (low + high) / 2, self.velocity_ / (high - low).reshape(-1, *[1] * len(M.point_shape))
@@ -166,24 +149,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        Y = np.asarray(Y, dtype=np.float64)
-        error, spread = (
-            np.mean(np.asarray(self.manifold.dist(p, Y)) ** 2)
-            for p in (self.predict(x), frechet_mean(self.manifold, Y))
-        )
+        Y, M = np.asarray(Y, dtype=np.float64), self.manifold
+        error, spread = (np.mean(np.asarray(M.dist(p, Y)) ** 2) for p in (self.predict(x), frechet_mean(M, Y)))
         return float(1 - error / spread)
-
-    @property
-    def _predictors(self) -> int:
-        check_is_fitted(self)
-        return 1 if self.velocity_.ndim == len(self.manifold.point_shape) else len(self.velocity_)
-
-    def _columns(self, x: Any) -> np.ndarray:
-        k = self._predictors
-        x = _predictors(x)
-        if k > 1 and x.shape[-1:] != (k,):
-            raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
-        return np.asarray(x.reshape(-1) if k == 1 else x.reshape(-1, k))
 
 
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +183,6 @@ def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ParameterError(f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed")
     x = _predictors(x).reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
-        raise ParameterError(
-            f"{len(Y)} record(s); at least {1 + x.shape[1]} are needed for a geodesic that can be private"
-        )
+        needed = f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"
+        raise ParameterError(f"{len(Y)} record(s); {needed}")
     return x, Y

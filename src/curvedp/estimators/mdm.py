@@ -1,19 +1,17 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import BallEstimator, Job, private_ball_choice, readable
 from curvedp.estimators.softmax import ReducedClassifier
-from curvedp.geometry.base import Manifold
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
-from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
@@ -22,12 +20,12 @@ from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
 from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
-from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.labels import Labels
 from curvedp.records.persons import person_codes
 
 
+@dataclass(eq=False, repr=False)
 class PrivateMDM(ReducedClassifier, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
@@ -95,40 +93,16 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     _name = "class means"
     _adjacencies = ("replace-one", ADDED)
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        radius: float | str | None = None,
-        center: Any = None,
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        mechanism: str = "auto",
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        source: Source | None = None,
-        outer_radius: float | None = None,
-        reduce: int | None = None,
-        features: str = "power",
-        ball: str = "auto",
-        classes: Any = None,
-    ) -> None:
-        super().__init__(manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius)
-        self.reduce = reduce
-        self.features = features
-        self.ball = ball
-        self.classes = classes
+    reduce: int | None = None
+    features: str = "power"
+    ball: str = "auto"
+    classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the class means.
+        """Release the class means of X, as of `PrivateFrechetMean.fit`, by n labels y: public, but private with `reduce`.
 
-        Parameters
-        ----------
-        X : array, dask array or array on a device
-            The records, shape (n, *point_shape).
-        y : array of n labels
-            Public, but private with `reduce`.
-        groups : array of n ids, optional
-            Whose record each is. Then a person with all their records is the unit of privacy. Without `reduce` each person
-            must be of one class.
+        With `groups`, n ids that say whose record each is, a person with all their records is the unit of privacy. Without
+        `reduce` each person must be of one class.
         """
         self._check_common()
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
@@ -139,18 +113,14 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             raise ParameterError("ball= is for radius='private', without reduce=")
         if self.reduce is None:
             self._fit_means(X, y, groups)
-        else:
-            self._fit_reduction(X, y, groups)
-        return self._told()
-
-    def _fit_reduction(self, X: Any, y: Any, groups: Any) -> None:
+            return self._told()
         check_guarantee(self.guarantee)
         if self.center is not None or self.outer_radius is not None or str(self.mechanism) != "auto":
-            raise ParameterError(
-                "reduce= finds its own center and mechanism: leave center, outer_radius and mechanism out"
-            )
+            own = "reduce= finds its own center and mechanism"
+            raise ParameterError(f"{own}: leave center, outer_radius and mechanism out")
         self._fit_reduced(ReducedMeans, X, y, groups, None if self._is_private else self.radius)
         self.means_ = self.classifier_.weights / 2
+        return self._told()
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         if groups is not None and self._adding:
@@ -216,10 +186,11 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
 
     def transform(self, X: Any) -> Any:
         """Distances to the class means, shape (n, classes)."""
-        return self._applied(self._distances, X, (len(self._fitted_means()),))
+        check_is_fitted(self)
+        return self._applied(self._distances, X, (len(self.means_),))
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
-        means = self._fitted_means()
+        means = self.means_
         with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
             if self.reduce is not None:
                 return np.asarray(np.linalg.norm(means - self.classifier_.features(records)[:, None], axis=-1))
@@ -232,10 +203,6 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             return super()._scores(records)
         distances = np.minimum(self._distances(records), 1e150)  # NaN stays NaN
         return np.asarray(np.nan_to_num(-(distances**2), nan=-1e300))
-
-    def _fitted_means(self) -> np.ndarray:
-        check_is_fitted(self)
-        return self.means_
 
 
 def _labels_of_persons(y: Any, codes: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Private principal directions: a point of the sphere (one component) or of the Grassmann manifold (a subspace)."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -10,22 +11,24 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PERSON, Job, PrivateEstimator
+from curvedp.estimators.base import Job, PrivateEstimator
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
 from curvedp.mechanisms.noise import bounded
 from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
+from curvedp.mechanisms.statistic import PERSON_UNIT
 from curvedp.mechanisms.sums import GramSum, SumMechanism
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records.base import Records, open_records
-from curvedp.records.chunked import by_chunks, is_chunked
+from curvedp.records.base import Records, is_chunked, open_records
+from curvedp.records.chunked import by_chunks
 from curvedp.records.persons import person_codes, person_rows
 
 _STEPS = 60  # of descent
 _ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
 
 
+@dataclass(eq=False, repr=False)
 class PrivatePCA(TransformerMixin, PrivateEstimator):
     """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a privacy guarantee.
 
@@ -42,9 +45,9 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         ‖xxᵀ - x'x'ᵀ‖ <= √2·r²; the eigenvectors are post-processing. The noise is Gaussian, or for pure ε of
         density ∝ exp(−‖·‖/b), which has half the deviation of Laplace noise for each entry. "dp-rgd" descends on the sphere
         or the Grassmann manifold with noisy gradients (extra: jax; drawn in floats, which its certificate says; not for pure
-        ε). "auto" takes the better by
-        prediction: to first order the direction is off by the noise across it over the spectral gap, which is r²√d/(nμ) for
-        one shot and 2r²√d/(nμ) for descent, so one shot, as long as its d(d+1)/2 noisy entries are affordable.
+        ε). "auto" takes the better by prediction: to first order the direction is off by the noise across it over the
+        spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot, as long as its d(d+1)/2 noisy entries
+        are affordable.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
 
@@ -76,36 +79,19 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
     _adjacencies = ("replace-one", "add-remove")
     _name = "principal components"
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        radius: float | None = None,
-        method: Literal["auto", "one-shot", "dp-rgd"] = "auto",
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        source: Source | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.radius = radius
-        self.method = method
-        self.guarantee = guarantee
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    n_components: int = 1
+    radius: float | None = None
+    method: Literal["auto", "one-shot", "dp-rgd"] = "auto"
+    guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    ledger: Ledger | None = None
+    label: str | None = None
+    source: Source | None = None
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the leading subspace.
+        """Release the leading subspace of X, shape (n, features). `y` is ignored.
 
-        Parameters
-        ----------
-        X : array
-            The records, shape (n, features).
-        y : ignored
-            For scikit-learn.
-        groups : array of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records they have: a person counts for
-            the mean of xxᵀ over their own, and n is the number of persons. For "one-shot".
+        With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
+        person counts for the mean of xxᵀ over their own, and n is the number of persons. For "one-shot".
         """
         self._check_common()
         if self.radius is None:
@@ -121,24 +107,18 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         few = features <= _ONE_SHOT_FEATURES or is_chunked(X)  # descents want records in memory
         one_shot = self.method == "one-shot" or (self.method == "auto" and few)
         if not one_shot and (self._adding or groups is not None):
-            raise ParameterError(
-                "method='dp-rgd' is for replacing one record; method='one-shot' knows persons and private n"
-            )
-        self.method_ = "one-shot" if one_shot else "dp-rgd"
-        self.n_features_in_ = features
-        if one_shot:
-            self._one_shot(records, radius, count, groups)
-        else:
-            self._descend(records, radius, count)
-        return self._told()
-
-    def _one_shot(self, records: Records, radius: float, count: int, groups: Any) -> None:
-        job, unit = self._job(records, radius, groups)
+            known = "method='one-shot' knows persons and private n"
+            raise ParameterError(f"method='dp-rgd' is for replacing one record; {known}")
+        self.method_, self.n_features_in_ = "one-shot" if one_shot else "dp-rgd", features
+        job, unit = self._job(records, radius, groups) if one_shot else (self._descent(records, radius, count), None)
         (release,) = self._publish([job], unit)
-        moment = release.value if self._adding else unpack(release.value, self.n_features_in_)
-        vectors = np.linalg.eigh(moment)[1]
-        self.components_ = vectors[:, ::-1][:, :count].T
+        if one_shot:
+            moment = release.value if self._adding else unpack(release.value, features)
+            self.components_ = np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
+        else:
+            self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate
+        return self._told()
 
     def _job(self, records: Records, radius: float, groups: Any) -> tuple[Job, str | None]:
         """One noisy second moment of records or persons, or, with n private, one noisy sum; and whose data are protected."""
@@ -155,11 +135,11 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         statistic = SecondMoment(features, radius, n)
         kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
         mechanism = kind.for_statistic(statistic, self.guarantee)
-        return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON
+        return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON_UNIT
 
-    def _descend(self, records: Records, radius: float, count: int) -> None:
+    def _descent(self, records: Records, radius: float, count: int) -> Job:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
-        from curvedp.optim.rgd import descent_mechanism
+        from curvedp.optim.descent import descent_mechanism
 
         features = self.n_features_in_
         problem = LeadingEigenvectorProblem(features) if count == 1 else SubspaceProblem(features, count)
@@ -174,9 +154,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             rate = 0.5 / radius**2
             return np.asarray(dp_rgd(problem, rows, start, _STEPS, clip, rate, noise=mechanism.noise, rng=rng).point)
 
-        (release,) = self._publish([Job(mechanism, run, "noisy descent")])
-        self.components_ = np.atleast_2d(release.value.T)
-        self.certificate_ = release.certificate
+        return Job(mechanism, run, "noisy descent")
 
     @property
     def _components(self) -> int:  # type: ignore[override]  # what other estimators do not have
@@ -185,13 +163,11 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
     def transform(self, X: Any) -> Any:
         """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)
-        coordinates = partial(_coordinates, self.components_)
-        if is_chunked(X):
-            return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),), np.dtype(np.float64))
-        if _width(X) != self.n_features_in_:
+        if not is_chunked(X) and _width(X) != self.n_features_in_:
             expected = f"PrivatePCA is expecting {self.n_features_in_} features as input"
             raise ParameterError(f"X has {_width(X)} features, but {expected}")
-        return coordinates(open_records(X, (self.n_features_in_,), least=1).array())
+        coordinates = partial(_coordinates, self.components_)
+        return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),))
 
 
 def _width(X: Any, least: int = 1) -> int:

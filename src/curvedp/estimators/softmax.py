@@ -1,9 +1,11 @@
 """Classification of large covariance matrices with private labels: a reduction and a linear classifier, one release."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +23,7 @@ from curvedp.mechanisms.reduction import (
 )
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
-from curvedp.records.chunked import by_chunks, is_chunked
+from curvedp.records.chunked import by_chunks
 from curvedp.records.persons import person_codes
 
 
@@ -50,7 +52,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         if not mechanism.enough:
             text = f"n = {n} at {self.guarantee} is few for {len(labels.classes)} classes: expect chance level"
             warnings.warn(text, ReleaseWarning, stacklevel=3)
-        data = (records.array(), labels.codes, persons)  # type: ignore[attr-defined]  # chunks are refused by `array`
+        data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]
         (release,) = self._publish([Job(mechanism, data, "a private reduction was asked for")], unit)
         self.classes_, self.classifier_ = labels.classes, release.value
@@ -63,30 +65,20 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     def predict_proba(self, X: Any) -> Any:
         """Softmax of the scores, shape (n, classes)."""
         check_is_fitted(self)
-        return self._applied(lambda records: softmax(self._scores(records)), X, (len(self.classes_),))
+        return self._applied(lambda records: softmax(self._scores(records), axis=-1), X, (len(self.classes_),))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        return self._fitted().scores(records)
-
-    def _fitted(self) -> LinearClassifier:
-        check_is_fitted(self)
-        return self.classifier_
+        return self.classifier_.scores(records)
 
     def _applied(self, function: Any, X: Any, rest: tuple[int, ...]) -> Any:
         """A function of records, of a dask array by its chunks."""
         check_is_fitted(self)
-        if is_chunked(X):
-            dtype = np.float64 if rest else self.classes_.dtype
-            return by_chunks(function, X, self.manifold.point_shape, rest, np.dtype(dtype))
-        return function(open_records(X, self.manifold.point_shape, least=1).array())
+        return by_chunks(
+            function, X, self.manifold.point_shape, rest, np.dtype(np.float64) if rest else self.classes_.dtype
+        )
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Shares along the last axis, in proportion to e^score."""
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-
-
+@dataclass(eq=False, repr=False)
 class PrivateSoftmax(ReducedClassifier):
     """Multinomial logistic regression on privately reduced covariance matrices. Labels are private.
 
@@ -147,38 +139,18 @@ class PrivateSoftmax(ReducedClassifier):
 
     _name = "softmax classifier"
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        reduce: int = 8,
-        features: str = "power",
-        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        source: Source | None = None,
-        classes: Any = None,
-    ) -> None:
-        self.manifold = manifold
-        self.classes = classes
-        self.reduce = reduce
-        self.features = features
-        self.guarantee = guarantee
-        self.ledger = ledger
-        self.label = label
-        self.source = source
+    manifold: Manifold
+    reduce: int = 8
+    features: str = "power"
+    guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    ledger: Ledger | None = None
+    label: str | None = None
+    source: Source | None = None
+    classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the classifier.
-
-        Parameters
-        ----------
-        X : array
-            Covariance matrices, shape (n, m, m), in any unit.
-        y : array of n labels
-            Private, but for the set of them.
-        groups : array of n ids, optional
-            Whose record each is. Then a person with all records and labels is the unit of privacy.
-        """
+        """Release the classifier of covariance matrices X, shape (n, m, m), in any unit, by n labels y: private, but for the
+        set of them. With `groups`, n ids that say whose record each is, a person with all records and labels is the unit."""
         self._check_common()
         self._fit_reduced(ReducedSoftmax, X, y, groups)
         return self._told()

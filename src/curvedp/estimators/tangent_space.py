@@ -1,7 +1,7 @@
 """Records as vectors: their coordinates in the tangent space at a private mean, for scikit-learn pipelines."""
 
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -9,8 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.mechanisms.measured import logs_at
-from curvedp.records.base import open_records
-from curvedp.records.chunked import by_chunks, is_chunked
+from curvedp.records.chunked import by_chunks
 
 
 class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
@@ -49,10 +48,6 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
 
     _name = "reference point"
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the reference point; the arguments are those of `PrivateFrechetMean.fit`."""
-        return super().fit(X, y, groups)
-
     @property
     def n_features_in_(self) -> int:
         """Numbers of a record."""
@@ -65,11 +60,8 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
         A record without a logarithm there is 0, the reference point itself.
         """
         check_is_fitted(self)
-        shape, dim = self.manifold.point_shape, self.manifold.dim
         coordinates = partial(_coordinates, self.manifold, self.location_)
-        if is_chunked(X):
-            return by_chunks(coordinates, X, shape, (dim,), np.dtype(np.float64))
-        return coordinates(open_records(X, shape, least=1).array())
+        return by_chunks(coordinates, X, self.manifold.point_shape, (self.manifold.dim,))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """tangent0, tangent1, …; the input's own names say nothing of coordinates."""

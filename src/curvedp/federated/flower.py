@@ -97,8 +97,7 @@ def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) ->
     from curvedp.federated.plan import Plan
     from curvedp.federated.site import Site
     from curvedp.ledger import Ledger
-    from curvedp.records import read_column
-    from curvedp.records.files import load_records
+    from curvedp.records import read_column, read_records
 
     agreed = Plan.from_dict(plan)
     columns: dict[str, Any] = {
@@ -107,7 +106,7 @@ def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) ->
     if "labels" in columns:
         columns["labels"] = columns["labels"].astype(int)
     ledger = Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
-    return Site(agreed, records=load_records(records, agreed.kernel.manifold), ledger=ledger, **columns, **rest)
+    return Site(agreed, records=read_records(records, agreed.kernel.manifold), ledger=ledger, **columns, **rest)
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------------

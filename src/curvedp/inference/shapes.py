@@ -111,7 +111,7 @@ class Region:
 
     def plot(self) -> Any:
         """A matplotlib figure of it, where it lies (extra: report)."""
-        from curvedp.report import region_figure
+        from curvedp.report.figures import region_figure
 
         return region_figure(self)
 

@@ -7,10 +7,9 @@ try:
 except ImportError as error:
     raise errors.MissingExtra("curvedp.optim needs JAX: pip install 'curvedp[jax]'") from error
 
+from curvedp.optim.descent import dp_rgd, dp_rsgd
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.optim.result import OptimResult
-from curvedp.optim.rgd import dp_rgd
-from curvedp.optim.rsgd import dp_rsgd
 from curvedp.optim.rsvrg import dp_rsvrg
 
 __all__ = [

@@ -8,10 +8,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from curvedp import _validate
+from curvedp.errors import ParameterError
 from curvedp.optim._randomness import Randomness, on_processor
 
 # {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
 Batches = dict[str, Any]
+
+
+def chance_of(batch_size: float | None, sampling: str) -> float:
+    """Of a record to be in a batch, public where n is private."""
+    if sampling != "poisson" or batch_size is None or isinstance(batch_size, int | np.integer):
+        line = "n is private: give batch_size as a share of the records, such as 0.01, and sampling='poisson'"
+        raise ParameterError(line)
+    return _validate.within("batch_size", batch_size, 0, 1, open_low=True)
+
+
+def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
+    """A batch size between 1 and n, for a known sampling scheme."""
+    _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
+    size = _validate.integer("batch_size", batch_size, 1)
+    if size > n:
+        raise ParameterError(f"batch_size={size} is more than the {n} records or persons")
+    return size
 
 
 def draw_batches(
@@ -34,15 +53,23 @@ def draw_batches(
     return {"flat": jnp.asarray(padded), "first": jnp.asarray(first), "sizes": jnp.asarray(sizes)}
 
 
-def batch_sum(batch: Batches, flat: Any, size: int, part: Callable[[Any, Any], Any]) -> Any:
+def parted(batches: Batches | None) -> tuple[Batches, Batches | None]:
+    """What all steps share of their batches, and what each has of its own."""
+    if batches is None:
+        return {}, None
+    return {k: v for k, v in batches.items() if k == "flat"}, {k: v for k, v in batches.items() if k != "flat"}
+
+
+def batch_sum(batch: Batches, size: int, part: Callable[[Any, Any], Any]) -> Any:
     """Σ over a step's batch, for either form of `Batches`; `part` sums over the records of these numbers that are inside."""
-    if flat is None:
+    if "rows" in batch:
         inside = jnp.arange(len(batch["rows"])) < batch["sizes"] if "sizes" in batch else True
         return part(batch["rows"], inside)
+    # One size for all portions, since each is compiled; few batches take more than two.
     width = portion_of(size)
 
     def portion(done: Any) -> Any:
-        numbers = jax.lax.dynamic_slice(flat, (batch["first"] + done,), (width,))
+        numbers = jax.lax.dynamic_slice(batch["flat"], (batch["first"] + done,), (width,))
         return part(numbers, jnp.arange(width) < batch["sizes"] - done)
 
     done, kind = jnp.zeros((), dtype=batch["sizes"].dtype), jax.eval_shape(lambda: portion(0))
@@ -54,8 +81,7 @@ def batch_sum(batch: Batches, flat: Any, size: int, part: Callable[[Any, Any], A
 
 
 def portion_of(size: int) -> int:
-    """How many records of a Poisson batch the processor takes at once: one size, since each is compiled; few batches take
-    more than two."""
+    """How many records of a Poisson batch the processor takes at once."""
     return (size + 2 * math.isqrt(size) + 1) // 2
 
 

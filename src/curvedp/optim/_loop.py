@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from jax.experimental.compilation_cache import compilation_cache
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
+from curvedp.mechanisms.sums import ADDED
+from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
-from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK
+from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK, WHOLE_BITS, check_request
 from curvedp.records.cells import numbers
 from curvedp.records.chunked import refuse_chunked
 from curvedp.records.memory import entries
@@ -43,29 +46,23 @@ def compiled_once(problem: Problem) -> Iterator[None]:
     Only for problems of this library: the program of a user's loss holds what the loss closes over, which may be records. The
     folder is the user's own, since what is in it is run; a folder that the user has named to JAX is left alone.
     """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curvedp"
-    if type(problem) not in _OF_THIS_LIBRARY or jax.config.jax_compilation_cache_dir is not None or not _own(folder):
-        yield
-        return
+    folder, own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curvedp", False
+    if type(problem) in _OF_THIS_LIBRARY and jax.config.jax_compilation_cache_dir is None:
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own = folder.stat().st_mode & 0o022 == 0  # nobody else can write to it
     try:
-        _keep_in(str(folder))
+        if own:
+            _keep_in(str(folder))
         yield
     finally:
-        _keep_in(None)
+        if own:
+            _keep_in(None)
 
 
 def _keep_in(folder: str | None) -> None:
     jax.config.update("jax_compilation_cache_dir", folder)
     compilation_cache.reset_cache()
-
-
-def _own(folder: Path) -> bool:
-    """Whether the folder could be made, and nobody else can write to it."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder.stat().st_mode & 0o022 == 0
-    except OSError:
-        return False
 
 
 @jax.tree_util.register_dataclass
@@ -200,13 +197,18 @@ def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
             why = (
                 "it calls NumPy; write it, and the kernels of a manifold of your own, with jax.numpy or array_namespace"
             )
-        raise ParameterError(
-            f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}: {why}"
-        ) from None
+        line = f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}"
+        raise ParameterError(f"{line}: {why}") from None
     if shape != ():
         raise ParameterError(f"loss(w, z) returned an array of shape {shape}; it must return a number")
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ParameterError(f"loss(w, z) returned {dtype}; it must return a real number that has a gradient")
+
+
+def is_added(guarantee: Any, noise: Any) -> bool:
+    """Whether n is private, which only a guarantee can say."""
+    check_request(guarantee, noise, "replace-one", ADDED)
+    return guarantee is not None and guarantee.adjacency == ADDED
 
 
 def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:
@@ -223,7 +225,9 @@ def recorded(record_history: int, steps: int) -> np.ndarray:
 
 
 def objective_if(mark: Any, problem: Problem, w: Any, data: Any) -> Any:
-    """The objective at w where it is to be recorded."""
+    """The objective at w where it is to be recorded; None where nothing is."""
+    if mark is None:
+        return None
 
     def objective() -> Any:
         if not isinstance(data, Persons):
@@ -287,35 +291,42 @@ def summed(data: Any, part: Callable[[Any], Any]) -> Any:
     return jax.lax.scan(lambda acc, start: (acc + part(block(start)), None), total, starts)[0]
 
 
-def clipped_sum(problem: Problem, w: Any, data: Any, clip: Any) -> Any:
-    """Coordinates of Σ clip(gradient) over all records or persons."""
-    return problem.total(w, summed(data, lambda some: clipped_total(slopes_of(problem, w, some), clip)))
-
-
-def slopes_of(problem: Problem, w: Any, data: Any) -> Any:
-    """What is clipped, a row for each record or person."""
-    return rows_of(data, lambda records: problem.slopes(w, records))
-
-
-def descended(
-    problem: Problem, data: Any, w: Any, gradient: Callable[..., Any], each: Any, rate: Any, marks: Any
+def noisy_mean(
+    data: Any, batch: Any, size: int, clip: Any, scale: Any, xi: Any, rows: Callable[[Any], Any], total: Any = None
 ) -> Any:
-    """(last point, recorded objectives) after the steps exp_w(-rate·gradient(w, what the step has in `each`))."""
+    """Clipped rows summed over a step's batch, or over all records where there is none, divided by the size, with noise;
+    `total` makes coordinates of their sum.
 
-    def step(w: Any, inputs: tuple[Any, Any, Any]) -> tuple[Any, Any]:
-        own, rate, mark = inputs
-        w = step_along(problem, w, rate, gradient(w, own))
-        return w, None if mark is None else objective_if(mark, problem, w, data)
+    With a `scale` n is private: the scale stands for C over a noisy count, and ξ is in units of C. What is summed then are
+    whole multiples of C/2^20, exactly in any order: no round-off grows with n, and nothing that is charged or written down
+    depends on it.
+    """
 
-    last, values = jax.lax.scan(step, w, (each, rate, marks))
-    return problem.manifold.project(last), values
+    def part(some: Any, inside: Any = True) -> Any:
+        found = rows_of(some, rows)
+        if scale is None:
+            return clipped_total(found, clip, inside)
+        whole = jnp.rint(clip_rows(found / clip, 1.0).astype(jnp.float64) * 2.0**WHOLE_BITS).astype(jnp.int64)
+        return jnp.sum(jnp.where(jnp.reshape(inside, (-1, 1)), whole, 0), axis=0)
+
+    if batch is None:
+        found = summed(data, part)
+    else:
+        found = batch_sum(batch, size, lambda numbers, inside: part(data[numbers], inside))
+    if scale is None:
+        return (found if total is None else total(found)) / size + xi
+    return scale * (jnp.clip(found, -(2**53), 2**53) * 2.0**-WHOLE_BITS + xi)
+
+
+def noisy_gradient(
+    problem: Problem, w: Any, data: Any, batch: Any, size: int, clip: Any, scale: Any = None, xi: Any = 0.0
+) -> Any:
+    """`noisy_mean` of the gradients at w, in coordinates."""
+    if scale is None:
+        return noisy_mean(data, batch, size, clip, None, xi, partial(problem.slopes, w), partial(problem.total, w))
+    return noisy_mean(data, batch, size, clip, scale, xi, partial(problem.gradients, w))
 
 
 def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
     """exp_w(-rate·gradient) for a noisy gradient in coordinates and in double precision."""
     return problem.move(w, (-rate * gradient).astype(w.dtype))
-
-
-def joined(parts: list[Any], marks: np.ndarray) -> np.ndarray | None:
-    """The recorded objectives of all chunks; None where none was asked for."""
-    return np.concatenate([np.asarray(part) for part in parts])[marks] if marks.any() else None

@@ -74,6 +74,10 @@ class Randomness:
         first, self._rows = self._rows, self._rows + rows
         return _normal_rows(self._key, np.arange(first, first + rows), dim)
 
+    def noisy(self, count: int, noise: float) -> float:
+        """A count with noise of this standard deviation, at least 1."""
+        return max(count + noise * float(np.asarray(self.normal(1, 1))[0, 0]), 1.0)
+
     def uniform(self, size: int) -> np.ndarray:
         """Uniforms in (0, 1)."""
         if self._source is not None:

@@ -50,20 +50,18 @@ class Problem:
         """The shape of one record; None where it is the loss's own affair."""
         return None
 
-    def gradient(self, w: Any, z: Any) -> Any:
-        """Coordinates, shape (dim,), of the Riemannian gradient at w for one record.
+    def gradients(self, w: Any, records: Any) -> Any:
+        """Coordinates, shape (k, dim), of the Riemannian gradient at w of each record.
 
         The differential of exp at 0 is the identity, so the coordinates are the loss's ambient slope pulled back through
         the frame: the transpose of `from_coordinates`, whatever the metric.
         """
-        slope = jax.grad(self.loss)(w, z)
-        zero = jnp.zeros(self.manifold.dim, dtype=w.dtype)
-        _, transpose = jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)
-        return transpose(slope)[0]
 
-    def gradients(self, w: Any, records: Any) -> Any:
-        """`gradient` of each record, shape (k, dim)."""
-        return jax.vmap(lambda z: self.gradient(w, z))(records)
+        def gradient(z: Any) -> Any:
+            slope, zero = jax.grad(self.loss)(w, z), jnp.zeros(self.manifold.dim, dtype=w.dtype)
+            return jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)[1](slope)[0]
+
+        return jax.vmap(gradient)(records)
 
     def slopes(self, w: Any, records: Any) -> Any:
         """Each record's gradient as a row of numbers whose Euclidean length is its Riemannian one: what is clipped."""
@@ -116,12 +114,8 @@ class FrechetMeanProblem(Problem):
         """A point of the manifold."""
         return self.manifold.point_shape
 
-    def gradient(self, w: Any, z: Any) -> Any:
-        """-log_w z: no differentiation through the distance."""
-        return self.gradients(w, z[None])[0]
-
     def gradients(self, w: Any, records: Any) -> Any:
-        """-log_w z of each record."""
+        """-log_w z of each record: no differentiation through the distance."""
         with values_alone():
             return -self.manifold.rough_chart(w, records)
 
@@ -148,19 +142,15 @@ class LeadingEigenvectorProblem(Problem):
     def __init__(self, dim: int) -> None:
         object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
         object.__setattr__(self, "manifold", Sphere(self.dim - 1))
-        object.__setattr__(self, "loss", _rayleigh)
+        object.__setattr__(self, "loss", lambda w, z: -(jnp.sum(w * z) ** 2))
 
     @property
     def record_shape(self) -> tuple[int, ...]:
         """A vector of R^dim."""
         return (self.dim,)
 
-    def gradient(self, w: Any, z: Any) -> Any:
-        """-2(wᵀz)z without its part along w."""
-        return self.gradients(w, z[None])[0]
-
     def gradients(self, w: Any, records: Any) -> Any:
-        """`gradient` of each record."""
+        """-2(wᵀz)z without its part along w, of each record."""
         return self.manifold.to_coordinates(w, self.slopes(w, records))
 
     def slopes(self, w: Any, records: Any) -> Any:
@@ -206,10 +196,7 @@ class SubspaceProblem(Problem):
         """A vector of R^dim."""
         return (self.dim,)
 
-    def gradient(self, w: Any, z: Any) -> Any:
-        """-2z(zᵀw) without its part in the subspace."""
-        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, -2 * z[:, None] * (z @ w)[None, :]))
-
-
-def _rayleigh(w: Any, z: Any) -> Any:
-    return -(jnp.sum(w * z) ** 2)
+    def gradients(self, w: Any, records: Any) -> Any:
+        """-2z(zᵀw) without its part in the subspace, of each record."""
+        slopes = -2 * records[:, :, None] * (records @ w)[:, None, :]
+        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, slopes))

@@ -2,15 +2,14 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
 
 class OptimResult(NamedTuple):
     """The private point and what it costs.
-
-    `history` is None, or, when it was asked for, the objective on the data after each recorded step: computed without
-    noise, so NOT private. `noise` is the standard deviation of the tangent noise on the averaged gradient.
 
     Attributes
     ----------
@@ -19,9 +18,9 @@ class OptimResult(NamedTuple):
     guarantee : Guarantee
         What it costs.
     noise : float or array
-        Of the averaged gradients.
+        The standard deviation of the tangent noise on the averaged gradient.
     history : array or None
-        Of the objective.
+        Where it was asked for, the objective on the data after each recorded step: computed without noise, so NOT private.
     history_is_private : bool
         Whether that may leave.
     certificate : Certificate
@@ -49,15 +48,18 @@ def finished(
     guarantee: Guarantee,
     noise: Any,
     random: Any,
-    history: Any = None,
-    persons: bool = False,
+    history: list[Any],
+    marks: np.ndarray,
+    groups: Any,
 ) -> OptimResult:
     """The result of a descent with its certificate: what it cost, from which bits, for whom; None where the manifold has
     no name."""
+    point = np.asarray(point)
+    told = np.concatenate([np.asarray(part) for part in history])[marks.ravel()] if marks.any() else None
     try:
         mechanism.described()
     except ParameterError:
-        return OptimResult(point, guarantee, noise, history)
-    unit = mechanism.statistic.units[0] if persons else None
+        return OptimResult(point, guarantee, noise, told)
+    unit = None if groups is None else mechanism.statistic.units[0]
     release = mechanism.release(lambda _: point, source=random.source, guarantee=guarantee, unit=unit)
-    return OptimResult(point, guarantee, noise, history, certificate=release.certificate)
+    return OptimResult(point, guarantee, noise, told, certificate=release.certificate)

@@ -12,33 +12,22 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.mechanisms.descent import ClippedGradient, VarianceReducedMechanism
-from curvedp.optim._added import added_rsvrg, is_added
-from curvedp.optim._batches import Batches, batch_sum, draw_batches
-from curvedp.optim._loop import (
-    clip_rows,
-    clipped_sum,
-    clipped_total,
-    compiled_once,
-    full_precision,
-    joined,
-    objective_if,
-    prepare,
-    rates,
-    recorded,
-    rows_of,
-    step_along,
+from curvedp.mechanisms.descent import (
+    AddedVarianceReducedMechanism,
+    ClippedGradient,
+    ClippedGradientSum,
+    VarianceReducedMechanism,
 )
+from curvedp.optim import _loop as loop
+from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
 from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
-from curvedp.optim.rsgd import chance_of, check_batch
 from curvedp.privacy import Guarantee
-from curvedp.privacy.descent import rounded_clip, rsvrg_guarantee, rsvrg_noise
+from curvedp.privacy import descent as cost
 
 
 def dp_rsvrg(
@@ -103,61 +92,59 @@ def dp_rsvrg(
     epochs, inner_steps, restarts = (_validate.integer(name, value, 1) for name, value in sizes.items())
     bounds = _pair("clip", clip)
     _validate.choice("output", output, ("last", "random"))
-    schedule = rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
-    marks = recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
-    if is_added(guarantee, noise):
-        chance = chance_of(batch_size, sampling)
-        return added_rsvrg(problem, data, init, schedule, bounds, chance, guarantee, rng, marks, output, groups)
-    with full_precision(), compiled_once(problem):
-        w, records = prepare(problem, data, init, groups)
-        n, dim = len(records), problem.manifold.dim
-        size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
-        charged = (rounded_clip(bounds[0], dim, w.dtype, n), rounded_clip(bounds[1], dim, w.dtype, n, size))
-        total = restarts * epochs
-        if guarantee is not None:
-            rate = float(schedule.mean())
-            sd = rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
+    schedule = loop.rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
+    marks = loop.recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
+    chance = chance_of(batch_size, sampling) if loop.is_added(guarantee, noise) else None
+    with loop.full_precision(), loop.compiled_once(problem):
+        w, records = loop.prepare(problem, data, init, groups, least=2 if chance is None else 0)
+        n, manifold, random = len(records), problem.manifold, Randomness(rng)
+        total, rate = restarts * epochs, float(schedule.mean())
+        asked: Any = guarantee
+        scales: Any
+        if chance is not None:
+            charged = (
+                cost.added_clip(bounds[0], manifold.dim, w.dtype),
+                cost.added_clip(bounds[1], manifold.dim, w.dtype),
+            )
+            sd, count_noise = cost.added_rsvrg_noise(total, inner_steps, chance, charged, asked, rate)
+            size, count = max(int(chance * n), 1), random.noisy(n, count_noise)
+            scales, units = (bounds[0] / count, bounds[1] / (chance * count)), (sd[0] / bounds[0], sd[1] / bounds[1])
+            statistic: Any = ClippedGradientSum(manifold, charged[0])
+            made: Any = partial(
+                AddedVarianceReducedMechanism, rate=chance, count_noise=count_noise, statistic=statistic
+            )
         else:
-            sd = _pair("noise", (noise, noise) if isinstance(noise, Real) else noise)
-        met = rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
-        random, history = Randomness(rng), []
-        for run in range(restarts):
-            chosen = divmod(int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps)
-            kept = w
+            size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
+            charged = (
+                cost.rounded_clip(bounds[0], manifold.dim, w.dtype, n),
+                cost.rounded_clip(bounds[1], manifold.dim, w.dtype, n, size),
+            )
+            if guarantee is not None:
+                sd = cost.rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
+            else:
+                sd = _pair("noise", (noise, noise) if isinstance(noise, Real) else noise)
+            asked = guarantee or cost.rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
+            statistic = ClippedGradient(manifold, charged[0], n)
+            made = partial(VarianceReducedMechanism, batch_size=size, sampling=sampling, statistic=statistic)
+            scales, units = (None, None), sd
+        run = {"epochs": total, "inner_steps": inner_steps, "difference_clip": charged[1]}
+        mechanism = made(**run, full_noise=sd[0], inner_noise=sd[1])
+        history = []
+        for record in marks:
+            chosen, kept = divmod(int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps), w
             for epoch in range(epochs):
-                batches = draw_batches(random, n, size, inner_steps, sampling)
-                first = sd[0] * random.normal(1, dim)[0]
-                second = sd[1] * random.normal(inner_steps, dim)
-                keep_path = output == "random" and epoch == chosen[0]
+                every = chance is not None and (chance == 1 or not n)
+                batches = None if every else draw_batches(random, n, size, inner_steps, sampling, chance)
+                xi = units[0] * random.normal(1, manifold.dim)[0], units[1] * random.normal(inner_steps, manifold.dim)
+                keep = output == "random" and epoch == chosen[0]
+                told = record[epoch] if marks.any() else None
                 w, path, values = _epoch(
-                    problem,
-                    records,
-                    w,
-                    bounds,
-                    size,
-                    batches,
-                    schedule[epoch],
-                    first,
-                    second,
-                    marks[run, epoch] if marks.any() else None,
-                    keep_path,
+                    problem, records, w, bounds, scales, size, batches, schedule[epoch], xi, told, keep
                 )
                 history.append(values)
-                if keep_path:
-                    kept = problem.manifold.project(path[chosen[1]])
+                kept = manifold.project(path[chosen[1]]) if keep else kept
             w = w if output == "last" else kept
-        mechanism = VarianceReducedMechanism(
-            statistic=ClippedGradient(problem.manifold, charged[0], n),
-            epochs=total,
-            inner_steps=inner_steps,
-            batch_size=size,
-            difference_clip=charged[1],
-            full_noise=sd[0],
-            inner_noise=sd[1],
-            sampling=sampling,
-        )
-        told = joined(history, marks.ravel())
-        return finished(mechanism, np.asarray(w), guarantee or met, sd, random, told, groups is not None)
+        return finished(mechanism, w, asked, sd, random, history, marks, groups)
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "keep_path"))
@@ -166,24 +153,23 @@ def _epoch(
     data: Any,
     anchor: Any,
     clip: tuple[Any, Any],
+    scales: tuple[Any, Any],
     size: int,
-    batches: Batches,
+    batches: Any,
     rate: Any,
-    first: Any,
-    second: Any,
+    xi: tuple[Any, Any],
     marks: Any,
     keep_path: bool,
 ) -> tuple[Any, Any, Any]:
-    manifold = problem.manifold
-    flat = batches.get("flat")
-    per_step = {name: array for name, array in batches.items() if name != "flat"}
-    released = clipped_sum(problem, anchor, data, clip[0]) / len(data) + first
+    """The last point, all points where they are wanted, and the recorded objectives; `scales` as of `noisy_mean`."""
+    shared, each = parted(batches)
+    released = loop.noisy_gradient(problem, anchor, data, None, len(data), clip[0], scales[0], xi[0])
     # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate would run away with it for the
     # rest of the epoch. What has been released may be shortened at no cost.
-    released = clip_rows(released[None], clip[1])[0]
+    released = loop.clip_rows(released[None], clip[1])[0]
 
-    def step(w: Any, inputs: tuple[Batches, Any, Any, Any]) -> tuple[Any, Any]:
-        batch, rate, xi, mark = inputs
+    def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
+        own, rate, xi, mark = inputs
 
         def differences(records: Any) -> Any:
             # Both points in one batch. As two calls they run side by side, and two batched decompositions that share
@@ -191,17 +177,13 @@ def _epoch(
             both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), records)
             return both[0] - problem.carry(anchor, w, both[1])
 
-        def part(numbers: Any, inside: Any) -> Any:
-            return clipped_total(rows_of(data[numbers], differences), clip[1], inside)
+        batch = None if own is None else own | shared
+        mean = loop.noisy_mean(data, batch, size, clip[1], scales[1], xi, differences)
+        moved = loop.step_along(problem, w, rate, mean + problem.carry(anchor, w, released))
+        return moved, (w if keep_path else None, loop.objective_if(mark, problem, moved, data))
 
-        total = batch_sum(batch, flat, size, part)
-        direction = total / size + problem.carry(anchor, w, released) + xi
-        moved = step_along(problem, w, rate, direction)
-        value = None if mark is None else objective_if(mark, problem, moved, data)
-        return moved, (w if keep_path else None, value)
-
-    w, (path, values) = jax.lax.scan(step, anchor, (per_step, rate, second, marks))
-    return manifold.project(w), path, values
+    w, (path, values) = jax.lax.scan(step, anchor, (each, rate, xi[1], marks))
+    return problem.manifold.project(w), path, values
 
 
 def _pair(name: str, values: Any) -> tuple[float, float]:

@@ -8,16 +8,8 @@ the first few thousand, which one worker gathers to find a start. A task lost wi
 bits.
 """
 
-from curvedp.records.base import Records, open_records
 from curvedp.records.files import read_column, read_records
 from curvedp.records.forms import FORMS
 from curvedp.records.parquet import from_parquet
 
-__all__ = [
-    "FORMS",
-    "Records",
-    "from_parquet",
-    "open_records",
-    "read_column",
-    "read_records",
-]
+__all__ = ["FORMS", "from_parquet", "read_column", "read_records"]

@@ -1,8 +1,7 @@
 """One cell, one record: what anything found in a table or a list is as numbers. Total: what is not a number is NaN."""
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -47,32 +46,21 @@ def rows(records: Iterable[Any], shape: tuple[int, ...]) -> np.ndarray:
     >>> rows([[1, 2], None, [1, 2, 3], ["4", 5]], (2,)).tolist()
     [[1.0, 2.0], [nan, nan], [nan, nan], [4.0, 5.0]]
     """
-    with _quiet():
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning that a value causes is a release
         return np.array([_row(record, shape) for record in records], dtype=np.float64).reshape(-1, *shape)
 
 
 def _row(record: Any, shape: tuple[int, ...]) -> np.ndarray:
     try:
-        found = numbers("a record", _plain(record))
+        if not isinstance(record, np.ma.MaskedArray):
+            record = np.asarray(record)
+            if record.dtype.kind == "O" and record.ndim:  # arrays in arrays, as tables give lists of lists
+                record = np.asarray(record.tolist())
+        found = numbers("a record", record)
     except Exception:  # ragged, complex, or an object that is no array
         found = np.empty(0)
     return found.reshape(shape) if found.shape in (shape, (prod(shape),)) else np.full(shape, np.nan)
-
-
-def _plain(record: Any) -> np.ndarray:
-    """An array, also of arrays in arrays, as tables give lists of lists."""
-    if isinstance(record, np.ma.MaskedArray):
-        return record
-    found = np.asarray(record)
-    return np.asarray(found.tolist()) if found.dtype.kind == "O" and found.ndim else found
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """A warning that a value causes is a release."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def names(values: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,11 @@ from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
 from curvedp.geometry.numerics.namespace import to_host
+from curvedp.records.base import Moments, Records, checked_shape, is_chunked, open_records
 
 SAMPLE = 1 << 14  # records that the start is found from
 _FAN_IN = 8  # partial sums that one task adds up
 _PATIENCE = "5s"  # for a scheduler's answer; dask itself complains of an event loop that is busy for 3
-
-
-def is_chunked(X: Any) -> bool:
-    """Whether X is a dask array. Says no, without an import, where dask is not in use."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "chunks")
 
 
 def refuse_chunked(name: str, X: Any) -> None:
@@ -43,9 +39,11 @@ def by_chunks(
     X: Any,
     point_shape: tuple[int, ...],
     rest: tuple[int, ...],
-    dtype: Any,
+    dtype: Any = np.dtype(np.float64),  # noqa: B008 - a constant
 ) -> Any:
-    """The dask array, shape (n, *rest), of what a function of records makes of each chunk, when it is asked for."""
+    """What a function makes of records, shape (n, *rest); of a dask array a dask array, chunk by chunk when it is asked."""
+    if not is_chunked(X):
+        return function(open_records(X, point_shape, least=1).array())
     check_whole(X, point_shape)
     return X.map_blocks(
         partial(_applied, function, point_shape),
@@ -57,15 +55,9 @@ def by_chunks(
     )
 
 
-def of_n(point_shape: Any) -> str:
-    """The shape of n records of this shape, in words that do not tell n, which may be private."""
-    return f"({', '.join(['n', *map(str, point_shape)])})"
-
-
 def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     """A `ParameterError` unless X is a dask array of points, real numbers, each in one chunk."""
-    if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        raise ParameterError(f"{name} has shape {of_n(X.shape[1:])}; it must be {of_n(point_shape)}")
+    checked_shape(X, point_shape, name)
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)
@@ -74,76 +66,45 @@ def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
         raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
 
 
-class ChunkedRecords:
-    """A dask array of records along its first axis, seen through sums over them.
-
-    Refuses, before anything is computed, chunks of unknown size and chunks that cut through a record.
-
-    >>> import dask.array as da
-    >>> len(ChunkedRecords(da.zeros((10, 3), chunks=(4, 3)), (3,)))
-    10
-    """
+class ChunkedRecords(Records):
+    """A dask array of records along its first axis, seen through sums over them. Chunks of unknown size, and those that cut
+    through a record, are refused before anything is computed."""
 
     def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
         check_whole(X, point_shape, name)
         check_sizes(name, X)
         if X.shape[0] > MOST_TERMS:
             raise ParameterError(f"{name} has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}")
-        self._array = X
-        self._point_shape = point_shape
-        self._name = name
+        super().__init__(X)
+        self._point_shape, self._name = point_shape, name
+        self.sizes = tuple(X.chunks[0])  # how many records each chunk says it has
         _check_scheduler()
 
-    where: Literal["chunks"] = "chunks"
-
-    def __len__(self) -> int:
-        return int(self._array.shape[0])
-
-    @property
-    def n(self) -> int:
-        """How many records there are."""
-        return len(self)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, *point_shape)."""
-        return (len(self), *self._point_shape)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many records each chunk says it has."""
-        return tuple(self._array.chunks[0])
+    where = "chunks"
 
     def blocks(self) -> list[Any]:
         """The chunks, each a delayed value."""
-        return list(self._array.to_delayed().ravel())
+        return list(self._records.to_delayed().ravel())
 
     def sums(self, kernel: Callable[..., np.ndarray], *beside: Any) -> np.ndarray:
-        """Σ kernel(chunk) over all chunks, kernel giving a vector of int64: a map and a tree of exact additions.
-
-        Arrays `beside` the records, one value a record and cut where they are, are arguments of the kernel too.
-        """
-        parts = self._array.map_blocks(
+        """A map and a tree of exact additions; arrays `beside` the records are cut where they are."""
+        parts = self._records.map_blocks(
             partial(_part, kernel, self._point_shape),
             *(values[(slice(None), *(None,) * len(self._point_shape))] for values in beside),
             dtype=np.int64,
             meta=np.empty((0, 0), dtype=np.int64),
-            drop_axis=list(range(1, self._array.ndim)),
+            drop_axis=list(range(1, self._records.ndim)),
             new_axis=[1],
             chunks=((1,) * len(self.sizes), (np.nan,)),
         )
         total = np.asarray(computed(parts.sum(axis=0, split_every=_FAN_IN), self._name))
-        if total[-1] != len(self):  # n is part of the guarantee
-            raise ParameterError(f"the chunks of {self._name} hold {total[-1]} records; their sizes say {len(self)}")
+        if total[-1] != self.n:  # n is part of the guarantee
+            raise ParameterError(f"the chunks of {self._name} hold {total[-1]} records; their sizes say {self.n}")
         return total[:-1]
-
-    def map(self, function: Callable[[np.ndarray], np.ndarray]) -> Any:
-        """The dask array of function(chunk), which keeps shapes."""
-        return self._array.map_blocks(function, dtype=np.float64, meta=np.empty((0,) * self._array.ndim))
 
     def array(self) -> np.ndarray:
         """Refused: the records are not loaded, whatever their size."""
-        refuse_chunked(self._name, self._array)
+        refuse_chunked(self._name, self._records)
         raise AssertionError  # it is chunked
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ChunkedRecords":
@@ -151,34 +112,36 @@ class ChunkedRecords:
         if np.array_equal(manifold.home(center), center):
             return self
         kernel = partial(_applied, partial(carry_records, manifold, center), self._point_shape)
-        return ChunkedRecords(self.map(kernel), self._point_shape, self._name)
+        moved = self._records.map_blocks(kernel, dtype=np.float64, meta=np.empty((0,) * self._records.ndim))
+        return ChunkedRecords(moved, self._point_shape, self._name)
 
-    def of_class(self, labels: Any, code: int) -> Any:
+    def of_class(self, labels: Any, code: int) -> Records:
         """Those of one class."""
-        return labels.of_class(self, code)
+        from curvedp.records.labels import ClassRecords
+
+        return ClassRecords(labels, self, code)
 
     def labels(self, y: Any, classes: Any = None) -> Any:
-        """Labels of the records, in memory or in chunks."""
+        """Of y in memory or in chunks."""
         from curvedp.records.labels import ChunkedLabels
 
         return ChunkedLabels(self, y, classes)
 
-    def class_moments(self, domain: Domain, labels: Any) -> list[tuple[np.ndarray, float]]:
+    def class_moments(self, domain: Domain, labels: Any) -> list[Moments]:
         """The moments of each class; a pass serves them all."""
-        moments: list[tuple[np.ndarray, float]] = labels.moments(domain)
-        return moments
+        return labels.moments(domain)  # type: ignore[no-any-return]  # of `ChunkedLabels`
 
-    def moments(self, domain: Domain) -> tuple[np.ndarray, float]:
-        """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball."""
+    def moments(self, domain: Domain) -> Moments:
+        """Streamed, from a start that one worker finds."""
         import dask
 
-        few = self._array[:SAMPLE].rechunk(dict.fromkeys(range(self._array.ndim), -1))
+        few = self._records[:SAMPLE].rechunk(dict.fromkeys(range(self._records.ndim), -1))
         start: Start = computed(dask.delayed(_first)(domain, few))
 
         def sums(x: np.ndarray) -> np.ndarray:
             return self.sums(partial(_flat_sums, domain, x)).reshape(2, -1)
 
-        return streamed_mean(domain, len(self), sums, start)
+        return streamed_mean(domain, self.n, sums, start)
 
 
 # ---- on the workers ------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.records import volumes
+from curvedp.records.base import is_chunked
 from curvedp.records.cells import numbers
-from curvedp.records.chunked import by_chunks, is_chunked
+from curvedp.records.chunked import by_chunks
 from curvedp.records.forms import Form, find_form, forms_of_width
 from curvedp.records.memory import entries
 from curvedp.records.parquet import read_parquet
@@ -87,20 +88,13 @@ def read_records(
     choices = Choices(header, key, columns, mask, sep, decimal, skip)
     if isinstance(source, str | Path):
         entries = _file(Path(source), manifold, written, choices)
+    elif form is None and is_array_api_obj(source) and not is_numpy_array(source) and not is_chunked(source):
+        return source  # on a device, where it stays
     else:
-        entries = _memory(source, manifold, written, choices)
+        entries = _array("X", source, manifold, written, choices)
     if is_chunked(entries):
-        return (
-            entries if form is None else by_chunks(written.points, entries, written.shape, manifold.point_shape, float)
-        )
+        return entries if form is None else by_chunks(written.points, entries, written.shape, manifold.point_shape)
     return written.points(entries)
-
-
-def load_records(
-    path: str | Path, manifold: Manifold, key: str | None = None, header: bool | None = None, **more: Any
-) -> Any:
-    """`read_records` of a file."""
-    return read_records(Path(path), manifold, key=key, header=header, **more)
 
 
 def read_column(
@@ -165,7 +159,7 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
         header = path.exists() and path.read_bytes().strip().count(b"\n") > 0
         found = _file(path, manifold, own, Choices(header=header))
     elif path.suffix.lower() == ".npy" and path.exists():
-        found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices())[0])
+        found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices()))
     else:
         found = _file(path, manifold, own, Choices())
     if found.size != own.width:
@@ -176,19 +170,17 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
 # ---- what is given ---------------------------------------------------------------------------------------------------
 
 
-def _file(path: str | Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    path = Path(path)
+def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
     kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
     if not kinds:
         raise ParameterError(f"{path}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
-    if kinds[0] in _TABLES:
-        return _settled(
-            path.name, _read(kinds[0], _TABLES[kinds[0]], path, form.shape, choices), manifold, form, choices
-        )
-    found, mask = _read(kinds[0], volumes.READERS[kinds[0]], path, choices)
-    return _array(path.name, found, manifold, form, choices._replace(mask=mask))
+    if table := kinds[0] in _TABLES:
+        found = _read(kinds[0], _TABLES[kinds[0]], path, form.shape, choices)
+    else:
+        found = _read(kinds[0], volumes.READERS[kinds[0]], path, choices)
+    return _array(path.name, found, manifold, form, choices, table=table)
 
 
 def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
@@ -199,9 +191,7 @@ def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
         raise
     except ImportError as error:
         raise ParameterError(f"reading {kind} needs {error.name}: pip install 'curvedp[io]'") from None
-    except (
-        Exception
-    ) as error:  # a damaged file makes the readers raise anything: BadZipFile, zlib.error, ArrowInvalid, …
+    except Exception as error:  # a damaged file makes the readers raise anything: BadZipFile, zlib.error, …
         line = f"{path} cannot be read as {kind} ({type(error).__name__}); is it damaged, or of another kind?"
         raise ParameterError(line) from None
 
@@ -217,23 +207,14 @@ _COLUMNS: dict[str, Any] = {
     ".tsv": text_column,
     ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
     ".parquet": _parquet_column,
-    ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column)))[0],
+    ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column))),
 }
 _TABLES = {".csv": text, ".tsv": text, ".xlsx": excel, ".parquet": read_parquet}
 
 
-def _memory(X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    elsewhere = form.name is None and is_array_api_obj(X) and not is_numpy_array(X) and not is_chunked(X)
-    return X if elsewhere else _array("X", X, manifold, form, choices)
-
-
-def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
-    found = X if is_chunked(X) else entries(where, X, form.shape, choices)
-    return _settled(where, found, manifold, form, choices)
-
-
-def _settled(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices) -> Any:
+def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices, *, table: bool = False) -> Any:
     """(n, *shape): the voxels of a mask, or rows that hold a record's entries one after the other."""
+    X = X if table or is_chunked(X) else entries(where, X, form.shape, choices)
     if choices.mask is not None:
         X = volumes.masked(where, X, choices.mask)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):

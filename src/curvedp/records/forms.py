@@ -33,19 +33,8 @@ class Form(NamedTuple):
 
 
 def find_form(name: str | None, manifold: Manifold) -> Form:
-    """The form of that name on a manifold; None is a point's own entries.
-
-    Raises
-    ------
-    ParameterError
-        For a name that is not known or does not say enough, and for a form that does not make points of this manifold.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> find_form("latlon-degrees", Sphere(2)).points(np.array([[90.0, 0.0], [91.0, 0.0]])).round(9).tolist()
-    [[0.0, 0.0, 1.0], [nan, nan, nan]]
-    """
+    """The form of that name on a manifold; None is a point's own entries. A name that does not say enough is refused, and a
+    form that does not make points of this manifold."""
     if name is None:
         return Form(None, manifold.point_shape, lambda x: x)
     more = [full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")]
@@ -122,8 +111,7 @@ def _landmarks(x: np.ndarray) -> np.ndarray:
     moved = x - x[:, :1]
     moved = moved / np.max(np.abs(moved), axis=(1, 2), keepdims=True)
     moved = moved - moved.mean(axis=1, keepdims=True)
-    size = np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True))
-    return np.asarray(moved / size)
+    return np.asarray(moved / np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True)))
 
 
 def _proportions(x: np.ndarray) -> np.ndarray:
@@ -153,23 +141,17 @@ def _upper(name: str, wanted: tuple[int, ...]) -> Form | None:
     return _matrix([(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])], name, wanted)
 
 
-def _planar(name: str, wanted: tuple[int, ...]) -> Form | None:
-    return Form(name, wanted, partial(_total, _landmarks)) if len(wanted) == 2 and wanted[1] == 2 else None
-
-
-def _angles(unit: float, name: str, wanted: tuple[int, ...]) -> Form | None:
-    return Form(name, wanted, partial(_total, partial(np.multiply, unit))) if len(wanted) == 1 else None
-
-
-def _counts(name: str, wanted: tuple[int, ...]) -> Form | None:
-    return Form(name, wanted, partial(_total, _proportions)) if len(wanted) == 1 else None
+def _alike(points: Points, last: int | None, name: str, wanted: tuple[int, ...]) -> Form | None:
+    """Written in the shape of a point: a vector, or pairs."""
+    fits = len(wanted) == 1 if last is None else len(wanted) == 2 and wanted[1] == last
+    return Form(name, wanted, partial(_total, points)) if fits else None
 
 
 FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
     "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180)),
     "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0)),
-    "angles-degrees": partial(_angles, np.pi / 180),
-    "angles-radians": partial(_angles, 1.0),
+    "angles-degrees": partial(_alike, partial(np.multiply, np.pi / 180), None),
+    "angles-radians": partial(_alike, partial(np.multiply, 1.0), None),
     "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3])),
     "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2])),
     "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
@@ -179,9 +161,9 @@ FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
     "tensor6-lower": partial(_matrix, _LOWER),  # dipy, ANTs, NIfTI's symmetric matrices
     "tensor6-upper": partial(_matrix, _UPPER),  # FSL
     "tensor6-diagonal": partial(_matrix, _DIAGONAL),  # MRtrix
-    "landmarks": _planar,
+    "landmarks": partial(_alike, _landmarks, 2),
     "upper": _upper,
-    "counts": _counts,
+    "counts": partial(_alike, _proportions, None),
 }
 """Each form by its name: (name, point_shape) -> Form, or None where no point has that shape.
 

@@ -2,35 +2,23 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
+from curvedp.records.base import Kernel, Records, is_chunked
 from curvedp.records.cells import any_missing, names
-from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed, is_chunked
+from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed
 
 _FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
 
 
-class ClassLabels(Protocol):
-    """Public labels, wherever they lie: the classes in order, and how many records each has."""
-
-    classes: np.ndarray
-    sizes: np.ndarray
-
-
 class Labels:
     """Labels in memory, one for each of n records: `classes` in order, their `sizes`, and `codes`, each record's class. Where
-    a public set of classes is given, it is that, whatever the labels are, and a label that is not in it is the first.
-
-    >>> Labels(["b", "a", "b", "b", "a"], 5).sizes
-    array([2, 3])
-    >>> Labels(["b", None, "b", "d"], 4, ["a", "b", "c"]).sizes
-    array([2, 2, 0])
-    """
+    a public set of classes is given, it is that, whatever the labels are, and a label that is not in it is the first."""
 
     def __init__(self, y: Any, n: int, classes: Any = None) -> None:
         try:
@@ -51,13 +39,7 @@ class Labels:
 
 
 class ChunkedLabels:
-    """The same for chunked records; y is in memory, or a dask array that is never loaded.
-
-    >>> import dask.array as da
-    >>> records = ChunkedRecords(da.zeros((5, 3), chunks=(2, 3)), (3,))
-    >>> ChunkedLabels(records, ["b", "a", "b", "b", "a"]).sizes
-    array([2, 3])
-    """
+    """The same for chunked records; y is in memory, or a dask array that is never loaded."""
 
     def __init__(self, records: ChunkedRecords, y: Any, public: Any = None) -> None:
         import dask.array
@@ -66,17 +48,17 @@ class ChunkedLabels:
         if is_chunked(y):
             if public is not None:
                 raise ParameterError("classes= wants y in memory")
-            _check_shape(y, len(records))
+            _check_shape(y, records.n)
             check_sizes("y", y)
             labels = y.rechunk((records.sizes,))
             each = [dask.delayed(_counted)(block) for block in labels.to_delayed()]
             found = computed(dask.delayed(list)(each), "y")
             self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[0]
-            self._codes = labels.map_blocks(partial(np.searchsorted, self.classes), dtype=np.intp)
+            self.codes = labels.map_blocks(partial(np.searchsorted, self.classes), dtype=np.intp)
         else:
-            host = Labels(y, len(records), public)
+            host = Labels(y, records.n, public)
             self.classes = host.classes
-            self._codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
+            self.codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
             found = [_counted(codes) for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])]
             found = [(host.classes[codes], counts) for codes, counts in found]
         self._counts = np.zeros((len(found), len(self.classes)), dtype=np.int64)  # of each class in each chunk
@@ -88,24 +70,15 @@ class ChunkedLabels:
         """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
-            total = self._records.sums(partial(_class_sums, domain, points), self._codes).reshape(len(points), -1)
-            self._check(total[:, -1], list(points))
+            total = self._records.sums(partial(_class_sums, domain, points), self.codes).reshape(len(points), -1)
+            self.check(total[:, -1], list(points))
             return [row[:-1].reshape(2, -1) for row in total]
 
         return streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))
 
-    def of_class(self, records: ChunkedRecords, code: int) -> "ClassRecords":
-        """The records of one class."""
-        return ClassRecords(self, records, code)
-
-    def class_sums(self, records: ChunkedRecords, code: int, kernel: Callable[..., np.ndarray]) -> np.ndarray:
-        """Σ kernel(those of a chunk that are of one class) over all chunks."""
-        total = records.sums(partial(_of_class, kernel, code), self._codes)
-        self._check(total[-1:], [code])
-        return total[:-1]
-
-    def _check(self, counted: np.ndarray, codes: list[int]) -> None:
-        if not np.array_equal(counted, self.sizes[codes]):  # the sizes are part of the guarantee
+    def check(self, counted: np.ndarray, codes: list[int]) -> None:
+        """Refuse labels that have changed: the sizes are part of the guarantee."""
+        if not np.array_equal(counted, self.sizes[codes]):
             raise ParameterError("y does not give the same labels each time it is read")
 
     def _starts(self, domain: Domain) -> list[Start]:
@@ -114,29 +87,31 @@ class ChunkedLabels:
 
         few = max(_FEWEST, SAMPLE // len(self.classes))
         wanted = np.clip(few - (np.cumsum(self._counts, axis=0) - self._counts), 0, self._counts)
-        chunks = zip(self._records.blocks(), self._codes.to_delayed(), wanted, strict=True)
+        chunks = zip(self._records.blocks(), self.codes.to_delayed(), wanted, strict=True)
         shape = domain.manifold.point_shape
         chosen = [dask.delayed(_chosen)(shape, block, codes, row) for block, codes, row in chunks if row.any()]
         starts: list[Start] = computed(dask.delayed(_guesses)(domain, chosen))
         return starts
 
 
-class ClassRecords:
+class ClassRecords(Records):
     """The chunked records of one class, seen through sums over them."""
 
-    where: Literal["chunks"] = "chunks"
+    where = "chunks"
 
     def __init__(self, labels: ChunkedLabels, records: ChunkedRecords, code: int) -> None:
         self._labels, self._records, self._code = labels, records, code
         self.n = int(labels.sizes[code])
 
-    def sums(self, kernel: Callable[..., np.ndarray]) -> np.ndarray:
-        """Σ kernel(some records), exact."""
-        return self._labels.class_sums(self._records, self._code, kernel)
+    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+        """Over those of each chunk that are of this class."""
+        total = self._records.sums(partial(_of_class, kernel, self._code), self._labels.codes)
+        self._labels.check(total[-1:], [self._code])
+        return np.asarray(total[:-1])
 
     def array(self) -> np.ndarray:
         """Refused, as for all of them."""
-        return self._records.array()
+        return np.asarray(self._records.array())
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
         """The records as `manifold.to_origin` moves them."""

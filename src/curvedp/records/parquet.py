@@ -68,11 +68,10 @@ def _blocks(path: Path, shape: tuple[int, ...], choices: Choices) -> list[Any]:
     with _footer(path) as file:
         frame(path.name, file.schema_arrow.empty_table(), shape, choices)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-    read = dask.delayed(_row_group)
-    delayed = (read(str(path), group, shape, choices) for group in range(len(sizes)))
+    read, made = dask.delayed(_row_group), dask.array.from_delayed
     return [
-        dask.array.from_delayed(one, shape=(size, *shape), dtype=np.float64)
-        for one, size in zip(delayed, sizes, strict=True)
+        made(read(str(path), group, shape, choices), shape=(size, *shape), dtype=np.float64)
+        for group, size in enumerate(sizes)
     ]
 
 

@@ -13,18 +13,8 @@ MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 
 
 def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
-    """Whose record each is, from 0 on, for n public ids of any kind.
-
-    Raises
-    ------
-    ParameterError
-        If there is not one id for each record, one is missing, they cannot be compared, or persons are fewer than `least`.
-
-    Examples
-    --------
-    >>> person_codes(["ann", "bob", "ann"], 3)
-    array([0, 1, 0])
-    """
+    """Whose record each is, from 0 on, for n public ids of any kind; refused where there is not one for each record, one is
+    missing, they cannot be compared, or persons are fewer than `least`."""
     ids = names(groups)
     if ids.shape != (n,):
         raise ParameterError("groups does not match the records in length or shape; each record needs one id")
@@ -49,24 +39,8 @@ def _coded(ids: np.ndarray) -> np.ndarray:
 
 
 def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """The Fréchet mean of each person's records, after they were moved into a public ball.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live.
-    ball : (center, radius)
-        Public. A person whose mean is not finite is given its center.
-    X : array
-        The records, shape (n, *point_shape).
-    codes : array of int
-        Whose record each is, from 0 on.
-
-    Returns
-    -------
-    ndarray
-        One record a person. Each depends on that person's records alone, whatever they are and however many.
-    """
+    """The Fréchet mean of each person's records, after they were moved into a public ball (center, radius), whose center is
+    given to a person without one. Each depends on that person's records alone, whatever they are and however many."""
     center, radius = ball
     inside = np.asarray(project_to_ball(manifold, center, radius, X))
     order = np.argsort(codes, kind="stable")

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from math import isnan, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,12 +72,10 @@ def _table(path: Path, width: int, choices: Choices) -> tuple[str, list[bytes], 
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()  # after the last line's end there is no line
-    if (
-        lines and b"\r" in lines[0].rstrip(b"\r") and (choices.header or len(lines) == 1)
-    ):  # all records would be the header
-        raise ParameterError(
-            f"{path.name}: its lines end with a carriage return alone; save it with ordinary line ends"
-        )
+    # All records would be the header.
+    if lines and b"\r" in lines[0].rstrip(b"\r") and (choices.header or len(lines) == 1):
+        line = "its lines end with a carriage return alone; save it with ordinary line ends"
+        raise ParameterError(f"{path.name}: {line}")
     lines = lines[integer("skip", choices.skip, 0) :]
     if choices.header and lines and b"\x00" in lines[0]:
         raise ParameterError(f"{path.name} is not UTF-8, as its header shows; save it as CSV UTF-8")
@@ -141,11 +140,8 @@ def excel_cells(path: Path, where: str | None) -> np.ndarray:
     sheet, _, cells = where.rpartition("!")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openpyxl quotes cells that look like bad dates
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
             return _cells_of(path, book, sheet.strip("'"), cells)
-        finally:
-            book.close()
 
 
 def _cells_of(path: Path, book: Any, sheet: str, cells: str) -> np.ndarray:
@@ -206,9 +202,8 @@ def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str 
             raise ParameterError(f"{line}: say {how}")
         return list(range(width))
     if isinstance(columns, str) or len(columns) != width:
-        raise ParameterError(
-            f"columns={shown(columns)} must be {width} names or places, one for each entry of a record"
-        )
+        needed = f"{width} names or places, one for each entry of a record"
+        raise ParameterError(f"columns={shown(columns)} must be {needed}")
     return [_place(where, names, column) for column in columns]
 
 

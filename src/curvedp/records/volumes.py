@@ -13,17 +13,17 @@ from curvedp.records.tables import Choices
 STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as dask arrays
 
 
-def _npy(path: Path, choices: Choices) -> tuple[Any, Any]:
+def _npy(path: Path, choices: Choices) -> Any:
     with path.open("rb") as file:  # closed here: NumPy leaves a file that it cannot read open
-        return _no_objects(path, np.load(file, allow_pickle=False)), choices.mask
+        return _no_objects(path, np.load(file, allow_pickle=False))
 
 
-def _npz(path: Path, choices: Choices) -> tuple[Any, Any]:
+def _npz(path: Path, choices: Choices) -> Any:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return _no_objects(path, archive[_key(path, archive.files, choices.key)]), choices.mask
+        return _no_objects(path, archive[_key(path, archive.files, choices.key)])
 
 
-def _zarr(path: Path, choices: Choices) -> tuple[Any, Any]:
+def _zarr(path: Path, choices: Choices) -> Any:
     import zarr
 
     found: Any = zarr.open(path, mode="r")
@@ -33,40 +33,34 @@ def _zarr(path: Path, choices: Choices) -> tuple[Any, Any]:
         try:
             import dask.array
 
-            return dask.array.from_zarr(found), None
+            return dask.array.from_zarr(found)
         except ImportError:  # then it has to fit into memory
             pass
-    return np.asarray(found[...]), choices.mask
+    return np.asarray(found[...])
 
 
-def _nifti(path: Path, choices: Choices) -> tuple[Any, Any]:
+def _nifti(path: Path, choices: Choices) -> Any:
     """(x, y, z, entries), also as NIfTI's own symmetric matrices (x, y, z, 1, 6)."""
     import nibabel
 
     if choices.mask is None:
         raise ParameterError(f"{path.name}: say which voxels are records with mask=, a public file or array (--mask)")
     found = np.asarray(nibabel.load(path).dataobj)
-    return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found, choices.mask
+    return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found
 
 
-READERS: dict[str, Callable[[Path, Choices], tuple[Any, Any]]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".zarr": _zarr,
-    ".nii": _nifti,
-    ".nii.gz": _nifti,
-}
+READERS: dict[str, Callable[[Path, Choices], Any]]
+READERS = {".npy": _npy, ".npz": _npz, ".zarr": _zarr, ".nii": _nifti, ".nii.gz": _nifti}
 
 
 def masked(where: str, X: np.ndarray, mask: Any) -> np.ndarray:
     """The records of the voxels that a public mask (an array, or the path of a NIfTI or npy file) names."""
     if isinstance(mask, str | Path):
         mask = _mask_file(Path(mask))
-    chosen: np.ndarray = np.asarray(mask)
+    chosen = np.asarray(mask)
     if chosen.dtype.kind not in "biuf" or chosen.shape != X.shape[: chosen.ndim] or not chosen.ndim:
         raise ParameterError(f"mask has shape {chosen.shape} and dtype {chosen.dtype}; {where} has shape {X.shape}")
-    records: np.ndarray = X[chosen != 0]
-    return records
+    return np.asarray(X[chosen != 0])
 
 
 def _mask_file(path: Path) -> Any:
@@ -74,7 +68,7 @@ def _mask_file(path: Path) -> Any:
     if not path.exists():
         raise ParameterError(f"mask: {path} does not exist")
     if path.suffix == ".npy":
-        return _npy(path, Choices())[0]
+        return _npy(path, Choices())
     try:
         import nibabel
 

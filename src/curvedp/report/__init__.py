@@ -7,7 +7,6 @@ try:
 except ImportError as error:
     raise errors.MissingExtra("curvedp.report needs matplotlib: pip install 'curvedp[report]'") from error
 
-from curvedp.report.figures import plan_figure, region_figure
 from curvedp.report.html import write_report
 
-__all__ = ["plan_figure", "region_figure", "write_report"]
+__all__ = ["write_report"]

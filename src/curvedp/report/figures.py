@@ -11,84 +11,47 @@ from curvedp.inference import Region
 from curvedp.inference.region import radii_of
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import GDP, Guarantee
-from curvedp.report.canvas import (
-    ACCENT,
-    INK,
-    SOFT,
-    TRACK,
-    WARM,
-    disc,
-    disc_grid,
-    ellipse,
-    figure,
-    frame_at,
-    seen,
-    sphere_grid,
-    square,
-    view_of,
-)
+from curvedp.report import canvas
 
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
-_FILL: dict[str, Any] = {"facecolor": SOFT, "alpha": 0.45, "edgecolor": ACCENT, "lw": 1.5}
+_FILL: dict[str, Any] = {"facecolor": canvas.SOFT, "alpha": 0.45, "edgecolor": canvas.ACCENT, "lw": 1.5}
 
 
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
-    """A region where it lies, and the released value: on the sphere, in the disc, as tensors, or in coordinates.
-
-    Where there are more dimensions than two the picture is a section: by the first two coordinates at the middle, or by the
-    first two axes of a tensor.
-
-    Parameters
-    ----------
-    region : Region
-        As `confidence_region` gives it.
-    value : ndarray, optional
-        The released value, which shrinkage and projection may have moved from the middle.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp import PrivateFrechetMean
-    >>> from curvedp.geometry import Sphere
-    >>> fitted = PrivateFrechetMean(Sphere(2), radius=0.5).fit(np.tile([0.0, 0.0, 1.0], (200, 1)))
-    >>> picture = region_figure(fitted.confidence_region(), fitted.location_)
-    """
+    """A region where it lies, and the released value, which shrinkage and projection may have moved from its middle: on the
+    sphere, in the disc, as tensors, or in coordinates. With more than two dimensions the picture is a section: by the first
+    two coordinates at the middle, or by the first two axes of a tensor."""
     title = f"{100 * region.level:g}% region of the {region.of}"
-    view = view_of(region.manifold)
-    made, axes = figure(title, size=(5.2, 5.2) if view != "coordinates" else (5.6, 4.2))
-    point = region.center if value is None else np.asarray(value)
-    return {"sphere": _on_sphere, "disc": _in_disc, "tensors": _tensors, "coordinates": _coordinates}[view](
-        made, axes, region, point
-    )
+    view, point = canvas.view_of(region.manifold), region.center if value is None else np.asarray(value)
+    made, axes = canvas.figure(title, size=(5.2, 5.2) if view != "coordinates" else (5.6, 4.2))
+    draw = {"sphere": _on_sphere, "disc": _in_disc, "tensors": _tensors, "coordinates": _coordinates}[view]
+    return draw(made, axes, region, point)
 
 
 def _edge(region: Region, count: int = 361) -> np.ndarray:
     """The boundary in the plane of the first two coordinates."""
     turn = np.linspace(0, 2 * np.pi, count)
-    directions = np.zeros((count, region.manifold.dim))
-    directions[:, 0] = np.cos(turn)
-    if region.manifold.dim > 1:
-        directions[:, 1] = np.sin(turn)
-    return region.edge(directions)
+    plane, dim = np.stack([np.cos(turn), np.sin(turn)], axis=1), region.manifold.dim
+    return region.edge(np.pad(plane, ((0, 0), (0, dim - 2))) if dim > 1 else plane[:, :1])
 
 
 def _on_sphere(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    frame = frame_at(region.center)
-    sphere_grid(axes, frame)
+    frame = canvas.frame_at(region.center)
+    canvas.sphere_grid(axes, frame)
     cap = _edge(region) @ frame.T
     if np.all(cap[:, 2] > 0):
         axes.fill(*cap[:, :2].T, **_FILL)
     else:
-        seen(axes, cap, color=ACCENT, lw=1.5)
-    seen(axes, value[None] @ frame.T, color=WARM, marker="o", ms=4, ls="")
+        canvas.seen(axes, cap, color=canvas.ACCENT, lw=1.5)
+    canvas.seen(axes, value[None] @ frame.T, color=canvas.WARM, marker="o", ms=4, ls="")
     return _scaled(made, axes, _zoom(cap[:, :2]))
 
 
 def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    disc_grid(axes)
-    edge = disc(region.manifold, _edge(region))
+    canvas.disc_grid(axes)
+    edge = canvas.disc(region.manifold, _edge(region))
     axes.fill(*edge.T, **_FILL)
-    axes.plot(*disc(region.manifold, value), "o", color=WARM, ms=4)
+    axes.plot(*canvas.disc(region.manifold, value), "o", color=canvas.WARM, ms=4)
     middle, reach = edge.mean(axis=0), _zoom(edge - edge.mean(axis=0))
     return _scaled(made, axes, reach, middle if reach < 1 else (0.0, 0.0))
 
@@ -96,8 +59,8 @@ def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
 def _scaled(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
     """A square picture, with its width where it shows a part of the space."""
     if reach < 1:
-        axes.set_title(f"{2 * reach:.2g} wide", loc="right", color=INK, fontsize="small")
-    return square(made, axes, reach, middle)
+        axes.set_title(f"{2 * reach:.2g} wide", loc="right", color=canvas.INK, fontsize="small")
+    return canvas.square(made, axes, reach, middle)
 
 
 def _zoom(edge: np.ndarray) -> float:
@@ -114,122 +77,103 @@ def _tensors(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
     matrices = region.edge(directions / np.linalg.norm(directions, axis=1, keepdims=True))[:, :2, :2]
     length = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(matrices), u))
     outer, inner = u * length.max(axis=0), u * length.min(axis=0)
-    axes.fill(*np.concatenate([outer, inner[:, ::-1]], axis=1), facecolor=SOFT, alpha=0.45, lw=0)
+    axes.fill(*np.concatenate([outer, inner[:, ::-1]], axis=1), facecolor=canvas.SOFT, alpha=0.45, lw=0)
     for curve in (outer, inner):
-        axes.plot(*curve, color=ACCENT, lw=1.2)
-    axes.add_patch(ellipse(value, edgecolor=WARM, lw=2.5))
+        axes.plot(*curve, color=canvas.ACCENT, lw=1.2)
+    axes.add_patch(canvas.ellipse(value, edgecolor=canvas.WARM, lw=2.5))
     if len(value) > 2:
-        axes.set_xlabel("section by the first two axes", color=INK)
-    return square(made, axes, 1.15 * float(length.max()))
+        axes.set_xlabel("section by the first two axes", color=canvas.INK)
+    return canvas.square(made, axes, 1.15 * float(length.max()))
 
 
 def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
     M, points = region.manifold, np.stack([region.center, np.reshape(value, region.manifold.point_shape)])
     edge, shown = (np.asarray(M.chart(region.center, part)) for part in (_edge(region), points))
     if M.dim == 1:
-        axes.plot(edge[:, 0], np.zeros(len(edge)), color=ACCENT, lw=6, alpha=0.5)
-        axes.plot(shown[1:, 0], [0.0], "o", color=WARM, ms=5)
+        axes.plot(edge[:, 0], np.zeros(len(edge)), color=canvas.ACCENT, lw=6, alpha=0.5)
+        axes.plot(shown[1:, 0], [0.0], "o", color=canvas.WARM, ms=5)
         axes.set(yticks=[], xlabel=f"distance from {np.ravel(region.center)[0]:.6g}")
         return made
     axes.fill(*edge[:, :2].T, **_FILL)
-    axes.plot(*shown[1:, :2].T, "o", color=WARM, ms=4)
+    axes.plot(*shown[1:, :2].T, "o", color=canvas.WARM, ms=4)
     axes.set(aspect="equal", xlabel="first coordinate at its middle", ylabel="second")
     return made
 
 
 def radius_figure(certificate: Certificate, components: int | None = None) -> Figure:
     """How wide the region is, by level."""
-    made, axes = figure("How far can the truth be?", "radius of the region", "probability that it holds the truth")
-    axes.plot(radii_of(certificate, _LEVELS, components), _LEVELS, color=ACCENT, lw=3, marker="o", ms=4)
+    made, axes = canvas.figure(
+        "How far can the truth be?", "radius of the region", "probability that it holds the truth"
+    )
+    axes.plot(radii_of(certificate, _LEVELS, components), _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
     return made
 
 
 def profile_figure(curve: Guarantee, mu: float) -> Figure:
     """δ(ε) of this release, beside the Euclidean Gaussian mechanism of the same μ."""
-    made, axes = figure("How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)")
+    made, axes = canvas.figure("How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)")
     eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     delta = np.asarray(curve.delta(eps))
-    axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=ACCENT, lw=3, label="this release")
-    axes.semilogy(eps, GDP(mu).delta(eps), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
+    axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=canvas.ACCENT, lw=3, label="this release")
+    axes.semilogy(
+        eps, GDP(mu).delta(eps), color=canvas.WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}"
+    )
     axes.set_ylim(1e-12, 1.5)
-    axes.legend(frameon=False, labelcolor=INK)
+    axes.legend(frameon=False, labelcolor=canvas.INK)
     return made
 
 
 def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
     """The best an attacker can do: type II against type I error."""
-    made, axes = figure("Can an attacker tell one person's record?", "false alarms", "misses")
+    made, axes = canvas.figure("Can an attacker tell one person's record?", "false alarms", "misses")
     alpha = np.linspace(0, 1, 201)
     least = np.asarray(curve.tradeoff(alpha))
-    axes.plot(alpha, 1 - alpha, color=INK, lw=1, ls=":", label="guessing")
-    axes.plot(alpha, least, color=ACCENT, lw=3, label="this release")
-    axes.plot(alpha, GDP(mu).tradeoff(alpha), color=WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}")
-    axes.fill_between(alpha, least, 1 - alpha, color=SOFT, alpha=0.35, lw=0)
+    axes.plot(alpha, 1 - alpha, color=canvas.INK, lw=1, ls=":", label="guessing")
+    axes.plot(alpha, least, color=canvas.ACCENT, lw=3, label="this release")
+    axes.plot(
+        alpha, GDP(mu).tradeoff(alpha), color=canvas.WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}"
+    )
+    axes.fill_between(alpha, least, 1 - alpha, color=canvas.SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
-    axes.legend(frameon=False, labelcolor=INK)
+    axes.legend(frameon=False, labelcolor=canvas.INK)
     return made
 
 
 def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str]) -> Figure:
     """How much of the ledger's budget is gone, as a share of the additive cost."""
-    made, axes = figure(f"Budget {budget}", size=(11.2, 1.1))
-    share = 0.0 if spent is None else _share(spent, budget)
-    axes.barh([0], [1.0], color=TRACK, height=0.5)
-    axes.barh([0], [share], color=ACCENT, height=0.5)
+    made, axes = canvas.figure(f"Budget {budget}", size=(11.2, 1.1))
+    share = 0.0
+    if spent is not None:  # of the additive cost
+        name, power = next(
+            (name, p) for name, p in (("mu", 2), ("theta", 2), ("rho", 1), ("eps", 1)) if hasattr(budget, name)
+        )
+        share = float((getattr(spent, name) / getattr(budget, name)) ** power)
+    axes.barh([0], [1.0], color=canvas.TRACK, height=0.5)
+    axes.barh([0], [share], color=canvas.ACCENT, height=0.5)
     releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
     inside = share > 0.5
-    axes.text(
-        share - 0.01 if inside else share + 0.01,
-        0,
-        f"{100 * share:.1f}% spent in {releases}",
-        va="center",
-        ha="right" if inside else "left",
-        color="white" if inside else INK,
-    )
+    place, side, color = (share - 0.01, "right", "white") if inside else (share + 0.01, "left", canvas.INK)
+    axes.text(place, 0, f"{100 * share:.1f}% spent in {releases}", va="center", ha=side, color=color)
     axes.set_xlim(0, 1)
     axes.axis("off")
-    axes.set_title(f"Budget {budget}", loc="left", color=INK, fontsize=11)
+    axes.set_title(f"Budget {budget}", loc="left", color=canvas.INK, fontsize=11)
     return made
 
 
 def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence[tuple[float, float]]) -> Figure:
-    """Predicted error against the number of records and against μ, and where the public center is as good.
-
-    Parameters
-    ----------
-    study : Plan
-        Made by `curvedp.plan`.
-    by_n, by_mu : sequences of (float, float)
-        Error for each number of records, and for each μ.
-
-    Examples
-    --------
-    >>> from curvedp import plan
-    >>> from curvedp.geometry import Sphere
-    >>> studies = {n: plan(Sphere(2), n=n, radius=0.5) for n in (100, 400)}
-    >>> by_n = [(n, study.error) for n, study in studies.items()]
-    >>> len(plan_figure(studies[100], by_n, [(1.0, studies[100].error)]).axes)
-    2
-    """
+    """What a `Plan` predicts: error against the number of records and against μ, and where the public center is as good."""
     made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     panels = made.subplots(1, 2, sharey=True)
     for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):
-        axes.loglog(*zip(*points, strict=True), color=ACCENT, lw=2.5, marker="o", ms=4)
-        axes.axhline(study.useless, color=WARM, lw=1.2, ls="--", label="the public center is as good")
+        axes.loglog(*zip(*points, strict=True), color=canvas.ACCENT, lw=2.5, marker="o", ms=4)
+        axes.axhline(study.useless, color=canvas.WARM, lw=1.2, ls="--", label="the public center is as good")
         axes.set_xticks([x for x, _ in points], labels=[f"{x:g}" for x, _ in points])
         axes.minorticks_off()
-        axes.set_xlabel(name, color=INK)
+        axes.set_xlabel(name, color=canvas.INK)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].plot([study.n], [study.error], "o", color=WARM, ms=7)
-    panels[0].set_ylabel("predicted distance to the mean", color=INK)
-    panels[1].legend(frameon=False, labelcolor=INK)
-    made.suptitle(study.title, color=INK, fontsize=11)
+    panels[0].plot([study.n], [study.error], "o", color=canvas.WARM, ms=7)
+    panels[0].set_ylabel("predicted distance to the mean", color=canvas.INK)
+    panels[1].legend(frameon=False, labelcolor=canvas.INK)
+    made.suptitle(study.title, color=canvas.INK, fontsize=11)
     return made
-
-
-def _share(spent: Guarantee, budget: Guarantee) -> float:
-    for name, power in (("mu", 2), ("theta", 2), ("rho", 1), ("eps", 1)):
-        if hasattr(budget, name):
-            return float((getattr(spent, name) / getattr(budget, name)) ** power)
-    raise TypeError(f"{budget!r} has no cost")

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 from math import floor
 from pathlib import Path
@@ -19,7 +20,6 @@ from curvedp.inference.region import components_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.alarms import alarms_of, foreseen_error
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
 from curvedp.report import canvas, figures
 
@@ -115,26 +115,30 @@ def write_report(
     """
     if certificate is None:
         (_, shown, certificate), *others = released(value)
-        tables = [*tables, *_others(others), *_parameters(value)]
+        if others:  # released at the same price: other classes
+            rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in others]
+            tables = [*tables, ("Other released values", ("what", "records", "value"), rows)]
+        if hasattr(value, "velocity_"):
+            line = [("velocity", np.array2string(value.velocity_, precision=6)), ("x range", str(value.x_range))]
+            tables = [*tables, ("The geodesic", ("what", "value"), line)]
         value, ledger = shown, ledger or value.ledger
-    statistic, mechanism = certificate.statistic, certificate.made_by
-    components, region = _region(mechanism.statistic, certificate, value)
+    mechanism, region = certificate.made_by, None
+    components = components_of(mechanism.statistic, value)  # how many directions were released, if it is directions
+    with suppress(ParameterError):  # no theorem may give one
+        region = region_of(certificate, components=components)
     pictures = _pictures(certificate, value, region, components)
     if ledger is not None:
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
     error, alarms = foreseen_error(mechanism.ending(certificate)), alarms_of(value, certificate)
-    name = str(statistic.get("name", "statistic")).split(" by ")[0]
+    keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
-        title=f"Private {escape(name)} on {escape(certificate.manifold)}",
+        title=f"Private {escape(_name(certificate))} on {escape(certificate.manifold)}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
         explanation=_explanation(certificate, error),
-        keys="".join(
-            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>'
-            for k, v in _keys(certificate, error, region, ledger)
-        ),
+        keys="".join(f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys),
         pictures="".join(
             f'<figure class="{kind}">{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>'
             for figure, text, kind in pictures
@@ -149,45 +153,21 @@ def write_report(
     write_atomically(path, page)
 
 
-def _region(statistic: Statistic, certificate: Certificate, value: Any) -> tuple[int | None, Region | None]:
-    """How many directions were released, if it is directions; and where the truth is."""
-    components = components_of(statistic, value)
-    try:
-        return components, region_of(certificate, components=components)
-    except ParameterError:  # no theorem gives one
-        return components, None
-
-
 def _pictures(
     certificate: Certificate, value: np.ndarray, region: Region | None, components: int | None
 ) -> list[tuple[Figure, str, str]]:
     curve, mu, pictures = certificate.made_by.profile, certificate.claims.gdp, []
     if region is not None:
-        shown = value.T if components is not None else value
-        words = f"Blue: it holds {region.about} ({region.theorem}). Orange: the release."
-        pictures.append((figures.region_figure(region, shown), words, ""))
-        words = "From the certificate alone; the data are not used."
-        pictures.append((figures.radius_figure(certificate, components), words, ""))
+        where = figures.region_figure(region, value.T if components is not None else value)
+        pictures.append((where, f"Blue: it holds {region.about} ({region.theorem}). Orange: the release.", ""))
+        wide = figures.radius_figure(certificate, components)
+        pictures.append((wide, "From the certificate alone; the data are not used.", ""))
     if mu is not None:
         words = "The probability δ that the privacy loss is above ε; lower is better."
         pictures.append((figures.profile_figure(curve, mu), words, ""))
         words = "The errors of the best possible attacker; nearer to the dotted line is better."
         pictures.append((figures.tradeoff_figure(curve, mu), words, ""))
     return pictures
-
-
-def _others(releases: Sequence[tuple[str, np.ndarray, Certificate]]) -> list[Any]:
-    """What else was released at the same price: other classes."""
-    rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in releases]
-    return [("Other released values", ("what", "records", "value"), rows)] if rows else []
-
-
-def _parameters(estimator: Any) -> list[Any]:
-    """What belongs to the value: the velocity of a geodesic."""
-    if not hasattr(estimator, "velocity_"):
-        return []
-    rows = [("velocity", np.array2string(estimator.velocity_, precision=6)), ("x range", str(estimator.x_range))]
-    return [("The geodesic", ("what", "value"), rows)]
 
 
 def _warning(certificate: Certificate, alarms: Sequence[str]) -> str:
@@ -209,13 +189,13 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
-    moved = (
-        ""
-        if error is None
-        else f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
-        f"{escape(_of_what(certificate))}. "
-        "What is not covered: how far moving the records into the ball has moved it; nobody may say so without paying."
-    )
+    moved = ""
+    if error is not None:
+        moved = f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
+        moved += (
+            f"{escape(_of_what(certificate))}. What is not covered: how far moving the records into the ball has moved "
+        )
+        moved += "it; nobody may say so without paying."
     return (
         f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
         f"suppose an attacker knows every other record and must guess which of two records the last one is: a coin is right "
@@ -241,8 +221,12 @@ def _keys(
     return keys
 
 
+def _name(certificate: Certificate) -> str:
+    return str(certificate.statistic.get("name", "statistic")).split(" by ")[0]
+
+
 def _of_what(certificate: Certificate) -> str:
-    name = str(certificate.statistic.get("name", "statistic")).split(" by ")[0]
+    name = _name(certificate)
     return f"{'mean' if name == 'Fréchet mean' else name} of the records moved into the ball"
 
 
@@ -261,13 +245,8 @@ def _budget(ledger: Ledger) -> str:
 
 def _claims(certificate: Certificate) -> list[tuple[str, str]]:
     claims = certificate.claims
-    named = [
-        ("Gaussian DP, μ", claims.gdp),
-        ("pure DP, ε", claims.pure),
-        ("zCDP, ρ", claims.zcdp),
-        ("Rao DP, θ", claims.rao),
-    ]
-    rows = [(name, "none" if value is None else f"{value:.6g}") for name, value in named]
+    named = {"Gaussian DP, μ": claims.gdp, "pure DP, ε": claims.pure, "zCDP, ρ": claims.zcdp, "Rao DP, θ": claims.rao}
+    rows = [(name, "none" if value is None else f"{value:.6g}") for name, value in named.items()]
     return rows + [(f"δ at ε = {eps:g}", f"{delta:.4g}") for eps, delta in claims.curve]
 
 

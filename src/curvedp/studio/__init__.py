@@ -7,7 +7,3 @@ try:
     import uvicorn  # noqa: F401 - both are checked here so that the error names the extra
 except ImportError as error:
     raise errors.MissingExtra(f"curvedp.studio needs {error.name}: pip install 'curvedp[studio,report]'") from error
-
-from curvedp.studio.server import serve
-
-__all__ = ["serve"]

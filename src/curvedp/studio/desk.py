@@ -22,23 +22,13 @@ from curvedp.studio.study import Study, guarantee_of, notebook
 
 
 class Desk:
-    """What lies on the table: a file, a ledger, and the releases that were made.
+    """What lies on the table: the file `data`, a ledger and the releases in `folder`, and the key to sign them with.
 
-    Attributes
-    ----------
-    folder : Path
-        Where ledger and releases are written.
-    data : Path or None
-        The file that the records are in. One that came through the browser lies in a folder that is deleted at the end.
-    most : int
-        Bytes of a file that comes through the browser.
-    key : Path or None
-        The private key that releases can be signed with.
-    done : dict
-        Releases by what was asked for, so that asking twice, from a second tab or after a lost answer, spends once.
+    What was done is known by what was asked for: asking twice, from a second tab or after a lost answer, spends once. A file
+    that came through the browser lies in a folder that is deleted at the end.
     """
 
-    most = 512 * 2**20
+    most = 512 * 2**20  # bytes of a file that comes through the browser
 
     def __init__(self, folder: Path, data: Path | None = None, key: Path | None = None) -> None:
         self.folder, self.data, self.key = folder, data, key
@@ -116,9 +106,8 @@ class Desk:
             if book is None:
                 raise ParameterError("there is no ledger yet: start one with the budget of this data set")
             if asked["key"] != study.key_at(data, book.head):
-                raise ParameterError(
-                    "something was released or chosen since this was shown: look again; nothing was spent"
-                )
+                line = "something was released or chosen since this was shown"
+                raise ParameterError(f"{line}: look again; nothing was spent")
             self.done[asked["key"]] = self._release(study, data, book)
             return self.done[asked["key"]]
 
@@ -127,15 +116,15 @@ class Desk:
         made = next((made for made in self.done.values() if made["number"] == asked["number"]), None)
         if self.key is None or made is None:
             raise ParameterError("nothing to sign: start the studio with --key, and release")
-        said = [self._sign(Path(made["folder"]) / name) for name in made["files"] if name.endswith(".json")]
-        return {"said": "; ".join(said), "files": self.files(made["number"])}
-
-    def _sign(self, certificate: Path) -> str:
-        command = [sys.executable, "-m", "curvedp", "sign", str(certificate), "--key", str(self.key)]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-        if said.returncode:
-            raise ParameterError(said.stderr.strip() or "it could not be signed")
-        return said.stdout.strip()
+        lines = []
+        for name in (name for name in made["files"] if name.endswith(".json")):
+            certificate = str(Path(made["folder"]) / name)
+            command = [sys.executable, "-m", "curvedp", "sign", certificate, "--key", str(self.key)]
+            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            if said.returncode:
+                raise ParameterError(said.stderr.strip() or "it could not be signed")
+            lines.append(said.stdout.strip())
+        return {"said": "; ".join(lines), "files": self.files(made["number"])}
 
     def _release(self, study: Study, data: Path, book: Ledger) -> dict[str, Any]:
         number = next(i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists())
@@ -151,7 +140,7 @@ class Desk:
         script = study.script(source, str(self.ledger_path), label)
         write_atomically(home / "release.py", script)
         write_atomically(home / "release.ipynb", notebook(script))
-        certificate, warnings = released(fitted)[0][2], alarms(fitted)
+        found, warnings = released(fitted), alarms(fitted)
         try:
             write(fitted, None, None, home / "report.html")
         except Exception as error:  # it is paid for: what was released is never lost for a picture
@@ -159,9 +148,9 @@ class Desk:
         return {
             "number": number,
             "what": study.offer.title,
-            "value": np.array2string(values(fitted, released(fitted)), precision=6, threshold=400),
-            "guarantee": str(certificate.guarantee),
-            "unit": certificate.unit,
+            "value": np.array2string(values(fitted, found), precision=6, threshold=400),
+            "guarantee": str(found[0][2].guarantee),
+            "unit": found[0][2].unit,
             "alarms": warnings,
             "folder": str(home),
             "files": self.files(number),
@@ -173,13 +162,7 @@ class Desk:
         return sorted(path.name for path in home.glob("*") if path.is_file() and not path.name.startswith("."))
 
     def place_for(self, name: str) -> Path:
-        """Where a file that comes through the browser is put.
-
-        Raises
-        ------
-        ParameterError
-            For an unknown name.
-        """
+        """Where a file that comes through the browser is put; a `ParameterError` for an unusable name."""
         bare = Path(name).name
         if not bare or not bare.isprintable() or len(bare) > 150:
             raise ParameterError("the file's name is too long or has characters that are not printed: rename it")

@@ -30,24 +30,14 @@ _LOCK = Lock()  # `warnings.catch_warnings` is for one thread at a time
 
 
 class Rehearsed(NamedTuple):
-    """What is to be expected, from public numbers alone.
-
-    Attributes
-    ----------
-    error, region : float and float or None
-        The expected error, and about the radius of the 95% region; None where there is none, and `why`.
-    ball : float
-        What both are compared with: the error of knowing nothing.
-    of : str
-        What they are distances of.
-    """
+    """What is to be expected, from public numbers alone."""
 
     mechanism: str
     error: float
-    region: float | None
+    region: float | None  # about the radius of the 95% region; None where there is none, and `why`
     why: str
-    ball: float
-    of: str
+    ball: float  # what both are compared with: the error of knowing nothing
+    of: str  # what they are distances of
     notes: list[str]
 
 
@@ -78,7 +68,10 @@ def _mean(options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: s
 
 def _made_up(offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int) -> Rehearsed:
     M = options["manifold"]
-    radius = _spread(options) if options["radius"] == "private" else _validate.length("radius", options["radius"])
+    if options["radius"] == "private":  # as spread out as `plan` takes them
+        radius = OuterBallMean(M, None, options["outer_radius"], 2).typical.radius
+    else:
+        radius = _validate.length("radius", options["radius"])
     rows, points = _records(M, radius, n, vectors="n_components" in offer.asks)
     low, high = offer.chosen(options).get("x_range", (0.0, 1.0))
     columns = {"records": points, "x": np.resize(np.linspace(low, high, n // 2), n)}
@@ -95,25 +88,21 @@ def _made_up(offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: 
     ball, of = _WHAT[offer.title](radius)
     if error >= ball / 3:
         notes.append("this study is too small: the answer is mostly noise")
-    return Rehearsed(
-        str(made[0].certificate_.made_by.option), error, *_region(made[0]), ball, of, list(dict.fromkeys(notes))
-    )
+    try:
+        region, why = float(made[0].confidence_region(0.95).radius), ""
+    except ParameterError as refusal:
+        region, why = None, str(refusal)
+    option = str(made[0].certificate_.made_by.option)
+    return Rehearsed(option, error, region, why, ball, of, list(dict.fromkeys(notes)))
 
 
+_ANGLE = "angle to the directions in radians, where one is twice as long as others"
 _WHAT: dict[str, Any] = {
     "median": lambda radius: (radius, "distance to the median"),
     "geodesic": lambda radius: (radius, "distance to the start of the geodesic"),
     "dispersion": lambda radius: (radius**2, "of the variance, a squared distance"),
-    "principal directions": lambda _: (
-        pi / 2,
-        "angle to the directions in radians, where one is twice as long as others",
-    ),
+    "principal directions": lambda _: (pi / 2, _ANGLE),
 }
-
-
-def _spread(options: Mapping[str, Any]) -> float:
-    """Of records for which a ball is to be found: what `plan` takes."""
-    return OuterBallMean(options["manifold"], None, options["outer_radius"], 2).typical.radius
 
 
 def _records(M: Manifold, radius: float, n: int, *, vectors: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -137,13 +126,6 @@ def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:
         truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(fitted.components_)]
         return float(np.arccos(min(1.0, np.linalg.svd(fitted.components_ @ truth, compute_uv=False)[-1])))
     return float(M.dist(M.origin, fitted.location_ if hasattr(fitted, "location_") else fitted.footpoint_))
-
-
-def _region(fitted: Any) -> tuple[float | None, str]:
-    try:
-        return float(fitted.confidence_region(0.95).radius), ""
-    except ParameterError as error:
-        return None, str(error)
 
 
 def _weakened(guarantee: Guarantee, times: float) -> Guarantee:

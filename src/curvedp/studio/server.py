@@ -4,7 +4,7 @@ import secrets
 import socket
 import webbrowser
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from http.cookies import SimpleCookie
 from pathlib import Path
 from threading import Lock, Thread
@@ -95,7 +95,7 @@ def application(desk: Callable[[], "Desk"]) -> Starlette:
     return Starlette(
         routes=[
             Route("/", _page),
-            Route("/icon.svg", _icon),
+            Route("/icon.svg", lambda _: Response(_ICON, media_type="image/svg+xml")),
             Route("/file", partial(_upload, desk), methods=["POST"]),
             Route("/release/{number:int}/{name}", partial(_download, desk)),
             *(Route(f"/{name}", partial(_call, desk, name), methods=["POST"]) for name in posts),
@@ -107,10 +107,6 @@ async def _page(request: Request) -> Response:
     nonce = secrets.token_urlsafe(16)
     text = _PAGE.read_text(encoding="utf-8").replace("$nonce", nonce)
     return HTMLResponse(text, headers={"Content-Security-Policy": _PAGE_POLICY.format(nonce)})
-
-
-async def _icon(request: Request) -> Response:
-    return Response(_ICON, media_type="image/svg+xml")
 
 
 async def _call(desk: Callable[[], "Desk"], name: str, request: Request) -> Response:
@@ -170,15 +166,16 @@ def _refusal(text: str, status: int = 400) -> Response:
 def opened(folder: Path, data: Path | None = None, key: Path | None = None) -> Callable[[], "Desk"]:
     """The desk, made when it is first asked for: what it imports takes longer than showing the page."""
     lock = Lock()
-    made: list[Desk] = []
+
+    @cache
+    def made() -> "Desk":
+        from curvedp.studio.desk import Desk
+
+        return Desk(folder, data, key)
 
     def desk() -> "Desk":
         with lock:
-            if not made:
-                from curvedp.studio.desk import Desk
-
-                made.append(Desk(folder, data, key))
-            return made[0]
+            return made()
 
     return desk
 
@@ -192,52 +189,27 @@ def serve(
     key: Path | None = None,
     say: Callable[[str], None],
 ) -> None:
-    """Serve the page until it is stopped.
-
-    Parameters
-    ----------
-    folder : Path
-        For the ledger and the releases.
-    data : Path, optional
-        The file with the records, read where it lies.
-    port : int
-        Any free one by default.
-    browser : bool
-        Whether to open a browser.
-    key : Path, optional
-        The private key to sign releases with.
-    say : callable
-        Where each line for the user goes.
-
-    Raises
-    ------
-    ParameterError
-        For a port that is taken or a file that does not exist; nothing is served then.
-
-    Examples
-    --------
-    >>> serve(Path("study"), Path("tensors.csv"), say=print)  # doctest: +SKIP
-    """
+    """Serve the page until it is stopped: ledger and releases go to the folder, the records are read where they lie. A port
+    that is taken, and a file that does not exist, are refused."""
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
     if key is not None and not key.is_file():
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
     door, desk, token = _listening(port), opened(folder, data, key), secrets.token_urlsafe(32)
     number = door.getsockname()[1]
-    config = uvicorn.Config(
-        Guard(application(desk), number, token),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-    )
+    quiet: Any = {"log_level": "warning", "access_log": False, "lifespan": "off", "ws": "none", "server_header": False}
+    config = uvicorn.Config(Guard(application(desk), number, token), **quiet)
     address = f"http://127.0.0.1:{number}/?token={token}"
     say(f"curvedp studio: {address}")
     say("the link works once, on this machine; Ctrl-C ends the studio")
     Thread(target=desk, daemon=True).start()
+
+    def show() -> None:
+        if not webbrowser.open(address):
+            say("no browser could be opened: open the link above yourself")
+
     if browser:  # some browsers keep whoever opens them waiting
-        Thread(target=_open, args=(address, say), daemon=True).start()
+        Thread(target=show, daemon=True).start()
     try:
         uvicorn.Server(config).run(sockets=[door])
     except KeyboardInterrupt:
@@ -255,8 +227,3 @@ def _listening(port: int) -> socket.socket:
         door.close()
         raise ParameterError(f"port {port} is taken or not allowed: choose another, or leave --port out") from None
     return door
-
-
-def _open(address: str, say: Callable[[str], None]) -> None:
-    if not webbrowser.open(address):
-        say("no browser could be opened: open the link above yourself")

@@ -17,7 +17,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.forms import find_form
-from curvedp.releasing import Offer, offered
+from curvedp.releasing import Offer, offered, place_of
 
 KINDS: dict[str, Any] = {
     "gdp": (GDP, "mu"),
@@ -39,36 +39,15 @@ def guarantee_of(chosen: Any) -> Guarantee:
 
 @dataclass(frozen=True)
 class Study:
-    """One release as it is asked for.
+    """One release as it is asked for: parameters of the estimator, of `read_records`, and of what is told below."""
 
-    Attributes
-    ----------
-    manifold : str
-        Its name, such as "spd-affine:3".
-    statistic : str
-        One of `curvedp.releasing.OFFERS`.
-    radius : float or "private"
-        Of the public ball.
-    guarantee : Guarantee
-        What is asked for.
-    groups, column : str
-        The column that says whose record each is, empty where the unit is a record; and the one that the statistic takes
-        beside the records: classes or a predictor.
-    center : str
-        The ball's center, written like a record, or one number that multiplies the origin: a unit of matrices.
-    outer_radius, n_components, speed, clip, x_range
-        As of the estimators.
-    form, header, columns, key, sep
-        How the file is read, as of `read_records`.
-    """
-
-    manifold: str
-    statistic: str = "mean"
+    manifold: str  # its name, such as "spd-affine:3"
+    statistic: str = "mean"  # one of `curvedp.releasing.OFFERS`
     radius: float | str | None = None
     guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
-    groups: str = ""
-    column: str = ""
-    center: str = ""
+    groups: str = ""  # the column that says whose record each is; empty where the unit is a record
+    column: str = ""  # the one that the statistic takes beside the records: classes or a predictor
+    center: str = ""  # of the ball, written like a record, or one number that multiplies the origin: a unit of matrices
     outer_radius: float | None = None
     n_components: int | None = None
     speed: float | None = None
@@ -82,13 +61,7 @@ class Study:
 
     @classmethod
     def of(cls, chosen: Any) -> "Study":
-        """From what the page sends.
-
-        Raises
-        ------
-        ParameterError
-            For a field that is missing, unknown or of another kind.
-        """
+        """From what the page sends; refused for a field that is missing, unknown or of another kind."""
         kinds: dict[str, Any] = dict.fromkeys((field.name for field in fields(cls)), str)
         kinds |= dict.fromkeys(("outer_radius", "speed", "clip"), (float, int)) | {"n_components": int}
         kinds |= {"radius": (str, float, int), "guarantee": Mapping, "header": bool}
@@ -122,13 +95,12 @@ class Study:
         form, origin = find_form(self.form, self.space), self.space.origin
         try:
             entries = np.array([float(each) for each in self.center.replace(",", " ").split()])
-            point = (
-                entries * origin if len(entries) == 1 < form.width else form.points(entries.reshape(1, *form.shape))[0]
-            )
+            if len(entries) == 1 < form.width:
+                return (entries * origin).tolist()  # type: ignore[no-any-return]
+            return form.points(entries.reshape(1, *form.shape))[0].tolist()  # type: ignore[no-any-return]
         except ValueError:
             line = f"center must be {form.width} numbers, as a record is written, or one that multiplies the origin"
             raise ParameterError(line) from None
-        return point.tolist()  # type: ignore[no-any-return]
 
     @property
     def space(self) -> Manifold:
@@ -144,7 +116,7 @@ class Study:
     def reading(self) -> dict[str, Any]:
         """How the file is read, as `read_records` takes it; what is not chosen is left out."""
         chosen = {name: getattr(self, name) for name in ("form", "header", "key", "sep")}
-        chosen["columns"] = [_place(each.strip()) for each in self.columns.split(",")] if self.columns else None
+        chosen["columns"] = [place_of(each.strip()) for each in self.columns.split(",")] if self.columns else None
         return {name: value for name, value in chosen.items() if value is not None}
 
     @property
@@ -183,7 +155,7 @@ class Study:
         """Python that makes this release, in cells."""
         kept = {name: value for name, value in self.reading.items() if name in ("header", "sep")}
         columns = "\n".join(
-            f"{name} = " + (f"read_column(data, {_named({'': _place(column), **kept})})" if column else "None")
+            f"{name} = " + (f"read_column(data, {_named({'': place_of(column), **kept})})" if column else "None")
             for name, column in self.beside.items()
         )
         options = {**self.offer.chosen(self.options), "guarantee": self.guarantee}
@@ -243,10 +215,6 @@ def notebook(script: str) -> str:
     return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1)
 
 
-def _place(name: str) -> str | int:
-    return int(name) if name.isdigit() else name
-
-
 def _named(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in options.items())
 
@@ -259,4 +227,4 @@ def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
 @lru_cache(maxsize=4)
 def _column(reading: str, column: str, data: Path, changed: int) -> Any:
     kept = {name: value for name, value in json.loads(reading).items() if name in ("header", "sep")}
-    return read_column(data, _place(column), **kept) if column else None
+    return read_column(data, place_of(column), **kept) if column else None
