@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.optim import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
@@ -226,3 +226,13 @@ def test_arrays_of_other_libraries_are_data():
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
     half = dp_rgd(**{**options, "data": jnp.asarray(X, jnp.bfloat16), "rng": np.random.default_rng(1)}).point
     assert np.isfinite(half).all()
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), SPDAffineInvariant(2)], ids=repr)
+@pytest.mark.parametrize("rate", [1e4, 1e300])
+def test_a_step_out_of_the_floats_is_not_taken(M, rate):
+    """NaN was released, without a word, for the whole budget."""
+    X = M.exp(M.origin, M.from_coordinates(M.origin, 0.1 * np.random.default_rng(0).normal(size=(20, M.dim))))
+    asked = {"learning_rate": rate, "guarantee": GDP(1.0), "rng": np.random.default_rng(1)}
+    result = dp_rgd(FrechetMeanProblem(M), X, M.origin, steps=3, clip=1.0, **asked)
+    assert M.residual(np.asarray(result.point)) < 1e-9

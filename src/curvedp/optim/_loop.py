@@ -328,5 +328,6 @@ def noisy_gradient(
 
 
 def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
-    """exp_w(-rate·gradient) for a noisy gradient in coordinates and in double precision."""
-    return problem.move(w, (-rate * gradient).astype(w.dtype))
+    """exp_w(-rate·gradient) for a noisy gradient in coordinates and doubles; a step out of the floats is not taken."""
+    moved = problem.move(w, (-rate * gradient).astype(w.dtype))
+    return jnp.where(jnp.isfinite(moved).all(), moved, w)
