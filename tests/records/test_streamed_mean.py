@@ -19,7 +19,7 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
-from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
 from rough_records import cloud
 
 SPACES = [

@@ -9,7 +9,7 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Array, Manifold, check_manifold
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 from curvedp.geometry.numerics.public_time import public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
@@ -61,11 +61,9 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
 
 
 def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
-    """Records as `M.to_origin` moves them; those that are not finite or have no nearest point become NaN.
-
-    A fixed map of each record, so that its round-off is no matter of privacy. Nothing is moved, or copied, where the center
-    is where it would be carried to.
-    """
+    """Records as `M.to_origin` moves them; those that are not finite or have no nearest point become NaN. A fixed
+    map of each record, so that its round-off is no matter of privacy. Nothing is moved, or copied, where the center
+    is where it would be carried to."""
     if np.array_equal(M.home(center), center):
         return X
     xp = namespace(X)
@@ -73,7 +71,7 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
     def carry(part: Array) -> Array:
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            points, usable = _onto(xp, M, xp.asarray(center, dtype=X.dtype, device=device(X)), part)
+            points, usable = _onto(xp, M, like(X, center), part)
             return _where(xp, M, usable, M.to_origin(center, points), xp.nan)
 
     if not is_numpy_array(X):
@@ -178,12 +176,9 @@ def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array, distance
 
 
 def _shortened(xp: Any, M: Manifold, center: Array, radius: float, v: Array, share: Array, tries: int = 7) -> Array:
-    """exp(center, share·v), within the radius as `M.dist` says.
-
-    Round-off of log, exp and dist can leave the image just outside: step back by what is measured and a margin that grows
-    from one ulp to 1e-5. Where even that fails, because the floats around the center are too coarse (far out in hyperbolic
-    space), the record becomes the center.
-    """
+    """exp(center, share·v), within the radius as `M.dist` says. Round-off of log, exp and dist can leave the image just
+    outside: step back by what is measured and a margin that grows from one ulp to 1e-5. Where even that fails, because
+    the floats around the center are too coarse (far out in hyperbolic space), the record becomes the center."""
     image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * v)
     reach = M.dist(center, image)
     good = (reach <= radius) & _finite(xp, M, image)

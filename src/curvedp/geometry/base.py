@@ -13,12 +13,12 @@ from math import inf, pi, prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.numerics.namespace import Array as Array
-from curvedp.geometry.numerics.namespace import of_numbers, take_numbers
+from curvedp.geometry.numerics.namespace import like, of_numbers, take_numbers
 
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
@@ -126,10 +126,8 @@ class Manifold(ABC):
     @cached_property
     def root_curvatures(self) -> tuple[tuple[float, int], ...] | None:
         """(κ, multiplicity) of the curvatures κ ≠ 0 across a unit velocity; None where they depend on the velocity.
-
-        The density of exp_p is ∏(sn_κ(r)/r)^multiplicity. Where there are `flat_directions`, r is the length of the velocity
-        without its part along them.
-        """
+        The density of exp_p is ∏(sn_κ(r)/r)^multiplicity. Where there are `flat_directions`, r is the length of the
+        velocity without its part along them."""
         kappa, across = self.constant_curvature, self.dim - 1
         return None if kappa is None else ((kappa, across),) if kappa and across else ()
 
@@ -199,11 +197,9 @@ class Manifold(ABC):
 
     @of_numbers
     def nearest(self, x: Array) -> Array:
-        """The point that a record x stands for: the nearest one relative to x's own scale, however far x is from it.
-
-        NaN where there is none, or no single one: what is zero or singular. By default what `project` makes of x, where that
-        is on the manifold. Each result depends on its own record alone.
-        """
+        """The point that a record x stands for: the nearest one relative to x's own scale, however far x is from
+        it. NaN where there is none, or no single one: what is zero or singular. By default what `project` makes of
+        x, where that is on the manifold. Each result depends on its own record alone."""
         point = self.project(x)
         xp = array_namespace(point)
         on = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
@@ -236,10 +232,8 @@ class Manifold(ABC):
         return inf
 
     def held_share(self, z: Array) -> Array:
-        """The share, at most 1, to which coordinates z at the origin are shortened so that floats hold the point well.
-
-        The points with share 1 must form a set that holds the Fréchet mean of any of its points.
-        """
+        """The share, at most 1, to which coordinates z at the origin are shortened so that floats hold the point
+        well. The points with share 1 must form a set that holds the Fréchet mean of any of its points."""
         return array_namespace(z).ones_like(z[..., 0])
 
     def held_coordinates(self, z: Array) -> Array:
@@ -273,11 +267,9 @@ class Manifold(ABC):
 
     def to_origin(self, center: Array, X: Array) -> Array:
         """The points X moved by the isometry that takes `center` to the origin, where coordinates are well scaled.
-
-        Far from the origin of a Hadamard manifold, the floats of a point say little about it. What is computed of records
-        there depends on round-off more than on one record; carried to the origin first, it does not. On compact spaces
-        points are well scaled everywhere and nothing moves.
-        """
+        Far from the origin of a Hadamard manifold, the floats of a point say little about it. What is computed of
+        records there depends on round-off more than on one record; carried to the origin first, it does not. On
+        compact spaces points are well scaled everywhere and nothing moves."""
         return self._carried(center, self.home(center), X)
 
     def from_origin(self, center: Array, X: Array) -> Array:
@@ -287,9 +279,7 @@ class Manifold(ABC):
     def _carried(self, start: Array, end: Array, X: Array) -> Array:
         if np.array_equal(start, end):
             return X
-        xp = array_namespace(X)
-        start, end = (xp.asarray(point, dtype=X.dtype, device=device(X)) for point in (start, end))
-        return self.unchart(end, self.chart(start, X))
+        return self.unchart(like(X, end), self.chart(like(X, start), X))
 
     def chart(self, p: Array, q: Array) -> Array:
         """Normal coordinates at p of the point q: those of log(p, q)."""

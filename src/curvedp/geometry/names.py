@@ -34,18 +34,15 @@ def parse_manifold(text: str) -> Manifold:
     if kind.strip() not in Manifold.kinds or not colon:
         raise ParameterError(f"manifold={text!r} is not a known name, {_help()}")
     cls = Manifold.kinds[kind.strip()]
-    expected = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every manifold is a dataclass
-    parts = [size.strip() for size in sizes.split(",")]
+    expected = fields(cls)  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
-        if len(parts) != len(expected):
-            raise ValueError
-        return _built(cls, *(_size(field.type, part) for field, part in zip(fields(cls), parts, strict=True)))  # type: ignore[arg-type]
-    except ParameterError:
-        raise
+        found = [_size(field.type, size.strip()) for field, size in zip(expected, sizes.split(","), strict=True)]
     except ValueError:
+        needed = ", ".join(field.name for field in expected)
         raise ParameterError(
-            f"manifold={text!r} must be {_form(kind.strip())} with whole numbers for {', '.join(expected)}"
+            f"manifold={text!r} must be {_form(kind.strip())} with whole numbers for {needed}"
         ) from None
+    return _built(cls, *found)
 
 
 def manifold_name(M: Manifold) -> str:

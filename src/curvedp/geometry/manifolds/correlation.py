@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 import scipy
-from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import Euclidean
@@ -17,7 +16,8 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
-from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
+from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
 from curvedp.geometry.numerics.spectral import log1p_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, cholesky_change
@@ -46,13 +46,13 @@ class _Correlations(HeldBall, Pulled):
         xp = namespace(x)
         S = sym(x)
         variances = xp.all(xp.linalg.diagonal(S) > 0, axis=-1)[..., None, None]
-        S = xp.where(variances, S, xp.eye(self.m, dtype=x.dtype, device=device(x)))
+        S = xp.where(variances, S, like(x, np.eye(self.m)))
         return xp.where(variances, SPDAffineInvariant(self.m).nearest(_unit_diagonal(S)), xp.nan)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x with a diagonal of 0."""
         xp = namespace(p, x)
-        return sym(x) * (1 - xp.eye(self.m, dtype=p.dtype, device=device(p))) + xp.zeros_like(p)
+        return sym(x) * (1 - like(p, np.eye(self.m))) + xp.zeros_like(p)
 
     def residual(self, p: Array) -> Array:
         """That of a positive definite matrix, plus how far the diagonal is from 1."""
@@ -120,13 +120,12 @@ class Correlation(_Correlations):
         dL = scale * self._lower(w, 0.0)  # before the rows are scaled back to length 1
         dL = dL - xp.sum(L * dL, axis=-1, keepdims=True) * L
         change = dL @ L.mT
-        return (change + change.mT) * (1 - xp.eye(self.m, dtype=p.dtype, device=device(p)))
+        return (change + change.mT) * (1 - like(p, np.eye(self.m)))
 
     def _flat(self, A: Array, times: Array) -> Array:
         """A point (or velocity) of the product: time and space of each row but the first."""
-        return self.model.join(
-            [namespace(A).concat([times[..., i : i + 1], A[..., i, :i]], axis=-1) for i in range(1, self.m)]
-        )
+        rows = [[times[..., i : i + 1], A[..., i, :i]] for i in range(1, self.m)]
+        return self.model.join([namespace(A).concat(row, axis=-1) for row in rows])
 
     def _lower(self, y: Array, diagonal: float) -> Array:
         """The lower triangular matrix whose rows are the spatial parts, with this diagonal."""
@@ -135,7 +134,7 @@ class Correlation(_Correlations):
         for i, part in enumerate(self.model.split(y), 1):
             space = part[..., 1:]
             rows.append(xp.concat([space, xp.zeros_like(y[..., : self.m - i])], axis=-1))
-        return xp.stack(rows, axis=-2) + diagonal * xp.eye(self.m, dtype=y.dtype, device=device(y))
+        return xp.stack(rows, axis=-2) + diagonal * like(y, np.eye(self.m))
 
 
 @dataclass(frozen=True)
@@ -179,58 +178,42 @@ class CorrelationOffLog(_Correlations):
         return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
 
     def to_model(self, x: Array) -> Array:
-        return self._below(log1p_sym(x - namespace(x).eye(self.m, dtype=x.dtype, device=device(x))))
+        return math.sqrt(2) * matrix.below(log1p_sym(x - like(x, np.eye(self.m))))
 
     def from_model(self, y: Array) -> Array:
         """exp(S + D); beyond `float_reach`, of the point at that distance."""
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
         y = y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
-        S = self._hollow(y)
+        S = matrix.spread(y / math.sqrt(2), 1 - np.eye(self.m))
         if self.m == 2:  # Fisher's z
-            return xp.tanh(S) + xp.eye(2, dtype=y.dtype, device=device(y))
+            return xp.tanh(S) + like(y, np.eye(2))
         C = _unit_diagonal(unit_exponential(constant(S), self._least_exponent(self.float_reach)))
         return C + self._pull(C, y - constant(y)) if differentiable(y) else C
 
     def _push(self, p: Array, v: Array) -> Array:
-        return self._below(dlog(p, v))
+        return math.sqrt(2) * matrix.below(dlog(p, v))
 
     def _pull(self, p: Array, w: Array) -> Array:
         """d exp of W + D', where D' keeps the diagonal."""
         xp = namespace(p, w)
-        units = _diagonal(xp.eye(self.m, dtype=p.dtype, device=device(p)))
+        units = _diagonal(like(p, np.eye(self.m)))
         columns = xp.linalg.diagonal(dexp(p[..., None, :, :], units))
-        W = self._hollow(w)
+        W = matrix.spread(w / math.sqrt(2), 1 - np.eye(self.m))
         excess = xp.linalg.diagonal(dexp(p, W))
         kept = W - _diagonal(xp.linalg.solve(columns.mT, excess[..., None])[..., 0])
         return self.to_tangent(p, dexp(p, kept))
 
-    def _below(self, S: Array) -> Array:
-        """√2 times the entries below the diagonal."""
-        xp = namespace(S)
-        row, col = np.tril_indices(self.m, -1)
-        flat = xp.reshape(S, (*S.shape[:-2], self.m**2))
-        return math.sqrt(2) * xp.take(flat, xp.asarray(row * self.m + col, device=device(S)), axis=-1)
-
-    def _hollow(self, y: Array) -> Array:
-        """The symmetric matrix of diagonal 0 with these entries."""
-        xp = namespace(y)
-        place = np.zeros((self.m, self.m), dtype=np.int64)
-        place[np.tril_indices(self.m, -1)] = np.arange(self.dim)
-        S = xp.take(y, xp.asarray((place + place.T).ravel(), device=device(y)), axis=-1) / math.sqrt(2)
-        S = xp.reshape(S, (*y.shape[:-1], self.m, self.m))
-        return S * (1 - xp.eye(self.m, dtype=y.dtype, device=device(y)))
-
 
 def _diagonal(x: Array) -> Array:
     """Diagonal matrices."""
-    return x[..., None] * namespace(x).eye(x.shape[-1], dtype=x.dtype, device=device(x))
+    return x[..., None] * like(x, np.eye(x.shape[-1]))
 
 
 def _unit_diagonal(S: Array) -> Array:
     """S in units in which its diagonal is 1, exactly."""
     xp = namespace(S)
     root = xp.sqrt(xp.linalg.diagonal(S))
-    eye = xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
+    eye = like(S, np.eye(S.shape[-1]))
     scaled = S / root[..., :, None] / root[..., None, :]
     return scaled * (1 - eye) + xp.where(xp.isnan(scaled), scaled, eye)

@@ -8,7 +8,7 @@ from array_api_compat import device
 
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 
 
 class Embedded(Manifold):
@@ -57,7 +57,7 @@ class Frames(Embedded):
     def residual(self, p: Array) -> Array:
         """Frobenius norm of pᵀp − I."""
         xp = namespace(p)
-        gap = p.mT @ p - xp.eye(p.shape[-1], dtype=p.dtype, device=device(p))
+        gap = p.mT @ p - like(p, np.eye(p.shape[-1]))
         return xp.sqrt(xp.sum(gap * gap, axis=(-2, -1)))
 
     def _leaving(self, p: Array, z: Array) -> Array:

@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import device
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.numerics.matrix import bmm, polar, sinc, svd, sym_function
-from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
 
 
 def _stretch(xp: Any, c: Array) -> Array:
@@ -108,11 +107,9 @@ class Grassmann(Frames):
         return p + (p @ drop + step)
 
     def log(self, p: Array, q: Array) -> Array:
-        """(I − ppᵀ) q Wᵀ φ(P) with pᵀq = PW polar and φ(cos θ) = θ/sin θ.
-
-        (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries the digits of small angles, P those of large ones. At the cut locus
-        (an angle π/2) W is not unique and one of the shortest velocities is returned.
-        """
+        """(I − ppᵀ) q Wᵀ φ(P) with pᵀq = PW polar and φ(cos θ) = θ/sin θ. (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries
+        the digits of small angles, P those of large ones. At the cut locus (an angle π/2) W is not unique and one
+        of the shortest velocities is returned."""
         xp, (W, P, c, U) = namespace(p, q), self._align(p, q)
         stretch = sym_function(P, U, _stretch(xp, c), lambda: _stretch_divided(xp, c))
         return bmm(self.to_tangent(p, q - p), W.mT, stretch)
@@ -122,7 +119,7 @@ class Grassmann(Frames):
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
-        one = xp.eye(self.r, dtype=P.dtype, device=device(P))
+        one = like(P, np.eye(self.r))
         return (v - (p + aligned) @ xp.linalg.solve(one + P, aligned.mT @ v)) @ W
 
     def embedded(self, X: Array) -> np.ndarray:

@@ -6,14 +6,13 @@ from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import device
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 
 
 @dataclass(frozen=True)
@@ -70,39 +69,28 @@ class HPDAffineInvariant(Pulled):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The Hermitian part of x."""
-        xp = namespace(p, x)
-        return _hermitian(xp, x) + xp.zeros_like(p)
+        return _hermitian(x) + namespace(p, x).zeros_like(p)
 
     # To real blocks and back: linear, so the differentials are the same.
 
     def to_model(self, x: Array) -> Array:
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
-        rows = [xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)]
-        blocks = xp.stack(rows, axis=-2)  # (..., i, j, row, column)
-        axes = (*range(a.ndim - 2), a.ndim - 2, a.ndim, a.ndim - 1, a.ndim + 1)
-        return xp.reshape(xp.permute_dims(blocks, axes), (*a.shape[:-2], 2 * self.m, 2 * self.m))
+        blocks = xp.stack([xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)], axis=-3)  # (..., i, row, j, column)
+        return xp.reshape(blocks, (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
     def from_model(self, y: Array) -> Array:
         xp = namespace(y)
         y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
         a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
         b = y[..., :, 1, :, 0] - y[..., :, 0, :, 1]
-        return _hermitian(xp, xp.stack([a, b], axis=-1) / 2)
-
-    def _push(self, p: Array, v: Array) -> Array:
-        return self.to_model(v)
-
-    def _pull(self, p: Array, w: Array) -> Array:
-        return self.from_model(w)
+        return _hermitian(xp.stack([a, b], axis=-1) / 2)
 
     def _lift(self, z: Array) -> Array:
-        xp = namespace(z)
-        return z @ xp.asarray(_frame(self.m), dtype=z.dtype, device=device(z))
+        return z @ like(z, _frame(self.m))
 
     def _drop(self, z: Array) -> Array:
-        xp = namespace(z)
-        return z @ xp.asarray(_frame(self.m).T, dtype=z.dtype, device=device(z))
+        return z @ like(z, _frame(self.m).T)
 
 
 @cache
@@ -120,7 +108,6 @@ def _frame(m: int) -> np.ndarray:
     return frame
 
 
-def _hermitian(xp: Any, x: Array) -> Array:
-    turned = xp.permute_dims(x, (*range(x.ndim - 3), x.ndim - 2, x.ndim - 3, x.ndim - 1))
-    signs = xp.asarray([1.0, -1.0], dtype=x.dtype, device=device(x))
-    return (x + signs * turned) / 2
+def _hermitian(x: Array) -> Array:
+    a, b = x[..., 0], x[..., 1]
+    return namespace(x).stack([a + a.mT, b - b.mT], axis=-1) / 2

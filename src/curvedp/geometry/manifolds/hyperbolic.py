@@ -69,10 +69,8 @@ class Hyperbolic(HeldBall, Vectors):
 
 
 def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """The kernel of vectors, NumPy batches in blocks: some hundred small steps on arrays that stay in the cache.
-
-    With ten thousand records at once most of the time goes into fetching memory for temporaries and giving it back.
-    """
+    """The kernel of vectors, NumPy batches in blocks: some hundred small steps on arrays that stay in the cache. With
+    ten thousand records at once most of the time goes into fetching memory for temporaries and giving it back."""
 
     @wraps(kernel)
     def run(self: Any, *arrays: Array) -> Array:
@@ -82,17 +80,13 @@ def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
         count, size = math.prod(batch), max(2, _BLOCK // arrays[0].shape[-1])
         if not batch or (count <= size and count != 1):
             return kernel(self, *arrays)
-        shared = [a.ndim == 1 for a in arrays]
-        flat = [
-            a if one else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1)
-            for a, one in zip(arrays, shared, strict=True)
-        ]
+        flat = [a if a.ndim == 1 else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1) for a in arrays]
 
         def over(part: slice) -> Array:
             # One record alone lies in memory both ways, and would be added up in the other order (`stable.dot`): doubled, it
             # gets what it gets in any batch.
             rows: Any = part if part.stop - part.start > 1 else [part.start, part.start]
-            found = kernel(self, *(a if one else a[rows] for a, one in zip(flat, shared, strict=True)))
+            found = kernel(self, *(a if a.ndim == 1 else a[rows] for a in flat))
             return found[: part.stop - part.start]
 
         parts = [over(part) for part in blocks(count, size)]
@@ -133,11 +127,9 @@ def either(xp: Any, inside: Array, near: Callable[..., Array], far: Callable[...
 
 
 def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across: Array) -> Array:
-    """Spatial part of the exponential from x (not the origin) with velocity (along, across).
-
-    Its radial part sinh a cosh n + cosh a sinh n cos ψ cancels on the way inward; there it is
-    sinh(a - n) + cosh a sinh n (1 + cos ψ), and n(1 + cos ψ) = |across|²/(n - along).
-    """
+    """Spatial part of the exponential from x (not the origin) with velocity (along, across). Its radial part sinh a
+    cosh n + cosh a sinh n cos ψ cancels on the way inward; there it is sinh(a - n) + cosh a sinh n (1 + cos ψ), and
+    n(1 + cos ψ) = |across|²/(n - along)."""
     across_square = dot(xp, across, across)
     square = along * along + across_square
     cosh, sinhc = cosh_sinhc(xp, square)
@@ -150,11 +142,9 @@ def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across:
 
 def turn(xp: Any, w: Array, u: Array, depth: Array, z: Array) -> Array:
     """Parallel transport between two points, seen in the frames that radial transport from the origin gives them.
-
-    It is the rotation by the area A of the geodesic triangle (origin, w, u) in its plane: tan(A/2) = |w∧u|/(1-<w,u>)
-    for ball vectors (Ungar 2008, gyr[u,-w]). Its Cayley form needs no angle and is smooth where w and u are parallel.
-    Takes the part u of the second vector orthogonal to w, and depth = 1 - <w,u>.
-    """
+    It is the rotation by the area A of the geodesic triangle (origin, w, u) in its plane: tan(A/2) =
+    |w∧u|/(1-<w,u>) for ball vectors (Ungar 2008, gyr[u,-w]). Its Cayley form needs no angle and is smooth where w
+    and u are parallel. Takes the part u of the second vector orthogonal to w, and depth = 1 - <w,u>."""
     w_square, u_square = dot(xp, w, w), dot(xp, u, u)
     w_part, u_part = dot(xp, w, z), dot(xp, u, z)
     scale = 2 / (w_square * u_square + depth * depth)

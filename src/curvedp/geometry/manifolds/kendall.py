@@ -6,11 +6,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from array_api_compat import device
 
 from curvedp.geometry.base import Array, across
 from curvedp.geometry.manifolds.frames import Embedded
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 
@@ -48,7 +47,7 @@ def _phase(a: Array) -> Array:
     """a/|a|, and 1 at a = 0."""
     xp = namespace(a)
     size = _modulus(a)
-    one = xp.asarray([1.0, 0.0], dtype=a.dtype, device=device(a))
+    one = like(a, [1.0, 0.0])
     return xp.where(size > 0, a / xp.where(size > 0, size, 1.0), one)
 
 
@@ -136,7 +135,7 @@ class KendallShapes(Embedded):
         xp = namespace(x)
         point, lost = self._preshape(x, 0.0)
         equal = lost & ~xp.isnan(point)
-        return xp.where(equal, xp.asarray(self.origin, dtype=x.dtype, device=device(x)), point)
+        return xp.where(equal, like(x, self.origin), point)
 
     def nearest(self, x: Array) -> Array:
         """Centered and scaled landmarks; those that are all equal to round-off have no shape."""

@@ -86,10 +86,8 @@ class PoincareBall(Hyperbolic):
         return turn(xp, p, reject(xp, q, p), depth, gap_q / gap_p * v)
 
     def project(self, x: Array) -> Array:
-        """x itself inside the ball; from its boundary on, the last float inside on the ray to x.
-
-        A point that was rounded onto the boundary is far out in its direction, and a public ball brings it back along it.
-        """
+        """x itself inside the ball; from its boundary on, the last float inside on the ray to x. A point that was
+        rounded onto the boundary is far out in its direction, and a public ball brings it back along it."""
         xp = namespace(x)
         inside = one_minus_square(xp, x)[..., None] > 0
         inward = 1 - 4 * float(xp.finfo(x.dtype).eps)

@@ -64,9 +64,8 @@ class Product(Manifold):
     dim = cached_property(lambda self: sum(factor.dim for factor in self.factors))
     point_shape = cached_property(lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),))
     origin = property(lambda self: np.concatenate([np.ravel(factor.origin) for factor in self.factors]))
-    injectivity_radius, boundary_distance, float_reach, held_reach = map(
-        _least, ("injectivity_radius", "boundary_distance", "float_reach", "held_reach")
-    )
+    injectivity_radius, boundary_distance = map(_least, ("injectivity_radius", "boundary_distance"))
+    float_reach, held_reach = map(_least, ("float_reach", "held_reach"))
     is_homogeneous = cached_property(lambda self: all(factor.is_homogeneous for factor in self.factors))
     is_symmetric = cached_property(lambda self: all(factor.is_symmetric for factor in self.factors))
     name = cached_property(lambda self: f"product({','.join(factor.name for factor in self.factors)})")

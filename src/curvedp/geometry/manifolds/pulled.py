@@ -12,9 +12,7 @@ from curvedp.geometry.numerics.namespace import namespace
 
 class Pulled(Manifold):
     """What φ: M → model gives, where the metric of M is that of the model times `scale`² (on a totally geodesic part of it).
-
-    A subclass states φ, its inverse and their differentials; `_lift` and `_drop` where the part has fewer dimensions.
-    """
+    A subclass states φ, its inverse and their differentials; `_lift` and `_drop` where the part has fewer dimensions."""
 
     scale: ClassVar[float] = 1.0
 
@@ -31,13 +29,13 @@ class Pulled(Manifold):
     def from_model(self, y: Array) -> Array:
         """φ⁻¹."""
 
-    @abstractmethod
     def _push(self, p: Array, v: Array) -> Array:
-        """dφ at p."""
+        """dφ at p; φ itself where it is linear."""
+        return self.to_model(v)
 
-    @abstractmethod
     def _pull(self, p: Array, w: Array) -> Array:
         """dφ⁻¹ at φ(p)."""
+        return self.from_model(w)
 
     def _lift(self, z: Array) -> Array:
         """Coordinates in the model of coordinates z; an isometry of vector spaces."""

@@ -12,7 +12,7 @@ from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.matrix import bmm, det, skew, skew_from_vector, skew_to_vector, svd
-from curvedp.geometry.numerics.namespace import constant, differentiable, namespace
+from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 
@@ -132,11 +132,9 @@ def _log2(D: Array) -> Array:
 
 
 def _log3(D: Array) -> Array:
-    """Through the unit quaternion h = (cos θ/2, axis·sin θ/2).
-
-    All of 4hhᵀ is linear in the rotation; its column with the largest diagonal entry (≥ 1) gives h without
-    cancellation (Shepperd 1978): for θ next to π that is the symmetric part, for small θ the skew part.
-    """
+    """Through the unit quaternion h = (cos θ/2, axis·sin θ/2). All of 4hhᵀ is linear in the rotation; its column
+    with the largest diagonal entry (≥ 1) gives h without cancellation (Shepperd 1978): for θ next to π that is the
+    symmetric part, for small θ the skew part."""
     xp = namespace(D)
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
     x, y, z = D[..., 2, 1] - D[..., 1, 2], D[..., 0, 2] - D[..., 2, 0], D[..., 1, 0] - D[..., 0, 1]
@@ -157,22 +155,20 @@ def _log3(D: Array) -> Array:
 
 
 def _log_n(D: Array) -> Array:
-    """Through the half-angle rotation, whose angles stay below π/2 where sine and cosine are told apart.
-
-    (I + R)/2 = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part
-    of D, K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
-    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation left,
-    and neighboring singular vectors (c comes in equal pairs) span planes that turn by π.
-    """
+    """Through the half-angle rotation, whose angles stay below π/2 where sine and cosine are told apart. (I + R)/2
+    = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part of D,
+    K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
+    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation
+    left, and neighboring singular vectors (c comes in equal pairs) span planes that turn by π."""
     xp = namespace(D)
     base = constant(D)
     n = D.shape[-1]
-    _, c, Vh = svd(xp.eye(n, dtype=D.dtype, device=device(D)) + base / 2)
+    _, c, Vh = svd(like(D, np.eye(n)) + base / 2)
     V = Vh.mT
     K = bmm(Vh, skew(base), V)
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    quarter = xp.asarray(_quarter_turns(n), dtype=D.dtype, device=device(D))
+    quarter = like(D, _quarter_turns(n))
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
     B = xp.where(flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :]))
     left, s, Wh = svd(skew(B))

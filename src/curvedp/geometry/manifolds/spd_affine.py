@@ -6,14 +6,13 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics.matrix import bracket_operator
-from curvedp.geometry.numerics.namespace import differentiate_as, namespace
+from curvedp.geometry.numerics.namespace import differentiate_as, like, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd3_logs import Factor, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
 from curvedp.geometry.numerics.spectral import exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
@@ -51,11 +50,11 @@ class SPDAffineInvariant(Held, SPD):
 
     def to_origin(self, center: Array, X: Array) -> Array:
         """L⁻¹XL⁻ᵀ with center = LLᵀ."""
-        return X if np.array_equal(center, self.origin) else whitened(_like(X, center), X)[1]
+        return X if np.array_equal(center, self.origin) else whitened(like(X, center), X)[1]
 
     def from_origin(self, center: Array, X: Array) -> Array:
         """LXLᵀ."""
-        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(_like(X, center)), X))
+        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(like(X, center)), X))
 
     def flat_directions(self, p: Array) -> np.ndarray:
         """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
@@ -168,10 +167,6 @@ class SPDAffineInvariant(Held, SPD):
 def _pencil(L: Array, q: Array) -> tuple[Array, Array]:
     """Eigenvalues, vectors of L⁻¹qL⁻ᵀ; values lost to round-off are raised as in `SPD.project`, to eps times the largest."""
     xp = namespace(L, q)
-    inverse = lower_solve(L, xp.eye(L.shape[-1], dtype=L.dtype, device=device(L)))
+    inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
     values, vectors = eigh(sym(inverse @ q @ inverse.mT))
     return xp.maximum(values, float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True)), vectors
-
-
-def _like(X: Array, x: Array) -> Array:
-    return namespace(X).asarray(x, dtype=X.dtype, device=device(X))

@@ -65,11 +65,9 @@ class SPDBuresWasserstein(SPD):
         return 0.5 * xp.sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is known.
-
-        C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the one velocity
-        into the other.
-        """
+        """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is
+        known. C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the
+        one velocity into the other."""
         leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
         return self.from_coordinates(q, _rotate(leaves, arrives, self.to_coordinates(p, v)))
 
@@ -90,10 +88,8 @@ def _roots(p: Array) -> tuple[Array, Array]:
 
 
 def _rotate(a: Array, b: Array, z: Array) -> Array:
-    """z turned in the plane of a and b by the rotation that carries the direction of a to that of b.
-
-    Directions that are opposite, or of length 0 (p = q), leave z where it is.
-    """
+    """z turned in the plane of a and b by the rotation that carries the direction of a to that of b. Directions
+    that are opposite, or of length 0 (p = q), leave z where it is."""
     xp = namespace(a, b, z)
 
     def dot(x: Array, y: Array) -> Array:
@@ -122,10 +118,8 @@ def _lyapunov(p: Array, v: Array) -> Array:
 
 
 def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-    """(G, D, a, c) with p = a²GGᵀ and acD = (KᵀqK)^½ − KᵀK, K = aG; then T − I = K⁻ᵀ(acD)K⁻¹.
-
-    a and c are powers of two, of the sizes of √p and of the larger of √p and √q: matrices of any unit stay in the doubles.
-    """
+    """(G, D, a, c) with p = a²GGᵀ and acD = (KᵀqK)^½ − KᵀK, K = aG; then T − I = K⁻ᵀ(acD)K⁻¹. a and c are powers of
+    two, of the sizes of √p and of the larger of √p and √q: matrices of any unit stay in the doubles."""
     xp = namespace(p, q)
     a, b = _unit(p), _unit(q)
     top = xp.maximum(a, b)

@@ -10,7 +10,7 @@ from array_api_compat import device, is_numpy_array
 
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.numerics.matrix import well_scaled
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spectral import sym
@@ -32,7 +32,7 @@ def pack(S: Array) -> Array:
     m = S.shape[-1]
     flat, scale, _, _ = _layout(m)
     z = xp.take(xp.reshape(S, (*S.shape[:-2], m * m)), xp.asarray(flat, device=device(S)), axis=-1)
-    return z * xp.asarray(scale, dtype=S.dtype, device=device(S))
+    return z * like(S, scale)
 
 
 def unpack(z: Array, m: int) -> Array:
@@ -40,7 +40,7 @@ def unpack(z: Array, m: int) -> Array:
     xp = namespace(z)
     _, _, place, scale = _layout(m)
     S = xp.reshape(xp.take(z, xp.asarray(place, device=device(z)), axis=-1), (*z.shape[:-1], m, m))
-    return S * xp.asarray(scale, dtype=z.dtype, device=device(z))
+    return S * like(z, scale)
 
 
 # Of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there.
@@ -49,11 +49,9 @@ _SPREAD = 14.0
 
 class Held:
     """What floats hold of an SPD matrix whose coordinates at I are its logarithm: as much as its condition leaves.
-
-    Log-eigenvalues of matrices at distance r from I spread by at most √2·r. Their spread is a convex function along geodesics
-    of both metrics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean (Lawson & Lim 2011, monotonicity). Beyond
-    `_SPREAD` a record moves along its geodesic to I until its spread is that.
-    """
+    Log-eigenvalues of matrices at distance r from I spread by at most √2·r. Their spread is a convex function along
+    geodesics of both metrics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean (Lawson & Lim 2011,
+    monotonicity). Beyond `_SPREAD` a record moves along its geodesic to I until its spread is that."""
 
     m: int
 
@@ -70,9 +68,7 @@ class Held:
 
     def held_coordinates(self, z: Array) -> Array:
         """The nearest of the matrices whose eigenvalues have that spread: projections onto convex sets stretch nothing.
-
-        It clips the eigenvalues to [a, a + spread], with a where as much is taken off above as below, by bisection.
-        """
+        It clips the eigenvalues to [a, a + spread], with a where as much is taken off above as below, by bisection."""
         xp = namespace(z)
         w, U = eigh(unpack(z, self.m))
         low, high = w[..., :1], w[..., -1:] - _SPREAD
@@ -102,11 +98,9 @@ class SPD(Manifold):
     is_homogeneous = True
 
     def project(self, x: Array) -> Array:
-        """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's.
-
-        A matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix,
-        which has no positive neighbor of its own scale, goes to the smallest normal multiple of I.
-        """
+        """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's. A
+        matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix, which
+        has no positive neighbor of its own scale, goes to the smallest normal multiple of I."""
         S = sym(x)
         return _unless_clear(S, S, self._raised)
 
@@ -135,9 +129,7 @@ class SPD(Manifold):
 
     def residual(self, p: Array) -> Array:
         """‖p − pᵀ‖ plus how far the least eigenvalue is below the positive ones (0 where p is positive definite).
-
-        Both relative to the size of p: these matrices have no scale of their own.
-        """
+        Both relative to the size of p: these matrices have no scale of their own."""
         xp = namespace(p)
         p = well_scaled(p)
         S = sym(p)
@@ -170,10 +162,8 @@ def _definite(S: Array) -> Array:
 
 def _clearly_positive(S: Array) -> np.ndarray | None:
     """Which 2×2 or 3×3 NumPy matrices have all eigenvalues above ε·‖S‖, by the pivots of S − 64ε‖S‖I; None for others.
-
-    Elimination errs by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of
-    eigenvalues. Where squares could underflow or overflow nothing is claimed. None in `public_time` too.
-    """
+    Elimination errs by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the
+    price of eigenvalues. Where squares could underflow or overflow nothing is claimed. None in `public_time` too."""
     if in_public_time() or not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
         return None
     flat = S.reshape(-1, S.shape[-1], S.shape[-1])

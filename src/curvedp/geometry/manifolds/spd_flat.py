@@ -12,7 +12,7 @@ from array_api_compat import device
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.namespace import along, differentiate_as, namespace, with_rule
+from curvedp.geometry.numerics.namespace import along, differentiate_as, like, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import alike
 from curvedp.geometry.numerics.spectral import divided_exp, divided_log, exp_sym, log_sym, sandwich, sym
@@ -142,7 +142,7 @@ def _log_difference(p: Array, q: Array) -> Array:
     a, U = eigh(p)
     b, V = eigh(q)
     D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
-    return D + back[..., None, None] * namespace(D).eye(D.shape[-1], dtype=D.dtype, device=device(D))
+    return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
 
 
 def _le_exp(p: Array, v: Array) -> Array:
@@ -174,9 +174,8 @@ class SPDLogCholesky(_Flat):
     """
 
     kind: ClassVar[str] = "spd-log-cholesky"
-    float_reach = cached_property(
-        lambda self: 18.0 if self.m > 1 else 350.0
-    )  # diagonals of L are e^r apart, squared in LLᵀ
+    # Diagonals of L are a factor e^r apart, squared in LLᵀ.
+    float_reach = cached_property(lambda self: 18.0 if self.m > 1 else 350.0)
 
     def float_spread(self, radius: float) -> float:
         """The proof is in docs/geometry.md: a bound that grows with the lengths `plus`, `minus`, `strict` of the positive and
@@ -198,9 +197,8 @@ class SPDLogCholesky(_Flat):
     def exp(self, p: Array, v: Array) -> Array:
         xp, L = namespace(p, v), cholesky(p)
         X, diagonal = self._push(L, v), _diagonal(L)
-        D = xp.where(
-            diagonal, L * xp.expm1(xp.where(diagonal, X, 0.0)), X
-        )  # K − L, K with flat coordinates X more than L
+        # K − L, where K has flat coordinates X more than L
+        D = xp.where(diagonal, L * xp.expm1(xp.where(diagonal, X, 0.0)), X)
         near = p + sym(2 * D @ L.mT) + D @ D.mT
         K = L + D
         small = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5

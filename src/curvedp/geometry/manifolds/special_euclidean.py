@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from array_api_compat import device
-
 from curvedp import _validate
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.rotations import Rotations
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class SpecialEuclidean(Pulled):
     def residual(self, p: Array) -> Array:
         """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
         xp = namespace(p)
-        last = xp.asarray([0.0] * self.n + [1.0], dtype=p.dtype, device=device(p))
+        last = like(p, [0.0] * self.n + [1.0])
         return super().residual(p) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
 
     # To the product and back: linear, so the differentials are the same.
@@ -71,9 +69,6 @@ class SpecialEuclidean(Pulled):
     def from_model(self, y: Array) -> Array:
         turn, move = self.model.split(y)
         return _matrix(turn, self.length * move, 1.0)
-
-    def _push(self, p: Array, v: Array) -> Array:
-        return self.to_model(v)
 
     def _pull(self, p: Array, w: Array) -> Array:
         turn, move = self.model.split(w)

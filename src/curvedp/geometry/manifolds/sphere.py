@@ -6,11 +6,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import device
 
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.euclidean import Vectors
-from curvedp.geometry.numerics.namespace import namespace
+from curvedp.geometry.numerics.namespace import like, namespace
 from curvedp.geometry.numerics.short_vectors import mended, short, sphere_log
 from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
 
@@ -67,7 +66,7 @@ class Sphere(Vectors):
         none = length == 0
         factor = xp.where(none, 1.0, angle / xp.where(none, 1.0, length))
         # At the antipode every direction is shortest: take the first coordinate axis of the frame at p.
-        axis = xp.asarray(np.eye(1, self.d)[0], dtype=rest.dtype, device=device(rest))
+        axis = like(rest, np.eye(1, self.d)[0])
         cut = math.pi * self.from_coordinates(p, xp.broadcast_to(axis, (*rest.shape[:-1], self.d)))
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
@@ -106,7 +105,7 @@ class Sphere(Vectors):
     def project(self, x: Array) -> Array:
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
-        pole = xp.asarray(self.origin, dtype=x.dtype, device=device(x))
+        pole = like(x, self.origin)
         return xp.where(length == 0, pole, x / xp.where(length == 0, 1.0, length))
 
     def nearest(self, x: Array) -> Array:

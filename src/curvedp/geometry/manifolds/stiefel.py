@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
-from array_api_compat import device, is_jax_namespace
+import numpy as np
+from array_api_compat import device
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array
@@ -13,7 +14,7 @@ from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.numerics.matrix import bmm, det, reflect, skew, skew_exp, skew_from_vector, skew_to_vector, svd
-from curvedp.geometry.numerics.namespace import along, constant, differentiable, namespace, values_alone, with_rule
+from curvedp.geometry.numerics.namespace import constant, differentiable_by, like, namespace, values_alone
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
 
@@ -77,21 +78,15 @@ class Stiefel(Frames):
         return p + (frame @ step + self._outside(frame, N, B) @ mean)
 
     def log(self, p: Array, q: Array) -> Array:
-        """The velocity of a geodesic from p to q; the shortest one if it is shorter than π.
-
-        A longer one need not be the shortest. NaN where Newton's method finds none.
-        """
+        """The velocity of a geodesic from p to q; the shortest one if it is shorter than π. A longer one need not
+        be the shortest. NaN where Newton's method finds none."""
         if self.r == self.m:
             turn, apart = p.mT @ (q - p), self._apart(p, q)[..., None, None]
             xp = namespace(turn)
             return p @ xp.where(apart, xp.nan, rotation_log(xp.where(apart, 0.0, turn)))
         if self.r == 1:
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
-        if not (differentiable(p) or differentiable(q)):
-            return self._solved_log(p, q)[0]
-        if not is_jax_namespace(namespace(p, q)):
-            return self._smooth_log(p, q)
-        return with_rule(lambda p, q: self._solved_log(p, q)[0], partial(along, self._smooth_log), p, q)
+        return differentiable_by(self._smooth_log, lambda p, q: self._solved_log(p, q)[0], p, q)
 
     def _solved_log(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """(v, A, B, [p Q]), constants."""
@@ -119,12 +114,10 @@ class Stiefel(Frames):
         return length if self.r < self.m else namespace(p, q).where(self._apart(p, q), math.inf, length)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q.
-
-        A geodesic is the orbit t ↦ g_t(p) of isometries g_t(x) = F_t x exp(−tA), F_t ∈ O(m). The differential of g₁ is a
-        linear isometry from T_p to T_q, the identity at p = q, and sends log(p, q) to −log(q, p), as parallel transport
-        does; on the sphere (r = 1) it is the parallel transport.
-        """
+        """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q. A
+        geodesic is the orbit t ↦ g_t(p) of isometries g_t(x) = F_t x exp(−tA), F_t ∈ O(m). The differential of g₁
+        is a linear isometry from T_p to T_q, the identity at p = q, and sends log(p, q) to −log(q, p), as parallel
+        transport does; on the sphere (r = 1) it is the parallel transport."""
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
         rise, mean = skew_exp(generator(A, B))
@@ -161,10 +154,8 @@ class Stiefel(Frames):
         return rest - constant(rest)
 
     def _frame(self, p: Array, N: Array, *, complete: bool = False) -> tuple[Array, Array]:
-        """([p Q], B) with QB = N and Q orthonormal (a constant) in the order of the singular values of N.
-
-        Directions that N lacks are 0 in Q, or, where Q is to be complete, any that are orthogonal to p and to the rest.
-        """
+        """([p Q], B) with QB = N and Q orthonormal (a constant) in the order of the singular values of N. Directions
+        that N lacks are 0 in Q, or, where Q is to be complete, any that are orthogonal to p and to the rest."""
         xp = namespace(p, N)
         k = min(self.r, self.m - self.r)
         U, s, _ = svd(constant(N))
@@ -172,7 +163,7 @@ class Stiefel(Frames):
         Q = xp.where(used, U[..., :k], 0.0)
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
-            outside = xp.eye(self.m, 2 * self.r, dtype=p.dtype, device=device(p))[:, self.r :]
+            outside = like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
             spare = reflect(constant(left), outside)
             spare = spare - Q @ (Q.mT @ spare)
             # Half the weight: the k largest singular directions are all of Q, in their order, then of the spare ones.

@@ -15,7 +15,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 
 _SLOWEST = 2e-3  # convexity: about 10⁵ steps, where nothing faster converges
 _SHARE = 1e-10  # of the radius: what an iterate may leave of ‖mean log‖ and be taken for the mean
-_KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
+KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 
 
 @dataclass(frozen=True)
@@ -103,29 +103,27 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     # a step is at most t·r long (Jensen), and may leave by as much what floats hold, before it is moved back
     leaves = M.curvature_bounds[0] < 0 and radius > M.held_reach
     beyond = M.float_spread(c.step * radius) if leaves else 1.0
-    delta = 4 * radius * _KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius) * beyond
+    delta = 4 * radius * KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius) * beyond
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
 
 
 def solver_error(M: Manifold, radius: float) -> float:
-    """η: the Fréchet mean of records in a ball, as the library computes it, is within this distance of the true one.
-
-    One bound for records in memory, on a device and in chunks, carried to `M.home(center)`; a `ParameterError` where there is
-    none. The two ways to the mean, a residual up to `tolerance` and the fixed number of steps, are summed. A device's kernels
-    may be off by twice what the contract allows (`device.accurate`), and a pass rounds each mean logarithm to the fixed point
-    of sums, by at most ½·√dim·resolution; both enter the bound for the steps, which is linear in them. Doubled, because a
-    computed mean that fell just outside the ball is moved onto it by as much again.
-    """
+    """η: the Fréchet mean of records in a ball, as the library computes it, is within this distance of the true one. One
+    bound for records in memory, on a device and in chunks, carried to `M.home(center)`; a `ParameterError` where there
+    is none. The two ways to the mean, a residual up to `tolerance` and the fixed number of steps, are summed. A device's
+    kernels may be off by twice what the contract allows (`device.accurate`), and a pass rounds each mean logarithm to
+    the fixed point of sums, by at most ½·√dim·resolution; both enter the bound for the steps, which is linear in them.
+    Doubled, because a computed mean that fell just outside the ball is moved onto it by as much again."""
     error = mean_error_bound(M, radius)  # which refuses anything but a radius
-    rounding = math.sqrt(M.dim) * FixedPoint(2 * float(radius)).resolution / (4 * radius * _KERNEL_ERROR)
+    rounding = math.sqrt(M.dim) * FixedPoint(2 * float(radius)).resolution / (4 * radius * KERNEL_ERROR)
     return 2 * (error * (2 + rounding) + 1.01 * tolerance(M, radius) / _convexity(M, radius))
 
 
 def tolerance(M: Manifold, radius: float) -> float:
     """‖mean log‖ at which an iterate is taken for the mean: a share of the radius, or the float error of coordinates."""
     share = 0.0 if M.curvature_bounds == (0.0, 0.0) else _SHARE
-    return radius * (share + 4 * _KERNEL_ERROR) + 2.0**-48 * M.dim * M.float_spread(radius)
+    return radius * (share + 4 * KERNEL_ERROR) + 2.0**-48 * M.dim * M.float_spread(radius)
 
 
 def _convexity(M: Manifold, radius: float) -> float:

@@ -15,35 +15,25 @@ from curvedp.geometry.ball import carry_records, project_to_ball
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import unpack
+from curvedp.geometry.mean import streamed
+from curvedp.geometry.mean.bound import KERNEL_ERROR
 from curvedp.geometry.mean.frechet import frechet_mean, memory_moments
 from curvedp.geometry.mean.spd_newton import Eigen, Newton
-from curvedp.geometry.mean.streamed import (
-    KERNEL_ERROR,
-    Domain,
-    Start,
-    inside_sums,
-    into_ball,
-    streamed_mean,
-    surely_inside,
-    tensor_sums,
-)
+from curvedp.geometry.mean.streamed import Domain, Start, streamed_mean
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd3_logs import DOUBTFUL, Factor, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd3 import DOUBTFUL, Factor, lower_entries, whitened_logs
 
 _BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
-
 _TENSORS, _FEW = 1 << 24, 1 << 9  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
 
 Pass = Callable[[np.ndarray], Array]  # x -> exact sums over a block of records, on the device
 
 
 def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
-    """`streamed_mean` of an array of any library, where it lies: what comes back to the host are sums of dim + 1 numbers.
-
-    (And 3×3 matrices that are to be moved into the ball: those are moved on the host, once.)
-    """
+    """`streamed_mean` of an array of any library, where it lies: what comes back to the host are sums of dim + 1
+    numbers. (And 3×3 matrices that are to be moved into the ball: those are moved on the host, once.)"""
     with _doubles(X), np.errstate(all="ignore"):  # a data-dependent warning is a release
         xp = namespace(X)
         X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
@@ -88,12 +78,12 @@ def _points(domain: Domain, X: Array) -> list[Pass]:
     """Records of any manifold: mapped into the ball once, with the manifold's kernels."""
     xp = namespace(X)
     inside = project_to_ball(domain.manifold, _like(X, domain.center), domain.radius, X)
-    kernel = _jitted(inside_sums) if is_jax_namespace(xp) else inside_sums
+    kernel = _jitted(streamed.inside_sums) if is_jax_namespace(xp) else streamed.inside_sums
     return [lambda x: kernel(domain.manifold, domain.grid, _like(X, x), inside)]
 
 
 def _short(domain: Domain) -> bool:
-    """Whether no two matrices of the ball are so far apart that `spd3_logs` would be in doubt: log-eigenvalues of a matrix at
+    """Whether no two matrices of the ball are so far apart that `spd3` would be in doubt: log-eigenvalues of a matrix at
     distance d from I spread by at most √2·d, and so cond(p) ≤ e^{√2·r}·cond(center), cond(A) ≤ e^{√2·2r}."""
     M = domain.manifold
     if not (isinstance(M, SPDAffineInvariant) and M.m == 3):
@@ -107,21 +97,20 @@ def _tensors(domain: Domain, X: Array) -> list[Pass]:
     home = Factor.of(domain.center)
     stays, kernel = (_jitted(_stays), _jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
     stay = stays(_like(X, np.asarray(home.inverse)), home.condition, domain.radius, X)
-    moved = project_to_ball(*domain, to_host(X[~stay])) if not bool(xp.all(stay)) else np.empty((0, 3, 3))
 
     def over(block: Array, counted: Array) -> Pass:
         return lambda x: kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted)
 
     passes = [over(X, stay)]
-    if len(moved):
-        block = xp.asarray(moved, device=device(X))
+    if not bool(xp.all(stay)):
+        block = xp.asarray(project_to_ball(*domain, to_host(X[~stay])), device=device(X))
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
 
 
 def _tensor_start(domain: Domain, X: Array) -> Start:
     """The mean of the first few matrices, and the inverse of their Hessian there: it decides how many passes are needed."""
-    few = into_ball(domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
+    few = streamed.into_ball(domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
     x = frechet_mean(domain.manifold, few)
     inverse = np.linalg.inv(np.linalg.cholesky(x))
     newton = Newton([Eigen(*eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))])
@@ -130,11 +119,11 @@ def _tensor_start(domain: Domain, X: Array) -> Start:
 
 
 def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:
-    return surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
+    return streamed.surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
 
 
 def _tensor_pass(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> Array:
-    return tensor_sums(grid, whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0]), counted)
+    return streamed.tensor_sums(grid, whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0]), counted)
 
 
 def _like(X: Array, x: np.ndarray) -> Array:

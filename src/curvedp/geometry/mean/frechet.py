@@ -89,9 +89,9 @@ def _mean(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float = _TOLERANCE)
         return unit * _mean(M, X / unit, w, enough)
     with np.errstate(all="ignore"), _calm(X):
         passes = _passes(M, X, w, enough)
-        found = run(search(passes, enough, _PASSES), passes.moments)
-        x = np.asarray(passes.point(found.x))
-    return np.full_like(x, np.nan) if math.isnan(found.moments.residual) else x  # never the start in place of a mean
+        place, found, _ = run(search(passes, enough, _PASSES), passes.moments)
+        x = np.asarray(passes.point(place))
+    return np.full_like(x, np.nan) if math.isnan(found.residual) else x  # never the start in place of a mean
 
 
 def _passes(M: Manifold, X: np.ndarray, w: np.ndarray, enough: float) -> "Sweep | Points":

@@ -1,11 +1,9 @@
 """The one search for a Fréchet mean: it asks for passes over the records and is sent what they found.
 
 A pass at x gives the mean of log_x xᵢ, minus the gradient of ½ mean d², in orthonormal coordinates at x, and the mean of
-d²(x, xᵢ). Memory, devices and clusters supply passes (`frechet`, `spd`, `device`, `streamed`); nothing here sees a record.
-
-Steps are Newton's with the Hessian of some of the records, made better by what each step teaches (`Secants`). A step is kept
-if it halves the gradient or lowers the cost as Armijo's rule asks. Otherwise a fresh Hessian is taken where there is one, and
-shorter steps are tried from the best place known, until the cap or until their gain is below round-off.
+d²(x, xᵢ). Memory, devices and clusters supply passes (`frechet`, `spd`, `device`, `streamed`); nothing here sees a
+record. Steps are Newton's with the Hessian of some of the records, made better by what each step teaches (`Secants`);
+what is kept, and what is tried where a step is not, is in docs/frechet-mean.md and below.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf, isnan
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -70,31 +68,23 @@ class Course(ABC):
         return p
 
 
-class Found(NamedTuple):
-    """Where a search ended, what the pass there found, and whether it is the mean."""
-
-    x: Place
-    moments: Moments
-    good: bool
-
-
 Result = TypeVar("Result")
 Search = Generator[Asked, Moments, Result]  # asks for passes, is sent what they find, ends with its result
 
 
 def run(search: Search[Result], passes: Callable[[Asked], Moments]) -> Result:
     """A search with somebody to make its passes."""
-    asked = next(search)
-    while True:
-        try:
+    try:
+        asked = next(search)
+        while True:
             asked = search.send(passes(asked))
-        except StopIteration as done:
-            result: Result = done.value
-            return result
+    except StopIteration as done:
+        return cast(Result, done.value)
 
 
-def search(course: Course, enough: float, passes: int) -> Search[Found]:
-    """Until the residual is `enough`, no step helps any more, or all passes are made; the best place that was seen."""
+def search(course: Course, enough: float, passes: int) -> Search[tuple[Place, Moments, bool]]:
+    """Until the residual is `enough`, no step helps any more, or all passes are made: the best place that was seen, what
+    the pass there found, and whether it is the mean."""
     left = iter(range(passes))  # one cap for this loop and the one inside
     x = course.start
     best = yield Asked(x, True)
@@ -114,7 +104,7 @@ def search(course: Course, enough: float, passes: int) -> Search[Found]:
         if fresh is not None or not kept:
             solve, secants = fresh or solve, Secants()
         x, best = y, new
-    return Found(x, best, best.residual <= enough)
+    return x, best, best.residual <= enough
 
 
 def _shorter(

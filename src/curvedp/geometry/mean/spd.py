@@ -1,16 +1,9 @@
-"""The affine-invariant Fréchet mean in few and cheap passes over matrices in memory (NumPy).
+"""The affine-invariant Fréchet mean in few and cheap passes over matrices in memory (NumPy): docs/frechet-mean.md.
 
-A place is a factor G of the iterate GGᵀ, and a step S leads to G·exp(S/2): coordinates are carried along in parallel. A pass
-whitens every matrix, A_i = G⁻¹X_iG⁻ᵀ, and sums w_i log A_i.
-
-Few: the start is the geometric mean of the arithmetic and the harmonic mean (exact for two matrices), and steps are Newton's
-(`spd_newton`).
-
-Cheap: for 2×2 and 3×3, log A is a polynomial in A whose coefficients are divided differences of log at the eigenvalues: no
-eigenvectors. Above, a careful pass finds each spectrum by `eigh`. Moving from G to H shifts log-eigenvalues by no more than
-twice the ends of log σ(H⁻¹G) (Ostrowski 1959), so later passes know an interval and sum a Chebyshev series of log instead
-(`spd_series`), all in matrix products, with an error known beforehand; records of about the same spread go together, each
-group with its own degree. Chunks stay in cache; one thread a core.
+A place is a factor G of the iterate GGᵀ, and a step S leads to G·exp(S/2). A pass whitens every matrix, A_i = G⁻¹X_iG⁻ᵀ,
+and sums w_i log A_i: by a polynomial for 2×2 and 3×3; above, by `eigh` when careful, else by the series of `spd_series`
+on intervals that hold each spectrum, since moving from G to H shifts log-eigenvalues by at most twice the ends of log
+σ(H⁻¹G) (Ostrowski 1959).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +18,7 @@ from curvedp.geometry.mean.search import SLOW, Asked, Course, Moments
 from curvedp.geometry.mean.spd_newton import Eigen, Newton, few_of
 from curvedp.geometry.mean.spd_series import cheapest, degree, log_sum, whitened
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd3_logs import log_polynomial, squared
+from curvedp.geometry.numerics.spd3 import log_polynomial, squared
 from curvedp.geometry.numerics.spd_pencil import log_spectrum
 from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.threads import blocks, in_threads

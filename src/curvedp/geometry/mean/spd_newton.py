@@ -28,11 +28,10 @@ class Eigen(NamedTuple):
 
     def few(self) -> "Eigen":
         """Enough matrices for a Hessian."""
-        n, m = self.w.shape
-        pick = few_of(n, m)
-        return (
-            self if pick is None else Eigen(self.w[pick], self.U[pick], self.weights[pick] / self.weights[pick].sum())
-        )
+        pick = few_of(*self.w.shape)
+        if pick is None:
+            return self
+        return Eigen(self.w[pick], self.U[pick], self.weights[pick] / self.weights[pick].sum())
 
 
 def few_of(n: int, m: int) -> Matrix | None:

@@ -28,12 +28,10 @@ def whitened(inverse: Matrix, X: Matrix) -> Matrix:
 
 
 def log_sum(A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int) -> Matrix:
-    """Σ w log A from log(cosh σ + y sinh σ) = −log(1−q²) + 2Σ (−1)^{k+1} q^k/k T_k(y), q = tanh(σ/2).
-
-    A/c, with c the geometric middle of its interval, has its spectrum in [e^−σ, e^σ]. The tail beyond degree d is below
-    2q^{d+1}/(1−q). Only the sum over the matrices is needed, so with giant steps T_bs the last product of each block
-    is one long matrix product (after Paterson & Stockmeyer 1973).
-    """
+    """Σ w log A from log(cosh σ + y sinh σ) = −log(1−q²) + 2Σ (−1)^{k+1} q^k/k T_k(y), q = tanh(σ/2). A/c, with c
+    the geometric middle of its interval, has its spectrum in [e^−σ, e^σ]. The tail beyond degree d is below
+    2q^{d+1}/(1−q). Only the sum over the matrices is needed, so with giant steps T_bs the last product of each
+    block is one long matrix product (after Paterson & Stockmeyer 1973)."""
     n, m, _ = A.shape
     middle = 0.5 * (low + high)
     sigma = float(np.max(high - low)) / 2

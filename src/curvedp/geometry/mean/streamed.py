@@ -21,14 +21,13 @@ from curvedp.geometry.mean.bound import contraction, mean_iterations, tolerance
 from curvedp.geometry.mean.search import Asked, Course, Moments, Search, Solve, run, search
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.spd3_logs import Factor, Logs, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd3 import Factor, Logs, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
 _PASSES = 20  # of the search, before the contraction takes over
 _BLOCK = 1 << 13  # records whose logarithms are held at once
 _SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess
-KERNEL_ERROR = 1e-12  # relative error of log, the project's contract on every space (`mean_bound`)
 _ROOM = 1 + 1e-9  # for the round-off of lengths of at most 2r
 
 
@@ -54,10 +53,8 @@ GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for sev
 
 
 def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Exact sums, (2, dim + 1) int64, over records X (k, *point_shape), after mapping each into the ball (NumPy).
-
-    The last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone.
-    """
+    """Exact sums, (2, dim + 1) int64, over records X (k, *point_shape), after mapping each into the ball (NumPy). The
+    last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone."""
     X, M = np.asarray(X, dtype=np.float64, order="C"), domain.manifold  # a row's float sums depend on its layout
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -78,7 +75,7 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     square = xp.sum(Z * Z, axis=-1)
     usable = square <= grid.bound**2  # NaN fails; never false but for a kernel that broke down
     terms = xp.concat([Z, (square / grid.bound)[:, None]], axis=-1)
-    return grid.sums(xp.where(usable[:, None], terms, xp.zeros_like(terms)))
+    return grid.sums(xp.where(usable[:, None], terms, 0.0))
 
 
 def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
@@ -92,9 +89,8 @@ def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
 def _tensor_sums(domain: Domain, center: Factor, x: Factor, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """3×3 SPD matrices: the sums over those that are surely in the ball, and so stay as they are; and the rest."""
     entries, skew = lower_entries(X)
-    sure = surely_inside(center, domain.radius, entries, skew)
     here = whitened_logs(x, entries)
-    sure = sure & here.sure
+    sure = surely_inside(center, domain.radius, entries, skew) & here.sure
     return np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
 
 
@@ -131,21 +127,19 @@ def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
     xp = namespace(counted)
     rows = [*logs.coordinates, logs.square / grid.bound]
     # row by row: a compiler makes one kernel of it, and nothing as long as the records is written
-    return xp.stack([grid.sums(xp.where(counted, row, xp.zeros_like(row))) for row in rows], axis=1)
+    return xp.stack([grid.sums(xp.where(counted, row, 0.0)) for row in rows], axis=1)
 
 
 _SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
 
 
 def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[Any, float]]:
-    """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`.
-
-    The search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its mean
-    square are in the set S of `bound`: the gradient flow from x then ends at the mean after a length of at most ‖∇f(x)‖ over
-    the convexity (step 3 there). Otherwise the contraction's public number of passes is made from the center. Either way
-    the value is within `solver_error`; only the time depends on which, and so on the records. Residuals are believed, and
-    steps begun, only where floats hold the point (`kept`).
-    """
+    """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`. The
+    search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its
+    mean square are in the set S of `bound`: the gradient flow from x then ends at the mean after a length of at
+    most ‖∇f(x)‖ over the convexity (step 3 there). Otherwise the contraction's public number of passes is made from
+    the center. Either way the value is within `solver_error`; only the time depends on which, and so on the
+    records. Residuals are believed, and steps begun, only where floats hold the point (`kept`)."""
     M, radius = domain.manifold, domain.radius
 
     x, found, good = yield from search(course, tolerance(M, radius), passes)
@@ -153,11 +147,8 @@ def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[An
         x, found = near, (yield Asked(near, True))
         good = found.residual <= tolerance(M, radius)
     found = (yield Asked(x, True)) if good and isnan(found.square) else found
-    if good and (
-        M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
-    ):
-        return x, found.square
-    return (yield from contracted(domain, course))
+    inside = M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
+    return (x, found.square) if good and inside else (yield from contracted(domain, course))
 
 
 def contracted(domain: Domain, course: Course) -> Search[tuple[Any, float]]:
@@ -177,13 +168,11 @@ def _held(domain: Domain, course: Course, place: Any) -> Any:
 
 def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
     """The point of the ball that floats hold (`M.held_share`) and that is nearest to x; x itself where it is one.
-
-    Where curvature is <= 0, both sets are convex and hold the center: the nearest point of one, then of the other, is in
-    both, and no farther from any record, which is in both (Bridson & Haefliger 1999, II.2.4). Under the affine-invariant
-    metric, too, the nearest matrix with a spectrum of a convex set has the nearest spectrum and the same eigenvectors, since
-    d(A, B) is at least the distance of the sorted log-eigenvalues (Bhatia 2007, ch. 6; Lidskii). Elsewhere iterates are
-    proved to stay in the ball, and floats hold all of it.
-    """
+    Where curvature is <= 0, both sets are convex and hold the center: the nearest point of one, then of the other,
+    is in both, and no farther from any record, which is in both (Bridson & Haefliger 1999, II.2.4). Under the
+    affine-invariant metric, too, the nearest matrix with a spectrum of a convex set has the nearest spectrum and
+    the same eigenvectors, since d(A, B) is at least the distance of the sorted log-eigenvalues (Bhatia 2007, ch. 6;
+    Lidskii). Elsewhere iterates are proved to stay in the ball, and floats hold all of it."""
     M, center, radius = domain
     if len(M.factors) > 1:
         parts = M.split(x)
@@ -262,16 +251,14 @@ def streamed_means(
 
 
 def first_guess(domain: Domain, X: np.ndarray) -> Start:
-    """A start from a few of the records: their own mean, and the inverse of their Hessian by differences where dim is small.
-
-    It decides how many passes are needed, and nothing else.
-    """
+    """A start from a few of the records: their own mean, and the inverse of their Hessian by differences where dim
+    is small. It decides how many passes are needed, and nothing else."""
     M, course = domain.manifold, _Sums(domain, Start(domain.center, 1.0))
 
     def moments(x: np.ndarray, X: np.ndarray = X) -> Moments:
         return course.moments(len(X), block_sums(domain, x, X))
 
-    x = run(search(course, _SAMPLE_TOLERANCE, _PASSES), lambda asked: moments(asked.x)).x
+    x = run(search(course, _SAMPLE_TOLERANCE, _PASSES), lambda asked: moments(asked.x))[0]
     if M.dim > _DENSE or M.curvature_bounds == (0.0, 0.0):
         return Start(x, 1.0)
     few = X[: max(128, _WORK // (M.dim * X[0].size))]

@@ -19,14 +19,7 @@ MOST_TERMS = 1 << 36
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Terms of modulus at most `bound`, a public number, written as multiples of `resolution`.
-
-    >>> grid = FixedPoint(1.0)
-    >>> x = np.array([0.1, 0.2, 0.3, -0.7])
-    >>> parts = grid.sums(x[:1]) + grid.sums(x[1:])
-    >>> bool(grid.mean(parts, 4) == grid.mean(grid.sums(x[::-1]), 4))
-    True
-    """
+    """Terms of modulus at most `bound`, a public number, written as multiples of `resolution`."""
 
     bound: float
 
@@ -70,12 +63,10 @@ def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
 
 
 def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Exact Σ xxᵀ, int64 (6, d, d), of rows x of length at most `radius`, each entry first rounded to 40 bits.
-
-    An entry is h·2^20 + l with halves of 20 bits. Matrix products of 4096 halves with halves are whole numbers below 2^53, so
-    the fast float product is exact in any order (Ozaki et al. 2012). The three products hh, hl + lh, ll are kept apart, each
-    as a high and a low part, so that int64 sums of any number of blocks are exact too.
-    """
+    """Exact Σ xxᵀ, int64 (6, d, d), of rows x of length at most `radius`, each entry first rounded to 40 bits. An
+    entry is h·2^20 + l with halves of 20 bits. Matrix products of 4096 halves with halves are whole numbers below
+    2^53, so the fast float product is exact in any order (Ozaki et al. 2012). The three products hh, hl + lh, ll
+    are kept apart, each as a high and a low part, so that int64 sums of any number of blocks are exact too."""
     d = rows.shape[1]
     total = np.zeros((6, d, d), dtype=np.int64)
     for i in range(0, len(rows), _ROWS):

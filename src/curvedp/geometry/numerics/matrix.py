@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.numerics.namespace import Array, constant, differentiable, namespace
+from curvedp.geometry.numerics.namespace import Array, constant, differentiable, like, namespace
 from curvedp.geometry.numerics.stable import safe_sqrt
 
 
@@ -91,10 +91,8 @@ def sym_function(A: Array, U: Array, values: Array, divided: Callable[[], Array]
 
 def polar(C: Array) -> tuple[Array, Array, Array]:
     """(W, c, U): the orthogonal polar factor W of a square C = U diag(c) Uᵀ W; c descending, (c, U) constants.
-
-    Where singular values vanish W is one of several, always the same. The derivative solves
-    Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2).
-    """
+    Where singular values vanish W is one of several, always the same. The derivative solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ −
+    Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2)."""
     xp = namespace(C)
     base = constant(C)
     U, c, Vh = svd(base)
@@ -108,11 +106,9 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
 
 
 def skew_exp(W: Array) -> tuple[Array, Array]:
-    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW.
-
-    Unitary eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a
-    small W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences).
-    """
+    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW. Unitary
+    eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a small
+    W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences)."""
     xp = namespace(W)
     base = constant(W)
     w, Z = skew_eigen(base)
@@ -141,41 +137,45 @@ def phase(xp: Any, w: Array, kind: Any) -> Array:
 
 
 def reflect(p: Array, x: Array) -> Array:
-    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988).
-
-    With E the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
-    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the complement
-    of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
-    """
+    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988). With E
+    the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
+    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the
+    complement of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels."""
     xp = namespace(p, x)
     m, r = p.shape[-2:]
     W, _, _ = polar(p[..., :r, :])
-    E = xp.eye(m, r, dtype=p.dtype, device=device(p))
+    E = like(p, np.eye(m, r))
     Y = p @ W.mT + E
     top = Y[..., :r, :]
     return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
 
 
-def skew_from_vector(z: Array, n: int) -> Array:
-    """The skew n×n matrix whose entries below the diagonal, row by row, are the last axis of z."""
-    xp = namespace(z)
-    if n == 1:
-        return xp.zeros((*z.shape[:-1], 1, 1), dtype=z.dtype, device=device(z))
+def spread(z: Array, factor: np.ndarray) -> Array:
+    """Symmetric matrices whose entries below the diagonal, row by row, are the last axis of z, times `factor`, which is 0 on
+    the diagonal, entry by entry."""
+    xp, n = namespace(z), len(factor)
     place = np.zeros((n, n), dtype=np.int64)
     place[np.tril_indices(n, -1)] = np.arange(n * (n - 1) // 2)
     full = xp.take(z, xp.asarray((place + place.T).ravel(), device=device(z)), axis=-1)
-    sign = xp.asarray(np.tri(n, k=-1) - np.tri(n, k=-1).T, dtype=z.dtype, device=device(z))
-    return xp.reshape(full, (*z.shape[:-1], n, n)) * sign
+    return xp.reshape(full, (*z.shape[:-1], n, n)) * like(z, factor)
+
+
+def below(A: Array) -> Array:
+    """The entries below the diagonal, row by row."""
+    xp, n = namespace(A), A.shape[-1]
+    flat = xp.asarray(np.flatnonzero(np.tri(n, k=-1)), device=device(A))
+    return xp.take(xp.reshape(A, (*A.shape[:-2], n * n)), flat, axis=-1)
+
+
+def skew_from_vector(z: Array, n: int) -> Array:
+    """The skew n×n matrix with these entries below the diagonal."""
+    lower = np.tri(n, k=-1)
+    return spread(z, lower - lower.T) if n > 1 else like(z, np.zeros((*z.shape[:-1], 1, 1)))
 
 
 def skew_to_vector(A: Array) -> Array:
     """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
-    xp = namespace(A)
-    n = A.shape[-1]
-    if n == 1:
-        return xp.zeros((*A.shape[:-2], 0), dtype=A.dtype, device=device(A))
-    flat = xp.asarray(np.flatnonzero(np.tri(n, k=-1)), device=device(A))
-    return xp.take(xp.reshape(skew(A), (*A.shape[:-2], n * n)), flat, axis=-1)
+    return below(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
 
 
 def bracket_operator(M: Any, p: Array, v: Array) -> np.ndarray:

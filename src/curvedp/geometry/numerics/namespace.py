@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
+from array_api_compat import array_namespace, device, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
 
 _KERNELS = {
     "exp", "log", "inner", "norm", "dist", "transport", "project", "nearest", "to_tangent", "residual",
@@ -21,9 +21,7 @@ _undifferentiated = ContextVar("undifferentiated", default=False)
 
 def namespace(*arrays: Any) -> Any:
     """The common array namespace; NumPy constants (such as `M.origin`) may stand beside arrays of another library.
-
-    NumPy is its own: what we call of it is the standard's, and the wrapper takes 0.3 s to import.
-    """
+    NumPy is its own: what we call of it is the standard's, and the wrapper takes 0.3 s to import."""
     others = [a for a in arrays if not _plain(a) and not is_numpy_array(a)]
     return array_namespace(*others) if others else np
 
@@ -31,6 +29,11 @@ def namespace(*arrays: Any) -> Any:
 def _plain(array: Any) -> bool:
     """Whether it is what nearly every array is: a quick answer for kernels of microseconds."""
     return type(array) is np.ndarray and array.dtype is _DOUBLE
+
+
+def like(x: Array, constant: Any) -> Array:
+    """A constant for use beside x: an array of its library, type and device."""
+    return namespace(x).asarray(constant, dtype=x.dtype, device=device(x))
 
 
 def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,11 +127,16 @@ def along(f: Callable[..., Any], arrays: Any, changes: Any) -> Any:
     return jax.jvp(f, arrays, changes)
 
 
-def differentiate_as(smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any) -> Any:
-    """accurate(*arrays); under JAX the derivative is that of `smooth`.
+def differentiable_by(smooth: Callable[..., Any], plain: Callable[..., Any], *arrays: Any) -> Any:
+    """plain(*arrays); smooth(*arrays), of the same value but with terms that carry derivatives, where those may be asked."""
+    if not any(map(differentiable, arrays)):
+        return plain(*arrays)
+    return smooth(*arrays) if any(map(is_torch_array, arrays)) else with_rule(plain, partial(along, smooth), *arrays)
 
-    The two are the same function of exact numbers: one is written for round-off, the other for the chain rule.
-    """
+
+def differentiate_as(smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any) -> Any:
+    """accurate(*arrays); under JAX the derivative is that of `smooth`. The two are the same function of exact
+    numbers: one is written for round-off, the other for the chain rule."""
 
     def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:
         return differentiate_as(smooth, accurate, *arrays), along(smooth, arrays, changes)[1]
@@ -148,10 +156,8 @@ def to_host(X: Any) -> np.ndarray:
 
 
 def mapped(function: Any, rows: Any, size: int) -> Any:
-    """A function of a JAX array's rows, by blocks of so many on processors, the last row filling the last block.
-
-    In a loop, XLA's program for more than about 2^16 entries waits for its own threads for ever (jaxlib 0.10, two cores).
-    """
+    """A function of a JAX array's rows, by blocks of so many on processors, the last row filling the last block. In a
+    loop, XLA's program for more than about 2^16 entries waits for its own threads for ever (jaxlib 0.10, two cores)."""
     import jax
 
     count = rows.shape[0]

@@ -9,6 +9,7 @@ makes them fast. Their backward error is a few units of round-off times ‖A‖,
   "A robust eigensolver for 3×3 symmetric matrices"; the Newton steps replace acos, which loses half the digits at r = 1.)
 """
 
+from functools import reduce
 from typing import Any
 
 from curvedp.geometry.numerics.namespace import Array, compiled, namespace, with_rule
@@ -17,14 +18,8 @@ Entries = tuple[Array, ...]
 
 
 def eigh(A: Array) -> tuple[Array, Array]:
-    """Eigenvalues (ascending) and orthonormal eigenvectors (columns) of the symmetric matrices A (..., m, m).
-
-    Only the lower triangle is read. A matrix with a NaN or infinite entry gives NaN, never an exception.
-
-    >>> import numpy as np
-    >>> eigh(np.array([[2.0, 1.0], [1.0, 2.0]]))[0]
-    array([1., 3.])
-    """
+    """Eigenvalues (ascending) and orthonormal eigenvectors (columns) of the symmetric matrices A (..., m, m). Only the lower
+    triangle is read. A matrix with a NaN or infinite entry gives NaN, never an exception."""
     w, V = compiled(_differentiable_eigh, A)
     return w, V
 
@@ -94,19 +89,16 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     A = a, b, d, c, e, f
     mean = (a + d + f) / 3
     a, d, f = a - mean, d - mean, f - mean
-    scale = xp.maximum(
-        xp.maximum(xp.maximum(xp.abs(a), xp.abs(d)), xp.abs(f)), xp.maximum(xp.maximum(xp.abs(b), xp.abs(c)), xp.abs(e))
-    )
-    inverse = 1 / xp.where(scale > 0, scale, xp.ones_like(scale))
+    scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
+    inverse = 1 / xp.where(scale > 0, scale, 1.0)
     a, b, c, d, e, f = a * inverse, b * inverse, c * inverse, d * inverse, e * inverse, f * inverse
     bb, cc, ee = b * b, c * c, e * e
     p2 = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
-    p = xp.sqrt(xp.where(p2 > 0, p2, xp.ones_like(p2)))
+    p = xp.sqrt(xp.where(p2 > 0, p2, 1.0))
     det = a * (d * f - ee) - b * (b * f - c * e) + c * (b * e - c * d)
     r = 0.5 * det / (p * p * p)
-    sign = xp.where(r < 0, -xp.ones_like(r), xp.ones_like(r))
-    r = xp.minimum(xp.abs(r), xp.ones_like(r))
-    separated = sign * p * separated_root(r)
+    sign = xp.where(r < 0, -1.0, xp.ones_like(r))
+    separated = sign * p * separated_root(xp.minimum(xp.abs(r), xp.ones_like(r)))
     # adj(B − λ): rank one, v vᵀ times a number of the order of p²
     a1, d1, f1 = a - separated, d - separated, f - separated
     aa, dd, ff = d1 * f1 - ee, a1 * f1 - cc, a1 * d1 - bb
@@ -118,11 +110,10 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     v2 = xp.where(first, ac, xp.where(second, bc, ff))
     square = v0 * v0 + v1 * v1 + v2 * v2
     isotropic = ~(square > 0)
-    norm = 1 / xp.sqrt(xp.where(isotropic, xp.ones_like(square), square))
-    v0, v1 = xp.where(isotropic, xp.zeros_like(v0), v0 * norm), xp.where(isotropic, xp.zeros_like(v1), v1 * norm)
-    v2 = xp.where(isotropic, xp.ones_like(v2), v2 * norm)
+    norm = 1 / xp.sqrt(xp.where(isotropic, 1.0, square))
+    v0, v1, v2 = (xp.where(isotropic, e3, v * norm) for v, e3 in ((v0, 0.0), (v1, 0.0), (v2, 1.0)))
     # orthonormal complement of v without branches (Duff et al. 2017)
-    up = xp.where(v2 < 0, -xp.ones_like(v2), xp.ones_like(v2))
+    up = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
     g = -1 / (up + v2)
     h = v0 * v1 * g
     s0, s1, s2 = 1 + up * v0 * v0 * g, up * h, -up * v0
@@ -130,16 +121,13 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     # the 2×2 rest in that basis
     Bs0, Bs1, Bs2 = a * s0 + b * s1 + c * s2, b * s0 + d * s1 + e * s2, c * s0 + e * s1 + f * s2
     Bt0, Bt1, Bt2 = a * t0 + b * t1 + c * t2, b * t0 + d * t1 + e * t2, c * t0 + e * t1 + f * t2
-    _, _, co, si = _rotation(
-        xp, s0 * Bs0 + s1 * Bs1 + s2 * Bs2, s0 * Bt0 + s1 * Bt1 + s2 * Bt2, t0 * Bt0 + t1 * Bt1 + t2 * Bt2
-    )
+    rest = s0 * Bs0 + s1 * Bs1 + s2 * Bs2, s0 * Bt0 + s1 * Bt1 + s2 * Bt2, t0 * Bt0 + t1 * Bt1 + t2 * Bt2
+    _, _, co, si = _rotation(xp, *rest)
     l0, l1, l2 = co * s0 - si * t0, co * s1 - si * t1, co * s2 - si * t2
     h0, h1, h2 = si * s0 + co * t0, si * s1 + co * t1, si * s2 + co * t2
     top = sign > 0  # the separated eigenvalue is the largest; otherwise the smallest
-    rows = [
-        (xp.where(top, lo, v), xp.where(top, hi, lo), xp.where(top, v, hi))
-        for v, lo, hi in ((v0, l0, h0), (v1, l1, h1), (v2, l2, h2))
-    ]
+    sets = (v0, l0, h0), (v1, l1, h1), (v2, l2, h2)
+    rows = [(xp.where(top, lo, v), xp.where(top, hi, lo), xp.where(top, v, hi)) for v, lo, hi in sets]
     # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix however graded
     a, b, d, c, e, f = A
     values = tuple(

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_jax_namespace, is_numpy_array
 
-from curvedp.geometry.numerics.namespace import Array, compiled, namespace, repeat
+from curvedp.geometry.numerics.namespace import Array, compiled, like, namespace, repeat
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd3_pencil import log_spectrum3
+from curvedp.geometry.numerics.spd3 import log_spectrum3
 from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.stable import two_product, two_sum
 from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
@@ -176,10 +176,8 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def _swept(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
-    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic).
-
-    A matrix that is done is left alone, so that its result does not depend on those it is computed beside.
-    """
+    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is
+    quadratic). A matrix that is done is left alone, so that its result does not depend on those it is computed beside."""
 
     def body(state: tuple[Array, Array, int | Array]) -> tuple[Array, Array, int | Array]:
         G, active, count = state
@@ -195,7 +193,7 @@ def _swept(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tol
 def _condition(L: Array) -> Array:
     """An upper bound of cond(LLᵀ) that is 1 at multiples of I: ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same of L⁻¹."""
     xp = namespace(L)
-    inverse = lower_solve(L, xp.eye(L.shape[-1], dtype=L.dtype, device=device(L)))
+    inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
     sums = [xp.sum(xp.abs(A), axis=axis) for A in (L, inverse) for axis in (-2, -1)]
     one, two, three, four = (xp.max(total, axis=-1) for total in sums)
     return one * two * three * four
@@ -208,10 +206,8 @@ def _refine(doubtful: Array, plain: tuple[Array, ...], careful: Callable[..., tu
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
 
     def merge(results: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(
-            xp.where(xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :]))), r, old)
-            for r, old in zip(results, plain, strict=True)
-        )
+        masks = (xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :]))) for r in results)
+        return tuple(map(xp.where, masks, results, plain))
 
     if is_jax_namespace(xp):
         if args[0].shape[-1] > _LARGEST_COMPILED:
@@ -266,10 +262,8 @@ def _many_tensors(p: Array, q: Array) -> bool:
 
 def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
-    flat = [
-        (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)  # one point stays one
-        for a in (p, q)
-    ]
+    # one point stays one
+    flat = [(a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3) for a in (p, q)]
     L, logs, U, doubtful = log_spectrum3(*flat)
     if doubtful.any():
         rows = np.flatnonzero(doubtful)

@@ -43,10 +43,8 @@ def divided_exp(x: Array, y: Array) -> Array:
 
 
 def apply(S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]) -> Array:
-    """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y.
-
-    First derivatives are exact at any S; second ones need simple eigenvalues.
-    """
+    """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y. First derivatives are exact at
+    any S; second ones need simple eigenvalues."""
 
     def value(S: Array) -> Array:
         w, U = eigh(S)

@@ -34,20 +34,16 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
 
 
 def columns(x: Array) -> Array:
-    """The same array, laid out in memory column by column where that helps: many short NumPy vectors.
-
-    NumPy's inner loops run along memory: over ten thousand records then, and not over two coordinates.
-    """
+    """The same array, laid out in memory column by column where that helps: many short NumPy vectors. NumPy's inner
+    loops run along memory: over ten thousand records then, and not over two coordinates."""
     if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT or 0 < x.strides[-2] < x.strides[-1]:
         return x
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
 
 
 def euclidean_norm(xp: Any, v: Array) -> Array:
-    """Length over the last axis, without overflow or underflow of the squares; derivative 0 at v=0.
-
-    NumPy scales only the vectors whose squares need it.
-    """
+    """Length over the last axis, without overflow or underflow of the squares; derivative 0 at v=0. NumPy scales
+    only the vectors whose squares need it."""
     if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             square = dot(xp, v, v)
@@ -114,10 +110,8 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def two_product(xp: Any, a: Array, b: Array) -> tuple[Array, Array]:
-    """a · b as an unevaluated sum (rounded, error), exactly barring underflow (Dekker 1971).
-
-    Every partial product is exact, so a compiler that contracts them into fused operations changes nothing.
-    """
+    """a · b as an unevaluated sum (rounded, error), exactly barring underflow (Dekker 1971). Every partial product
+    is exact, so a compiler that contracts them into fused operations changes nothing."""
     product = a * b
     a_high, a_low = _split(xp, a)
     b_high, b_low = _split(xp, b)
@@ -134,11 +128,9 @@ def _split(xp: Any, a: Array) -> tuple[Array, Array]:
 
 
 def one_minus_square(xp: Any, w: Array) -> Array:
-    """1 - |w|² over the last axis, to a few u even when |w| is next to 1.
-
-    Squares and their sum are carried in twice the working precision, so the error is about n·u² absolute: at
-    |w| = 1 - 1e-12 the difference has 15 digits where the plain form has 4.
-    """
+    """1 - |w|² over the last axis, to a few u even when |w| is next to 1. Squares and their sum are carried in
+    twice the working precision, so the error is about n·u² absolute: at |w| = 1 - 1e-12 the difference has 15
+    digits where the plain form has 4."""
     high, low = two_product(xp, w, w)
     one = xp.ones_like(high[..., :1])
     high = xp.concat([one, -high], axis=-1)
@@ -154,12 +146,10 @@ def one_minus_square(xp: Any, w: Array) -> Array:
 
 def reject(xp: Any, v: Array, base: Array) -> Array:
     """The part of v orthogonal to `base` over the last axis, to a few u of ITSELF, however small it is beside v.
-
     Any multiple of `base` may be taken from v without changing the answer, so the rounded coefficient costs nothing
     as long as the subtraction is exact (a fused multiply-add, emulated); the second pass then works on a vector no
     longer than the answer plus u·|v|. What is left of it below its own round-off, u²·|v|, is 0 in value (so that
-    parallel vectors give 0 at any scale) and keeps its derivative. base = 0 takes nothing away.
-    """
+    parallel vectors give 0 at any scale) and keeps its derivative. base = 0 takes nothing away."""
     square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, xp.ones_like(square))
     product, error = two_product(xp, dot(xp, base, v)[..., None] / square, base)

@@ -10,12 +10,13 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from array_api_compat import device, is_jax_array
 
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.matrix import bmm, skew, skew_eigen, skew_exp, skew_exp_eigen
-from curvedp.geometry.numerics.namespace import Array, mapped, namespace, repeat
+from curvedp.geometry.numerics.namespace import Array, like, mapped, namespace, repeat
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.threads import blocks
 
@@ -27,10 +28,8 @@ _BLOCK = 1 << 21  # numbers in the derivatives of a block of points
 
 
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
-    """(exp(G)E exp(−A) − E, mean) with G = [2A −Bᵀ; B 0], every digit of a small (A, B) kept.
-
-    `mean` is ∫₀¹ of the top r×r block of exp(tG) dt · exp(−A): the factor of N in the geodesic's end, for N = QB.
-    """
+    """(exp(G)E exp(−A) − E, mean) with G = [2A −Bᵀ; B 0], every digit of a small (A, B) kept. `mean` is ∫₀¹ of the
+    top r×r block of exp(tG) dt · exp(−A): the factor of N in the geodesic's end, for N = QB."""
     r = A.shape[-1]
     rise, mean = skew_exp(generator(A, B))
     turn, _ = skew_exp(-A)
@@ -40,13 +39,10 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     """(A, B) of a geodesic from E to E + [top; bottom], the shortest inside the injectivity radius; NaN if none is found.
-
     Newton's method from the chord, and from logarithms of rotations that complete both frames: the chord is a good start
-    except next to points that it does not lead to, such as a column turned by π. The shortest solution is the answer.
-
-    The loop ends with the last point that converges, and the other starts are for points without a geodesic shorter than
-    π, which no other can undercut (`Stiefel.injectivity_radius`). In `public_time` it is all starts and all steps.
-    """
+    except next to points that it does not lead to, such as a column turned by π. The shortest solution is the answer. The
+    loop ends with the last point that converges, and the other starts are for points without a geodesic shorter than π,
+    which no other can undercut (`Stiefel.injectivity_radius`). In `public_time` it is all starts and all steps."""
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
@@ -128,7 +124,7 @@ class _Flow(NamedTuple):
     def jacobian(self, xp: Any) -> Array:
         """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
         r, k = self.u.shape[-1], self.w.shape[-1] - self.u.shape[-1]
-        basis = xp.eye(_dim(r + k, r), dtype=self.w.dtype, device=device(self.w))
+        basis = like(self.w, np.eye(_dim(r + k, r)))
         many = _Flow(self.Z[..., None, :, :], self.w[..., None, :], self.Y[..., None, :, :], self.u[..., None, :])
         return _to_vector(xp, many.derivative(xp, _from_vector(xp, basis, r, k)), r).mT
 
@@ -170,10 +166,8 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 
 
 def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, Array, Array]:
-    """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step.
-
-    What has converged does the same work with a step of no meaning: decompositions of zero take less time than others.
-    """
+    """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step. What has
+    converged does the same work with a step of no meaning: decompositions of zero take less time than others."""
     step = _solve(xp, state.flow, state.flow.pull_back(state.gap))
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, 1.0)
@@ -197,14 +191,13 @@ def _any_step(xp: Any, like: Array) -> Array:
 
 
 def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
-    """The flow at X, target − endpoint(X), and the size of that gap: its part tangent at the end, and what a frame off by
-    round-off cannot explain. Two frames 1e-15 apart are no nearer to being orthonormal than that; no geodesic closes such
-    a gap.
-    """
+    """The flow at X, target − endpoint(X), and the size of that gap: its part tangent at the end, and what a frame
+    off by round-off cannot explain. Two frames 1e-15 apart are no nearer to being orthonormal than that; no
+    geodesic closes such a gap."""
     rows, r = X.shape[-2:]
     flow = _Flow.at(X[..., :r, :], X[..., r:, :])
     end = flow.endpoint()
-    frame = end + xp.eye(rows, r, dtype=X.dtype, device=device(X))
+    frame = end + like(X, np.eye(rows, r))
     gap = target - end
     normal = frame.mT @ gap
     normal = (normal + normal.mT) / 2
@@ -232,7 +225,7 @@ def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
     space that ended early). What it costs in digits the next Newton step repairs."""
     square = H.mT @ H
     n = square.shape[-1]
-    one = xp.eye(n, dtype=H.dtype, device=device(H))
+    one = like(H, np.eye(n))
     level = n * float(xp.finfo(H.dtype).eps) * xp.sum(square * one, axis=(-2, -1), keepdims=True)
     level = xp.where(level == 0, 1.0, level)  # H = 0 of two equal frames: LAPACK would raise
     return xp.linalg.solve(square + level * one, H.mT @ rhs)
@@ -272,7 +265,7 @@ def _start(xp: Any, target: Array) -> Array:
 def _turned_starts(xp: Any, target: Array) -> Array:
     """First columns of logarithms of rotations [point C] that complete both frames, C near two wishes."""
     rows, r = target.shape[-2:]
-    one = xp.eye(rows, dtype=target.dtype, device=device(target))
+    one = like(target, np.eye(rows))
     rest = one[:, r:]
     point = target + one[:, :r]
     # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-from array_api_compat import device, is_numpy_array
+from array_api_compat import is_numpy_array
 
-from curvedp.geometry.numerics.namespace import Array, namespace
+from curvedp.geometry.numerics.namespace import Array, like, namespace
 from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.spectral import sym
 
@@ -22,18 +22,15 @@ _DONE = 1e-10  # an excess that the derivative, good to 4e-4, takes to round-off
 
 
 def unit_exponential(S: Array, longest: float) -> Array:
-    """exp(S + D); `longest` bounds the norm of S + D, where the work may not depend on S (in public time, under JAX).
-
-    The work that NumPy does for a matrix otherwise depends on it alone, and so does the answer.
-    """
+    """exp(S + D); `longest` bounds the norm of S + D, where the work may not depend on S (in public time, under
+    JAX). The work that NumPy does for a matrix otherwise depends on it alone, and so does the answer."""
     if not is_numpy_array(S) or in_public_time():
         return _exponential(S, int(_halvings(longest)))
     m = S.shape[-1]
     flat, out = S.reshape(-1, m, m), np.empty(S.shape).reshape(-1, m, m)
     size = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
-    size = np.clip(
-        np.nan_to_num(2 * size + np.log1p(np.exp(-2 * size)) - math.log(2)), 0.0, longest
-    )  # |D| ≤ log cosh|S|
+    size = 2 * size + np.log1p(np.exp(-2 * size)) - math.log(2)  # |D| ≤ log cosh|S|
+    size = np.clip(np.nan_to_num(size), 0.0, longest)
     halvings, order = _halvings(size), np.argsort(size)
     for k in np.unique(halvings):
         rows = order[halvings[order] == k]
@@ -49,7 +46,7 @@ def _halvings(norm: Array | float) -> Array:
 
 def _exponential(S: Array, halvings: int) -> Array:
     xp = namespace(S)
-    one = xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
+    one = like(S, np.eye(S.shape[-1]))
     x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
     public = not is_numpy_array(S) or in_public_time()
     for left in reversed(range(_STEPS)):
@@ -70,13 +67,10 @@ def _factorial(k: int) -> float:
 
 
 def _roots(A: Array, halvings: int) -> list[Array]:
-    """e^{A/2^k} − I for k = halvings, …, 1, 0, with the digits of a small A: (I + X)² = I + 2X + X².
-
-    The polynomial is one of degree 4 in A⁴ (Paterson & Stockmeyer 1973).
-    """
-    xp = namespace(A)
+    """e^{A/2^k} − I for k = halvings, …, 1, 0, with the digits of a small A: (I + X)² = I + 2X + X². The polynomial
+    is one of degree 4 in A⁴ (Paterson & Stockmeyer 1973)."""
     A = A * 2.0**-halvings
-    one = xp.eye(A.shape[-1], dtype=A.dtype, device=device(A))
+    one = like(A, np.eye(A.shape[-1]))
     A2 = A @ A
     A3, A4 = A @ A2, A2 @ A2
     X = A4 / _factorial(16)
@@ -96,7 +90,7 @@ def _slopes(roots: list[Array]) -> Array:
 
 def _powers(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
     """Weights, e^{tA} and e^{(1−t)A} of a rule for such integrals, at t = 0, ½, ¼, … and their mirror images."""
-    one = namespace(roots[0]).eye(roots[0].shape[-1], dtype=roots[0].dtype, device=device(roots[0]))
+    one = like(roots[0], np.eye(roots[0].shape[-1]))
     end, *weights = _weights(len(roots) - 1)
     yield end, one, one + roots[-1]
     rest = one
