@@ -35,8 +35,7 @@ class HeldBall(Manifold):
         far = length > self.held_reach
         return xp.where(far, self.held_reach / xp.where(far, length, 1.0), xp.ones_like(length))
 
-    def held_coordinates(self, z: Array) -> Array:
-        return z * self.held_share(z)[..., None]
+    held_coordinates = Manifold.held_coordinates  # of a ball, also where a model's would come first
 
     def held_radius(self, radius: float) -> float:
         return min(radius, self.held_reach)
@@ -115,15 +114,11 @@ def lift(xp: Any, x: Array) -> tuple[Array, Array]:
     return hypot1(xp, length), length
 
 
-def either(xp: Any, inside: Array, near: Callable[..., Array], far: Callable[..., Array], *args: Array) -> Array:
-    """near(*args) inside, far(*args) elsewhere; NumPy computes only what is needed."""
-    if not is_numpy_array(inside) or in_public_time():
-        return xp.where(inside, near(*args), far(*args))
-    if np.all(inside):
-        return near(*args)
-    if not np.any(inside):
-        return far(*args)
-    return np.where(inside, near(*args), far(*args))
+def either(xp: Any, inside: Array, near: Callable[[], Array], far: Callable[[], Array]) -> Array:
+    """near() inside, far() elsewhere; NumPy computes only what is needed."""
+    if is_numpy_array(inside) and not in_public_time() and np.all(inside) == np.any(inside):
+        return near() if np.all(inside) else far()
+    return xp.where(inside, near(), far())
 
 
 def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across: Array) -> Array:

@@ -1,7 +1,7 @@
 """The hyperboloid model of hyperbolic space."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,16 +53,15 @@ class Lorentz(Hyperbolic):
         time, length = lift(xp, x)
         inside = length < _NEAR
 
-        def near(x: Array, time: Array, length: Array, velocity: Array) -> Array:
-            inside = length < _NEAR  # elsewhere the form may overflow
-            z = xp.where(inside, _unboost(xp, x, time, velocity), 0.0)
+        def near() -> Array:
+            z = xp.where(inside, _unboost(xp, x, time, velocity), 0.0)  # elsewhere the form may overflow
             cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
             return _boost(xp, xp.where(inside, x, 0.0), time, cosh, sinhc * z)[1]
 
-        def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+        def far() -> Array:
             return far_exp(xp, x, time, length, *_split(xp, x, time, length, velocity))
 
-        return _above(xp, either(xp, inside, near, far, x, time, length, velocity))
+        return _above(xp, either(xp, inside, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
         if not short(p, q):
@@ -87,9 +86,9 @@ class Lorentz(Hyperbolic):
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
         none = sinh == 0
         factor = xp.where(none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh))
-        inside = x_length < _NEAR
-        v = either(xp, inside, _near_log, _far_log, x, y, x0, y0, x_length, y_length, factor)
-        return _lift_tangent(xp, x, x0, v)
+        points = x, y, x0, y0, x_length
+        near, far = partial(_near_log, *points, factor), partial(_far_log, *points, y_length, factor)
+        return _lift_tangent(xp, x, x0, either(xp, x_length < _NEAR, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
         if not short(p, q):
@@ -150,14 +149,11 @@ class Lorentz(Hyperbolic):
         x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
         time, length = lift(xp, x)
 
-        def near(x: Array, time: Array, length: Array, velocity: Array) -> Array:
-            return _unboost(xp, x, time, velocity)
-
-        def far(x: Array, time: Array, length: Array, velocity: Array) -> Array:
+        def far() -> Array:
             along, across = _split(xp, x, time, length, velocity)
             return across + along / xp.where(length == 0, 1.0, length) * x
 
-        return either(xp, length < _NEAR, near, far, x, time, length, velocity)
+        return either(xp, length < _NEAR, lambda: _unboost(xp, x, time, velocity), far)
 
 
 def _above(xp: Any, x: Array) -> Array:
@@ -198,10 +194,11 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     x, y = xp.where(swap, q, p), xp.where(swap, p, q)
     x_length, y_length = xp.where(swap, q_length, p_length), xp.where(swap, p_length, q_length)  # |x| <= |y|
     x0, y0 = hypot1(xp, x_length), hypot1(xp, y_length)
-    return either(xp, x_length < _NEAR, _near_chord, _far_chord, x, y, x0, y0, x_length, y_length)
+    near, far = partial(_near_chord, x, y, x0, y0), partial(_far_chord, x, y, x0, y0, x_length, y_length)
+    return either(xp, x_length < _NEAR, near, far)
 
 
-def _near_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
+def _near_chord(x: Array, y: Array, x0: Array, y0: Array) -> Array:
     """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
     xp = namespace(x, y)
     difference = y - x
@@ -223,7 +220,7 @@ def _far_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_leng
     return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
 
 
-def _near_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array, factor: Array) -> Array:
+def _near_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, factor: Array) -> Array:
     """y seen from x, its differences formed before the boost."""
     xp = namespace(x, y)
     difference = y - x

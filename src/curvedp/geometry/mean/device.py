@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, reduce
-from inspect import signature
+from functools import reduce
 from math import exp, log, sqrt
 from operator import add
 from typing import Any
@@ -21,7 +20,7 @@ from curvedp.geometry.mean.frechet import frechet_mean, memory_moments
 from curvedp.geometry.mean.spd_newton import Eigen, Newton
 from curvedp.geometry.mean.streamed import Domain, Start, streamed_mean
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.geometry.numerics.namespace import namespace, to_host
+from curvedp.geometry.numerics.namespace import jitted, namespace, to_host
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import DOUBTFUL, Factor, lower_entries, whitened_logs
 
@@ -78,7 +77,7 @@ def _points(domain: Domain, X: Array) -> list[Pass]:
     """Records of any manifold: mapped into the ball once, with the manifold's kernels."""
     xp = namespace(X)
     inside = project_to_ball(domain.manifold, _like(X, domain.center), domain.radius, X)
-    kernel = _jitted(streamed.inside_sums) if is_jax_namespace(xp) else streamed.inside_sums
+    kernel = jitted(streamed.inside_sums) if is_jax_namespace(xp) else streamed.inside_sums
     return [lambda x: kernel(domain.manifold, domain.grid, _like(X, x), inside)]
 
 
@@ -95,7 +94,7 @@ def _tensors(domain: Domain, X: Array) -> list[Pass]:
     """3×3 matrices: those that the ball leaves alone, and the others after the host has moved them."""
     xp = namespace(X)
     home = Factor.of(domain.center)
-    stays, kernel = (_jitted(_stays), _jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
+    stays, kernel = (jitted(_stays), jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
     stay = stays(_like(X, np.asarray(home.inverse)), home.condition, domain.radius, X)
 
     def over(block: Array, counted: Array) -> Pass:
@@ -140,11 +139,3 @@ def _doubles(X: Array) -> AbstractContextManager[Any]:
 
     context: AbstractContextManager[Any] = jax.enable_x64(True)
     return context
-
-
-@cache
-def _jitted(kernel: Callable[..., Any]) -> Any:
-    """Compiled once per shape; manifold and grid are static."""
-    import jax
-
-    return jax.jit(kernel, static_argnames=[name for name in ("M", "grid") if name in signature(kernel).parameters])

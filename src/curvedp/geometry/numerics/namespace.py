@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial, wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,15 @@ def _doubles(array: Any) -> Any:
 
 def compiled(f: Callable[..., Any], *arrays: Any) -> Any:
     """f(*arrays), compiled once per shape where the library has a compiler (JAX): for kernels of many small operations."""
-    return _jit(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
+    return jitted(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
 
 
 @cache
-def _jit(f: Callable[..., Any]) -> Any:
+def jitted(f: Callable[..., Any]) -> Any:
+    """f compiled by JAX, once per shape; a manifold and a grid are static."""
     import jax
 
-    return jax.jit(f)
+    return jax.jit(f, static_argnames=[name for name in ("M", "grid") if name in signature(f).parameters])
 
 
 def repeat(body: Callable[[Any], Any], state: Any, more: Callable[[Any], Any]) -> Any:

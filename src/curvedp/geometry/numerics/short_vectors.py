@@ -25,7 +25,7 @@ def short(*arrays: Any) -> bool:
     return plain and not in_public_time()
 
 
-def mended(fast: Any, good: np.ndarray, careful: Callable[..., np.ndarray], p: np.ndarray, q: np.ndarray) -> np.ndarray:
+def mended(fast: np.ndarray, good: np.ndarray, careful: Callable[..., Any], p: np.ndarray, q: np.ndarray) -> Any:
     """The fast results where they are good, the careful ones of the other pairs."""
     if good.all():
         return fast

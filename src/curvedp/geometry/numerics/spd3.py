@@ -6,8 +6,8 @@ beside.
 - `whitened_logs`, for passes over diffusion tensors: log A = α + βA + γA², Newton's interpolation of log at the
   eigenvalues of `small_eigh`. An error δ of an eigenvalue moves log A by δ times the distance to the others, so clusters
   do no harm. Digits lost: cond(p)·cond(A), so the caller sends matrices beyond `DOUBTFUL` to the kernels of the manifold.
-- `log_spectrum3`, the pencil (p, q) in plain doubles (NumPy's fast way of `spd_pencil`). Far from q = p, with p = LLᵀ, q
-  = KKᵀ: the eigenvalues of L⁻¹qL⁻ᵀ are the squared singular values of L⁻¹K, which one-sided Jacobi rotations find with a
+- `log_spectrum3`, the pencil (p, q) in plain doubles (NumPy's fast way of `spd_pencil`). Far from q = p, with p = LLᵀ and
+  q = KKᵀ: the eigenvalues of L⁻¹qL⁻ᵀ are the squared singular values of L⁻¹K, which one-sided Jacobi rotations find with a
   relative error of a few units of round-off times cond(p) + cond(q), whatever their distance (Demmel & Veselić 1992).
   Near q = p the digits are in q − p. Both are for conditions up to `_CONDITION`; the others are left to pairs of doubles.
 """
@@ -149,7 +149,7 @@ def _block(p: Entries, q: Entries, L: np.ndarray, logs: np.ndarray, U: np.ndarra
                 logs[part] = np.log1p(np.stack(values, axis=-1))
                 U[part] = np.stack(vectors, axis=-1).reshape(-1, 3, 3)
             else:
-                logs[part], U[part] = _far(*(_rows(A, part) for A in (inverse, other)), len(E[0][part]))
+                logs[part], U[part] = _far(_rows(inverse, part), _rows(other, part), len(E[0][part]))
 
 
 def _far(inverse: Entries, other: Entries, size: int) -> tuple[np.ndarray, np.ndarray]:
