@@ -179,10 +179,7 @@ def _across(curvature: float, squares: np.ndarray) -> np.ndarray:
 def _ball_mean(M: Manifold, X: np.ndarray, w: np.ndarray, ball: tuple[Array, float]) -> np.ndarray:
     if not isinstance(ball, tuple | list) or len(ball) != 2:
         raise ParameterError(f"ball={_validate.shown(ball)} must be a pair (center, radius)")
-    center, radius = np.asarray(to_host(ball[0])), _validate.length("radius", ball[1])
-    if center.shape != M.point_shape:
-        raise ParameterError(f"ball center has shape {center.shape}; it must be {M.point_shape}")
-    domain = Domain(M, center, radius)
+    domain = Domain(M, np.asarray(to_host(ball[0])), _validate.length("radius", ball[1]))
     with _calm(X):
-        passes = _passes(M, np.asarray(project_to_ball(*domain, X)), w, tolerance(M, radius))
+        passes = _passes(M, np.asarray(project_to_ball(*domain, X)), w, tolerance(M, domain.radius))
         return np.asarray(passes.point(run(contracted(domain, passes), passes.moments)[0]))

@@ -23,7 +23,7 @@ _SHORT = 32  # coordinates
 def safe_sqrt(xp: Any, x: Array) -> Array:
     """√x with derivative 0 instead of inf at 0; NaN stays NaN."""
     zero = x == 0
-    return xp.where(zero, xp.zeros_like(x), xp.sqrt(xp.where(zero, xp.ones_like(x), x)))
+    return xp.where(zero, 0.0, xp.sqrt(xp.where(zero, 1.0, x)))
 
 
 def dot(xp: Any, u: Array, v: Array) -> Array:
@@ -59,7 +59,7 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
 def direction(xp: Any, v: Array) -> Array:
     """v/|v| over the last axis at any scale, the subnormal and the largest included; NaN at 0."""
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
-    unit = xp.where(largest > 0, v, xp.ones_like(v)) / xp.where(largest > 0, largest, xp.ones_like(largest))
+    unit = xp.where(largest > 0, v, 1.0) / xp.where(largest > 0, largest, 1.0)
     return xp.where(largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan)
 
 
@@ -67,7 +67,7 @@ def _scaled_norm(xp: Any, v: Array) -> Array:
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     # the length does not depend on the scale: as a constant it has no derivative, which would divide by how many entries
     # equal the largest, none of them when a compiler computes v twice
-    scale = constant(xp.where((largest > 0) & (largest < math.inf), largest, xp.ones_like(largest)))
+    scale = constant(xp.where((largest > 0) & (largest < math.inf), largest, 1.0))
     unit = v / scale
     return safe_sqrt(xp, xp.vecdot(unit, unit)) * scale[..., 0]
 
@@ -84,7 +84,7 @@ def cosh_sinhc(xp: Any, square: Array) -> tuple[Array, Array]:
 
 def _even(xp: Any, square: Array, t: Array, cos: Any, sin: Any) -> tuple[Array, Array]:
     small = square < _SMALL_SQUARE
-    x = xp.sqrt(xp.where(small, xp.ones_like(square), square))
+    x = xp.sqrt(xp.where(small, 1.0, square))
     first = xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x))
     return first, xp.where(small, 1 + t / 6 * (1 + t / 20), sin(x) / x)
 
@@ -92,7 +92,7 @@ def _even(xp: Any, square: Array, t: Array, cos: Any, sin: Any) -> tuple[Array, 
 def tanhc(xp: Any, square: Array) -> Array:
     """tanh x / x as a function of x², smooth at 0."""
     small = square < _SMALL_SQUARE
-    x = xp.sqrt(xp.where(small, xp.ones_like(square), square))
+    x = xp.sqrt(xp.where(small, 1.0, square))
     return xp.where(small, 1 - square / 3 * (1 - square * 2 / 5), xp.tanh(x) / x)
 
 
@@ -151,10 +151,10 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     longer than the answer plus u·|v|. What is left of it below its own round-off, u²·|v|, is 0 in value (so that
     parallel vectors give 0 at any scale) and keeps its derivative. base = 0 takes nothing away."""
     square = dot(xp, base, base)[..., None]
-    square = xp.where(square > 0, square, xp.ones_like(square))
+    square = xp.where(square > 0, square, 1.0)
     product, error = two_product(xp, dot(xp, base, v)[..., None] / square, base)
     first = (v - product) - error
     rest = first - dot(xp, base, first)[..., None] / square * base
     bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
     noise = euclidean_norm(xp, rest)[..., None] < bound
-    return rest - constant(xp.where(noise, rest, xp.zeros_like(rest)))
+    return rest - constant(xp.where(noise, rest, 0.0))
