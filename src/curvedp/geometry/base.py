@@ -252,13 +252,8 @@ class Manifold(ABC):
     """Whether reading at one point the coordinates of logarithms at another is an isometry of the whole space."""
 
     def home(self, center: Array) -> Array:
-        """Where `to_origin` takes a public center: the origin, or the center itself where nothing moves.
-
-        Raises
-        ------
-        ParameterError
-            On a space that is not compact and has no such isometry, for a center that is not the origin.
-        """
+        """Where `to_origin` takes a public center: the origin, or the center itself where nothing moves. A `ParameterError`
+        for another center than the origin on a space that is not compact and has no such isometry."""
         if self.carries:
             return self.origin
         if self.injectivity_radius == np.inf and not np.array_equal(center, self.origin):
