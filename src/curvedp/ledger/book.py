@@ -14,6 +14,8 @@ from curvedp.ledger.rule import State, replay
 from curvedp.ledger.store import append, create, hash_of, read, read_key, transaction
 from curvedp.privacy.base import Guarantee, guarantee_from_dict
 
+AnyPath = str | os.PathLike[str]
+
 _FORMAT = 2  # of the file; files of version 0.1 have none written in them and are read too
 _LONGEST = 200  # characters of a label, a partition or a group
 
@@ -99,13 +101,7 @@ class Ledger:
     path: Path
     key: Path | None
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        budget: Guarantee | None = None,
-        *,
-        key: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, path: AnyPath, budget: Guarantee | None = None, *, key: AnyPath | None = None) -> None:
         self.path, self.key = _path("path", path), None if key is None else _path("key", key)
         self._seen: State | None = None
         if budget is None and not self.path.exists():

@@ -16,10 +16,8 @@ from curvedp.privacy._loss_table import LossTails, log_sum
 from curvedp.privacy._space_form import end_rule
 from curvedp.privacy.rounding import Array
 
-MARGIN = (
-    4e-9  # relative error of the tails (measured: 1e-10), as a density that is the derivative of a table loses digits
-)
-
+# relative error of the tails (measured: 1e-10), as a density that is the derivative of a table loses digits
+MARGIN = 4e-9
 _RUNGS = np.concatenate([-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)])
 _GRID = np.linspace(0.0, 1.0, 25)
 

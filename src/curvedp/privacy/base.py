@@ -45,10 +45,8 @@ class Guarantee:
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
     merges: ClassVar[str] = ""  # of one name have closed forms together, which know more than their profiles
-    follows: ClassVar[tuple[str, str]] = (
-        "",
-        "no rule is known",
-    )  # the bound that is its parameter; why it may be infinite
+    # the bound that is its parameter; why it may be infinite
+    follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
     label = "proved bound"  # how it is known, as what a release spends: that, "exact", or with what chance it holds
     certain = True  # whether it holds always, and not with some chance only
     _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry("curvedp.privacy")

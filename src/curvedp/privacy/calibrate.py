@@ -81,9 +81,8 @@ def smallest_scale(profile_at: Callable[[float], PrivacyProfile], target: Guaran
     def met(scale: float) -> bool:
         return rough(scale) <= 0 and excess(scale) <= 0
 
-    guess = (
-        _before_cap(rough, profile_at(start), target, bits) if capped else _secant(rough, start, power, bits)
-    ) or _bisect(rough, start, profile_at, target)
+    near = _before_cap(rough, profile_at(start), target, bits) if capped else _secant(rough, start, power, bits)
+    guess = near or _bisect(rough, start, profile_at, target)
     step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
     high = math.ceil(guess / step)
     if rough(high * step) <= 0 < excess(high * step):  # the whole cost exceeds the cheap one: search on, with it

@@ -23,6 +23,8 @@ from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
 from curvedp.privacy.rounding import bracket, down, private_side, up
 from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
+Pair = tuple[float, float]
+
 BLOCK, ACCELERATOR_BLOCK = 4096, 32768  # records whose gradients are held and summed at once in a full pass
 
 
@@ -76,14 +78,7 @@ def rsgd_noise(n: int, steps: int, batch_size: int, clip: float, guarantee: Guar
 
 
 def rsvrg_guarantee(
-    n: int,
-    epochs: int,
-    inner_steps: int,
-    batch_size: int,
-    clip: tuple[float, float],
-    noise: tuple[float, float],
-    sampling: str,
-    known: bool = False,
+    n: int, epochs: int, inner_steps: int, batch_size: int, clip: Pair, noise: Pair, sampling: str, known: bool = False
 ) -> Guarantee:
     """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences; where the
     batches are `known`, nothing is gained from their chance."""
@@ -94,15 +89,8 @@ def rsvrg_guarantee(
 
 
 def rsvrg_noise(
-    n: int,
-    epochs: int,
-    inner_steps: int,
-    batch_size: int,
-    clip: tuple[float, float],
-    guarantee: Guarantee,
-    sampling: str,
-    rate: float,
-) -> tuple[float, float]:
+    n: int, epochs: int, inner_steps: int, batch_size: int, clip: Pair, guarantee: Guarantee, sampling: str, rate: float
+) -> Pair:
     """(σ₁, σ₂) at which a run meets the guarantee, split for the smallest error that noise leaves at the end.
 
     The split is that of the central limit, for a quadratic objective of curvature 1 (docs/optimization.md); the common factor
@@ -114,7 +102,7 @@ def rsvrg_noise(
     first, second = sqrt(move[0] / sqrt(a)), sqrt(move[1] * sqrt(inner_steps / b))
     limit = sqrt(epochs) * sqrt((move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2)
 
-    def noise(factor: float) -> tuple[float, float]:
+    def noise(factor: float) -> Pair:
         return factor * first, factor * second
 
     if not isinstance(guarantee, ApproxDP):
@@ -128,7 +116,7 @@ def rsvrg_noise(
     return noise(private_side(excess, *bracket(excess, start), relative=1e-3))
 
 
-def error_weights(inner_steps: int, rate: float) -> tuple[float, float]:
+def error_weights(inner_steps: int, rate: float) -> Pair:
     """(a, b): aσ₁² + bσ₂² is the variance that the two noises of an epoch leave, for curvature 1."""
     rate = min(rate, 1.0)  # beyond it an error changes its sign at every step, and no step size of use is there
     lost = -expm1(inner_steps * log1p(-rate)) if rate < 1 else 1.0  # 1 − (1 − rate)^m, with its digits
@@ -152,7 +140,7 @@ def added_guarantee(steps: int, rate: float, clip: float, noise: float, count_no
     return compose(subsampled_gaussian(down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"), count)
 
 
-def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> tuple[float, float]:
+def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> Pair:
     """(noise on a sum, noise on the count) at which `added_guarantee` meets the guarantee; as `rsgd_noise` for others than
     (ε, δ)."""
     whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))  # one Gaussian release that moves by 1
@@ -168,12 +156,7 @@ def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> t
 
 
 def added_rsvrg_guarantee(
-    epochs: int,
-    inner_steps: int,
-    rate: float,
-    clip: tuple[float, float],
-    noise: tuple[float, float],
-    count_noise: float,
+    epochs: int, inner_steps: int, rate: float, clip: Pair, noise: Pair, count_noise: float
 ) -> Guarantee:
     """A noisy sum of gradients an epoch, noisy sums of differences over random batches, and a noisy count."""
     first = subsampled_gaussian(down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove")
@@ -182,8 +165,8 @@ def added_rsvrg_guarantee(
 
 @lru_cache(maxsize=64)
 def added_rsvrg_noise(
-    epochs: int, inner_steps: int, rate: float, clip: tuple[float, float], guarantee: Guarantee, step: float
-) -> tuple[tuple[float, float], float]:
+    epochs: int, inner_steps: int, rate: float, clip: Pair, guarantee: Guarantee, step: float
+) -> tuple[Pair, float]:
     """((noise on a sum of gradients, on one of differences), noise on the count) at which `added_rsvrg_guarantee` meets the
     guarantee; split as in `rsvrg_noise`: what is left of the noises are aσ₁²/n² + bσ₂²/(rate·n)²."""
     gained = rate if isinstance(guarantee, ApproxDP) else 1.0
