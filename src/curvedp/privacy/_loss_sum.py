@@ -43,7 +43,7 @@ class NormalLoss:
 
 
 class LossSum(LossTails):
-    """Tails of A + B, independent, given as tables or `NormalLoss` with their scales."""
+    """Tails of A + B, independent, given as tables or `NormalLoss` with their scales, that of B, which is integrated over, the less."""
 
     max_loss: float = math.inf
     loss_scale: float = 0.0
@@ -63,9 +63,8 @@ class LossSum(LossTails):
         order, (upper, lower) = 64, self._log_tails(t, 64)
         while order < 1024:
             finer = self._log_tails(t, 2 * order)
-            if all(
-                np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x)) for x, y in zip((upper, lower), finer, strict=True)
-            ):
+            pairs = zip((upper, lower), finer, strict=True)
+            if all(np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x)) for x, y in pairs):
                 break
             order, (upper, lower) = 2 * order, finer
         return order

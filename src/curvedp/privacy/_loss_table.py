@@ -225,9 +225,8 @@ class LossTable:
         slope = np.abs(self._series(w, 0)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = np.exp(np.minimum(w, 36.0)) * 2.0**-50
-            return slope * np.where(
-                w > 2, np.minimum(rounding + np.where(w > self._panels.edges[-1], 1e-6, 0.0), 1.0), 0.0
-            )
+            noise = rounding + np.where(w > self._panels.edges[-1], 1e-6, 0.0)
+            return slope * np.where(w > 2, np.minimum(noise, 1.0), 0.0)
 
     @property
     def _beyond(self) -> list[float]:
@@ -266,16 +265,13 @@ class LossTable:
     def log_integral(self, log_integrand: Callable[[Array], Array], growth: float) -> float:
         """log ∫₀^T of a positive function about as large as e^{growth·t}·P₁(L > t)."""
         if math.isinf(self.T):
-            probe = self.grid()
-            while growth * self.end + self.log_upper(np.array([self.end]))[0] > (
-                np.max(growth * probe + self.log_upper(probe)) - 60
-            ):
+            size = growth * (probe := self.grid()) + self.log_upper(probe)
+            while growth * self.end + self.log_upper(np.array([self.end]))[0] > size.max() - 60:
                 self.extend()
-                probe = self.grid()
+                size = growth * (probe := self.grid()) + self.log_upper(probe)
         w = np.unique(np.concatenate([self._panels.edges, self._w(self.grid(), self.T - self.grid())]))
-        w = np.append(
-            w[w <= self._panels.edges[-1]], self._beyond
-        )  # next to a huge T the grid's last t rounds to T: w = inf
+        # next to a huge T the grid's last t rounds to T: w = inf
+        w = np.append(w[w <= self._panels.edges[-1]], self._beyond)
         low, high = w[:-1], w[1:]
         for _ in range(60):
             h = self._log_density(log_integrand, np.concatenate([low, high]))
@@ -341,9 +337,8 @@ class LossTable:
             reach = np.minimum(44.0 / rate, end - begin)
             v = reach[:, None] * _OFFSET
             log_p = self._value(self._w(begin[:, None] + v, room[:, None] - v), which)
-            return np.asarray(
-                np.log(reach)[back] + log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1)
-            )
+            total = log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1)
+            return np.asarray(np.log(reach)[back] + total)
 
     def _log_slack(self, eps: Array, which: int) -> Array:
         """log of what the continuation beyond the last panel can miss in `_discounted`, taken twice or more. Without C

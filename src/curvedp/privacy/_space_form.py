@@ -308,9 +308,8 @@ def end_rule(n: int) -> tuple[Array, Array]:
     from curvedp.entropy.precision import precision
 
     with precision(64):
-        rule = [
-            arb.legendre_p_root(n, k, weight=True) for k in range(n // 2)
-        ]  # n is even: the others are these, below 0
+        # n is even: the others are these, below 0
+        rule = [arb.legendre_p_root(n, k, weight=True) for k in range(n // 2)]
     z, w = np.array([[float(node), float(weight)] for node, weight in rule]).T
     z, w = np.concatenate([-z, z[::-1]]), np.concatenate([w, w[::-1]])
     theta = math.pi / 2 * (z + 1)

@@ -183,9 +183,8 @@ class RenyiDP(ByDelta, Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(
-            self, "order", _validate.within("order", self.order, 1, math.inf, open_low=True, open_high=True)
-        )
+        order = _validate.within("order", self.order, 1, math.inf, open_low=True, open_high=True)
+        object.__setattr__(self, "order", order)
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)

@@ -61,9 +61,7 @@ class _Split(PrivacyProfile):
         terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
         if self.flat > 0:
             terms.append((self.flat / self.scale, NormalLoss(self.flat / self.scale)))
-        (scale, narrow), (wide_scale, wide) = sorted(
-            terms, key=lambda term: term[0]
-        )  # integrated over is the narrow one
+        (scale, narrow), (wide_scale, wide) = sorted(terms, key=lambda term: term[0])
         return LossSum(wide, narrow, wide_scale, scale)
 
     @cached_property

@@ -154,9 +154,8 @@ def subsampled_gaussian(
     """
     steps = _validate.integer("steps", steps, 1)
     kinds = {"poisson": PoissonGaussianStep, "fixed-size": FixedSizeGaussianStep}
-    step = kinds[_validate.choice("sampling", sampling, tuple(kinds))](
-        noise_multiplier, sampling_rate, adjacency=adjacency
-    )
+    kind = kinds[_validate.choice("sampling", sampling, tuple(kinds))]
+    step = kind(noise_multiplier, sampling_rate, adjacency=adjacency)
     if step.sampling_rate == 1:
         clips = 2 if adjacency == "replace-one" else 1
         return GDP(root_of(steps * (clips / Fraction(step.noise_multiplier)) ** 2, up=True), adjacency=adjacency)
