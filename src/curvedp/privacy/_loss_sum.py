@@ -43,7 +43,7 @@ class NormalLoss:
 
 
 class LossSum(LossTails):
-    """Tails of A + B, independent, given as tables or `NormalLoss` with their scales, that of B, which is integrated over, the less."""
+    """Tails of A + B, independent, each a table or a `NormalLoss` with its scale; B, integrated over, is the narrower."""
 
     max_loss: float = math.inf
     loss_scale: float = 0.0
