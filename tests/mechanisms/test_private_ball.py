@@ -19,7 +19,7 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.in_private_ball import OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.measured import Measured
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.verify import verify_certificate
@@ -213,3 +213,19 @@ def test_persons_of_a_geodesic_are_the_unit():
         assert certificate.statistic["n"] == 20
         assert "person" in certificate.unit
         assert all(check.holds for check in verify_certificate(certificate))
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Euclidean(3), Lorentz(2)], ids=str)
+def test_a_variance_wants_more_records_than_a_mean(M):
+    """At nμ = 60 so many records are cut off that a quarter of the variance may be missing: that is warned of."""
+
+    def made(kind, n, guarantee):
+        return PrivateBallMechanism.for_statistic(kind(M, None, None, n), guarantee)
+
+    assert [made(OuterBallMean, 60, GDP(1.0)).enough, made(OuterBallVariance, 60, GDP(1.0)).enough] == [True, False]
+    assert made(OuterBallVariance, 100, GDP(1.0)).enough
+    X = M.unchart(M.origin, 0.3 * np.random.default_rng(0).standard_normal((100, M.dim)))
+    truth = np.mean(M.dist(frechet_mean(M, X), X) ** 2)
+    found = [PrivateDispersion(M, radius="private", guarantee=GDP(1.0)).fit(X).variance_ for _ in range(20)]
+    assert 0.7 < np.mean(found) / truth < 1.1
+    assert made(OuterBallVariance, 200, ApproxDP(1.0, 1e-5)).law == "laplace"

@@ -299,6 +299,9 @@ def test_a_port_that_is_taken_and_a_file_that_is_not_there(tmp_path):
         server.serve(tmp_path, port=99999, say=print)
     with pytest.raises(ParameterError, match="does not exist"):
         server.serve(tmp_path, tmp_path / "none.npy", say=print)
+    (tmp_path / "file").touch()
+    with pytest.raises(ParameterError, match="is a file; --folder"):
+        server.serve(tmp_path / "file", say=print)
 
 
 def test_without_a_browser_the_link_is_there_to_copy(tmp_path, monkeypatch):

@@ -193,6 +193,8 @@ def serve(
     that is taken, and a file that does not exist, are refused."""
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{folder} is a file; --folder is where the ledger and what is released go")
     if key is not None and not key.is_file():
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
     door, desk, token = _listening(port), opened(folder, data, key), secrets.token_urlsafe(32)
