@@ -98,8 +98,8 @@ class PrivateBallMechanism(StagedMechanism):
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown, for a variance
-        100 and 125; nε >= 200, and 400."""
+        """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown, for a
+        variance 100 and 125; nε >= 200, and 400."""
         unknown = any(factor.is_cone for factor in self.manifold.factors)
         least = (200, 400)[unknown] if self._pure else (40, 50)[unknown] * self.statistic.fewest
         return bool(self.statistic.n * (1 + 1e-9) / self.scale >= least)  # 1 over the scale is rounded down
