@@ -38,7 +38,7 @@ JUNK: list[Any] = [
     np.array([math.nan, 1.0]), np.zeros((2, 2, 2)), np.array(["a"]), np.array([None]), np.float32("nan"),
     np.int64(-3), Fraction(-1, 3),
     Decimal("nan"), lambda *a: 0, int, "x" * 1000, "sphere:0", "sphere:99999999999999999999", "a\nb\x00",
-    np.full(3, math.nan), np.zeros(3), np.ones((12, 3)) * math.inf, np.ma.masked, range(3), np.datetime64("NaT"),
+    np.full(3, math.nan), np.zeros(3), np.ones((12, 3)) * math.inf, np.ma.masked, range(3), np.datetime64("NaT", "s"),
     [[1, 2], [3]],
 ]  # fmt: skip
 BAD = st.one_of(
