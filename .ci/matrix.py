@@ -39,7 +39,7 @@ LANES = {
         [CORE],
     ),
     # PyTorch brings sympy, which wants an older mpmath than constraints.txt has
-    "torch": ([[".[test]", "torch"]], [[*CHECK, "-k", "torch"]]),
+    "torch": ([[".[test]", "torch"]], [[*ALL, "-k", "torch"]]),
     "adapters": ([[".", *TESTERS, *PEERS]], [[*ALL, "tests/adapters"]]),
     "geomstats": (
         [[".", "numpy<2.4", "scikit-learn<1.9", "geomstats", *TESTERS]],

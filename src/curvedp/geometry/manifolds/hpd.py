@@ -103,9 +103,7 @@ def _frame(m: int) -> np.ndarray:
     basis[lower, row, col, 0] = basis[lower, col, row, 0] = math.sqrt(0.5)
     lower += len(row)
     basis[lower, row, col, 1], basis[lower, col, row, 1] = math.sqrt(0.5), -math.sqrt(0.5)
-    frame = np.asarray(pack(HPDAffineInvariant(m).to_model(basis))) / math.sqrt(2)
-    frame.setflags(write=False)
-    return frame
+    return np.asarray(pack(HPDAffineInvariant(m).to_model(basis))) / math.sqrt(2)  # PyTorch takes no read-only arrays
 
 
 def _hermitian(x: Array) -> Array:
