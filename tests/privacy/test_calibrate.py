@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
+from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -266,3 +268,15 @@ def test_scales_lie_on_the_stated_lattice(kind, target, bits):
     steps = [math.frexp(x)[0] * 2**bits for x in found]
     assert all(step == round(step) for step in steps)
     assert any(step % 2 for step in steps)
+
+
+@pytest.mark.parametrize("mechanism", [GaussianMechanism, LaplaceMechanism])
+@pytest.mark.parametrize(
+    "M", [Lorentz(5), SPDAffineInvariant(2), SPDAffineInvariant(3), HPDAffineInvariant(2)], ids=repr
+)
+@pytest.mark.parametrize("target", [GDP(0.01), ApproxDP(0.01, 1e-9), ZCDP(1e-4), RenyiDP(8.0, 1e-4)], ids=repr)
+def test_a_refusal_names_the_law_that_was_asked_and_one_that_can(mechanism, M, target):
+    with pytest.raises(UnattainableGuarantee, match="use LogGaussianMechanism") as refusal:
+        mechanism.calibrated(M, 0.5, target)
+    if "Riemannian" in str(refusal.value):
+        assert f"Riemannian {mechanism.__name__.removesuffix('Mechanism')}" in str(refusal.value)

@@ -228,12 +228,12 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     sensitivity = getattr(profile, "sensitivity", math.nan)
     numbers = (f"{v:g}" for v in target.to_dict().values() if isinstance(v, float))
     name = f"{type(target).__name__}({', '.join(numbers)})"
+    chart = "LogLaplaceMechanism" if isinstance(target, PureDP) else "LogGaussianMechanism"
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(f"{name} is not met by {law}: its loss is unbounded; use LogLaplaceMechanism")
     if profile.floor is not None:
         value = _floor_cost(profile, target)
         return UnattainableGuarantee(
-            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r};"
-            f" use {'LogLaplaceMechanism' if isinstance(target, PureDP) else 'LogGaussianMechanism'}"
+            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r}; use {chart}"
         )
-    return UnattainableGuarantee(f"{name} is not met by {law} at any scale")
+    return UnattainableGuarantee(f"{name} is not met by {law} at any scale; use {chart}")

@@ -40,6 +40,7 @@ class PureProfile(PrivacyProfile):
     eps: float
 
     label = Guarantee.label
+    kind = "laplace"
 
     def __post_init__(self) -> None:
         super().__post_init__()
