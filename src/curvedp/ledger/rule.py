@@ -122,7 +122,7 @@ class State:
         zero = tuple(Fraction(0) for _ in part)
         of_group = tuple(a + b for a, b in zip(self.groups.get((partition, group), zero), part, strict=True))
         before = self.dearest.get(partition, zero)
-        after = tuple(map(max, before, of_group))
+        after = tuple(max(pair) for pair in zip(before, of_group, strict=True))
         return tuple(t + a - b for t, a, b in zip(self.total, after, before, strict=True)), of_group
 
 
@@ -141,7 +141,8 @@ def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exa
         if of_group is not None:
             name = body["partition"]
             state.groups[name, body["group"]] = of_group
-            state.dearest[name] = tuple(map(max, state.dearest.get(name, of_group), of_group))
+            dearest = state.dearest.get(name, of_group)
+            state.dearest[name] = tuple(max(pair) for pair in zip(dearest, of_group, strict=True))
         state = dataclasses.replace(state, number=number, head=head, total=total)
     return state
 

@@ -99,7 +99,8 @@ def read(connection: sqlite3.Connection, since: int, previous: str, key: bytes |
     stored = connection.execute("SELECT number, body, hash FROM entries WHERE number >= ? ORDER BY number", (since,))
     for expected, (number, text, digest) in enumerate(stored, since):
         if number != expected or digest != _chain(previous, number, text, key):  # damage can leave any type here
-            raise LedgerCorrupted(_broken(expected, key))
+            what = "the ledger or its key" if expected == 0 and key is not None else f"entry {expected} of the ledger"
+            raise LedgerCorrupted(f"{what} was changed or removed; what was spent is unknown")
         rows.append((number, json.loads(text), digest))
         previous = digest
     if since + len(rows) != connection.execute("PRAGMA user_version").fetchone()[0] or not since + len(rows):
@@ -128,11 +129,6 @@ def append(connection: sqlite3.Connection, body: dict[str, Any], key: bytes | No
 def _chain(previous: str, number: int, body: str, key: bytes | None) -> str:
     text = f"{previous}\n{number}\n{body}".encode()
     return hashlib.sha256(text).hexdigest() if key is None else hmac.new(key, text, "sha256").hexdigest()
-
-
-def _broken(number: int, key: bytes | None) -> str:
-    what = "the ledger or its key" if number == 0 and key is not None else f"entry {number} of the ledger"
-    return f"{what} was changed or removed; what was spent is unknown"
 
 
 def _check_table(connection: sqlite3.Connection) -> None:
