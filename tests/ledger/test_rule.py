@@ -60,7 +60,7 @@ def largest(state: State, kind) -> Guarantee | None:
     """The largest guarantee of a kind that still fits, by trying."""
     low, high = 1e-6, 50.0
     try:
-        opens = state.charge(kind(low), None, None).opens
+        opens = state.charge(kind(low), None, None)[1]
     except (BudgetExceeded, UnattainableGuarantee, ParameterError):
         return None
     state = state if opens is None else state.opened(opens)  # it is the same whatever the size of the release
