@@ -101,7 +101,7 @@ class Walks:
         return np.asarray(bounds) * mean_moved(1.0, median.FixedPoint(2.0), size, self.n)
 
     def quantile(self, rows: np.ndarray, s: np.ndarray, top: Any, outside: float, share: float, search: Search) -> Any:
-        """As `private_quantile`."""
+        """As `Search.quantile`."""
         low, high = np.zeros(len(rows), dtype=int), np.full(len(rows), 2**search.queries - 2)
         for later in range(search.queries)[::-1]:
             middle = (low + high + 1) // 2
@@ -115,7 +115,7 @@ class Walks:
     def shells(
         self, rows: np.ndarray, s: np.ndarray, top: Any, share: float, shells: Shells
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `private_shells`: typical lengths, and the noisy counts."""
+        """As `Shells.read`: typical lengths, and the noisy counts."""
         lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(shells.number, dtype=float)
         counts = np.diff(self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n))
         noisy, _ = self.ask("shells", rows, share, sqrt(2), counts, summed=2.0)

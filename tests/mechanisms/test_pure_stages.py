@@ -31,7 +31,7 @@ from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.stages import Shells, Stages, least_loss, private_shells
+from curvedp.mechanisms.stages import Shells, Stages, least_loss
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.vectors import simulated_noise
 from curvedp.mechanisms.verify import verify_certificate
@@ -280,7 +280,7 @@ def test_shells_find_a_length_on_every_scale():
         lengths = size * np.abs(rng.normal(size=400))
         stages = Stages(1.0, simulated_noise(rng, "laplace"), "laplace")
         beyond = partial(_beyond, lengths)
-        typical, radius = private_shells(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1), Shells(63, 1.6))
+        typical, radius = Shells(63, 1.6).read(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1))
         assert 0.5 * size < typical < 5 * size
         assert np.mean(lengths > radius) < 0.3
         assert radius < 8 * size

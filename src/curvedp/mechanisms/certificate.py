@@ -121,20 +121,15 @@ class Certificate:
 
     Attributes
     ----------
-    mechanism : str
-        The registered name.
-    manifold : str
-        Where the released value lives.
-    parameters : mapping
-        The mechanism's own public numbers; with the statistic, enough to build it again.
-    statistic : mapping
-        `Statistic.to_dict()`: what was released, of how many records, in which public ball.
+    mechanism, manifold : str
+        The registered name, and where the released value lives.
+    parameters, statistic : mapping
+        The mechanism's own public numbers, and `Statistic.to_dict()`: what was released, of how many records, in which public
+        ball; enough to build both again.
     sensitivity : float
         How far the statistic (or each gradient of it) can move.
-    guarantee : Guarantee
-        What was asked for.
-    claims : Claims
-        The guarantee in every definition.
+    guarantee, claims : Guarantee and Claims
+        What was asked for, and what is given in every definition.
     unit, trust : str
         Whose data are protected, and who is trusted with them, in words.
     numerics, entropy : mapping
@@ -142,10 +137,8 @@ class Certificate:
     release : mapping
         The released grid integers (none where there are many), their SHA-256, the stages of a release in several draws,
         why this mechanism, and what was done to the draw afterwards.
-    ledger : mapping or None
-        Number and hash of the entry that paid for the release.
-    sha256 : str
-        The fingerprint that it was sealed with.
+    ledger, sha256 : mapping or None, and str
+        Number and hash of the entry that paid for the release; the fingerprint that it was sealed with.
 
     Examples
     --------

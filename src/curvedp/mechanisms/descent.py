@@ -21,13 +21,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Count, Length, Statistic, length
 from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
-from curvedp.privacy.descent import (
-    added_guarantee,
-    added_rsvrg_guarantee,
-    rgd_guarantee,
-    rsgd_guarantee,
-    rsvrg_guarantee,
-)
+from curvedp.privacy import descent as costs
 
 Sampling = Annotated[str, partial(_validate.choice, options=("poisson", "fixed-size"))]
 Rate = Annotated[float, length, partial(_validate.within, low=0, high=1, open_low=True)]
@@ -155,8 +149,8 @@ class BatchDescentMechanism(_InBatches):
     def composed(self, known: bool) -> Guarantee:
         clip, n = self.statistic.clip, self.statistic.n
         if known:
-            return rgd_guarantee(self.batch_size, self.steps, clip, self.noise)
-        return rsgd_guarantee(n, self.steps, self.batch_size, clip, self.noise, self.sampling)
+            return costs.rgd_guarantee(self.batch_size, self.steps, clip, self.noise)
+        return costs.rsgd_guarantee(n, self.steps, self.batch_size, clip, self.noise, self.sampling)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,7 +170,7 @@ class VarianceReducedMechanism(_InBatches):
     def composed(self, known: bool) -> Guarantee:
         clips, noises = (self.statistic.clip, self.difference_clip), (self.full_noise, self.inner_noise)
         sizes = (self.statistic.n, self.epochs, self.inner_steps, self.batch_size)
-        return rsvrg_guarantee(*sizes, clips, noises, self.sampling, known)
+        return costs.rsvrg_guarantee(*sizes, clips, noises, self.sampling, known)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,7 +188,7 @@ class AddedDescentMechanism(_InBatches):
 
     def composed(self, known: bool) -> Guarantee:
         rate = 1.0 if known else self.rate
-        return added_guarantee(self.steps, rate, self.statistic.clip, self.noise, self.count_noise)
+        return costs.added_guarantee(self.steps, rate, self.statistic.clip, self.noise, self.count_noise)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -216,4 +210,4 @@ class AddedVarianceReducedMechanism(_InBatches):
     def composed(self, known: bool) -> Guarantee:
         clips, noises = (self.statistic.clip, self.difference_clip), (self.full_noise, self.inner_noise)
         rate = 1.0 if known else self.rate
-        return added_rsvrg_guarantee(self.epochs, self.inner_steps, rate, clips, noises, self.count_noise)
+        return costs.added_rsvrg_guarantee(self.epochs, self.inner_steps, rate, clips, noises, self.count_noise)

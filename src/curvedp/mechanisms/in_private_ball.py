@@ -1,7 +1,7 @@
 """Statistics of the records in a ball that is found privately: what each is in the ball, and what may release it there."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, pi, sqrt
 from typing import Any, ClassVar
@@ -43,21 +43,9 @@ class InPrivateBall(OuterBall):
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         """The mechanisms that may come last, by the law of the noise, the best first."""
 
-    def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
-        """How far a simulated release of such records, by this last mechanism, is from the truth; for predictions."""
-        raise ParameterError(f"the error of the {self.name} is simulated point by point")
-
-    def located(self, data: Any) -> Any:
-        """What the ball is found for: the records themselves."""
-        return data
-
-    def counted(self, data: Any) -> Any:
-        """What the last mechanism reads: the same."""
-        return data
-
-    def once(self, data: Any, drawn: Callable[[], list[ExactDraw]]) -> list[ExactDraw]:
-        """What is drawn for the ball."""
-        return drawn()
+    def parts(self, data: Any) -> tuple[Any, Any, list[ExactDraw] | None]:
+        """What the ball is found for, what the last mechanism reads, and what was drawn for a ball that others share."""
+        return data, data, None
 
     def accepted(self, data: Any) -> Any:
         """Records wherever they lie; only their shape and type can be refused."""
@@ -119,17 +107,8 @@ class OuterBallClassMean(OuterBallMean):
     def within(self, ball: Ball) -> FrechetMean:
         return FrechetMean(self.manifold, *ball, self.size)
 
-    def located(self, data: Classmates) -> Records:
-        return data.everyone
-
-    def counted(self, data: Classmates) -> Records:
-        return data.mine
-
-    def once(self, data: Classmates, drawn: Callable[[], list[ExactDraw]]) -> list[ExactDraw]:
-        """What was drawn with the first class."""
-        if not data.draws:
-            data.draws.extend(drawn())
-        return data.draws
+    def parts(self, data: Classmates) -> tuple[Any, Any, list[ExactDraw] | None]:
+        return data.everyone, data.mine, data.draws
 
     def accepted(self, data: Any) -> Classmates:
         """As they are, moved into the outer ball before."""
@@ -165,6 +144,7 @@ class OuterBallVariance(InPrivateBall):
         return FrechetVariance(space, ball.center, radius, self.n)
 
     def missed(self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray) -> float:
+        """How far a simulated release of such records, by this last mechanism, is from the truth; for predictions."""
         value = last.statistic.of(open_records(records, self.manifold.point_shape))
         truth = float(np.mean(np.asarray(self.manifold.dist(mean, records)) ** 2))
         return abs(float(last.finished(last.simulate(rng, value, (1,)))[0, 0]) - truth)
@@ -206,10 +186,10 @@ class OuterBallLine(InPrivateBall):
     def lasts(self, law: Law = "gaussian", *, in_memory: bool = True) -> list[type[Mechanism]]:
         return [BundleDescentMechanism]
 
-    def located(self, data: Any) -> Any:
-        """The responses, or the first of each person."""
+    def parts(self, data: Any) -> tuple[Any, Any, list[ExactDraw] | None]:
+        """The ball is found for the responses, or the first of each person."""
         first = slice(None) if len(data) < 3 else np.unique(data[2], return_index=True)[1]
-        return collected(self, np.asarray(data[1])[first])
+        return collected(self, np.asarray(data[1])[first]), data, None
 
     def accepted(self, data: Any) -> Any:
         """(predictors, responses, whose), as they are: the last mechanism moves them where they belong."""

@@ -15,14 +15,10 @@ class LaplaceMechanism(IsotropicMechanism):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
+    manifold, sensitivity, statistic : as of `GaussianMechanism`
+        Where the statistic lives and how far it can move, or a statistic that knows both.
     scale : float
         The scale σ.
-    statistic : Statistic
-        Instead of manifold and sensitivity: a statistic that knows both.
 
     Notes
     -----

@@ -122,20 +122,14 @@ class LogGaussianMechanism(_LogMechanism):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
+    manifold, sensitivity, statistic : as of `GaussianMechanism`
+        Where the statistic lives and how far it can move, or a statistic that knows both.
     scale : float
         The scale σ.
-    base : point, optional
-        The public point o; the origin by default.
-    radius : float, optional
-        Of the public ball about the base, where the chart needs one.
+    base, radius : point and float, optional
+        The public point o, the origin by default, and the radius of the public ball about it, where the chart needs one.
     chart_sensitivity : float, optional
         How far log_o f(D) can move, if that is known better.
-    statistic : Statistic
-        Instead of manifold and sensitivity: a statistic that knows both.
 
     Notes
     -----

@@ -25,16 +25,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.noise import Law
-from curvedp.mechanisms.statistic import (
-    Ball,
-    FrechetMean,
-    Several,
-    Statistic,
-    assign,
-    check_fields,
-    check_point,
-    public_ball,
-)
+from curvedp.mechanisms.statistic import Ball, FrechetMean, Several, Statistic, assign, check_point, public_ball
 from curvedp.records.base import Records, open_records
 
 Bins = tuple[float, int, Law]  # width, how many on either side of the public center, the law of the noise to come
@@ -73,7 +64,7 @@ class OuterBall(Statistic):
     def __post_init__(self) -> None:
         ball = public_ball(self.manifold, self.center, outer_radius_of(self.manifold, self.outer_radius))
         assign(self, center=ball.center, outer_radius=ball.radius)
-        check_fields(self)
+        super().__post_init__()
 
     @property
     def outer(self) -> Ball:

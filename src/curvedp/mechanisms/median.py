@@ -18,7 +18,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Measured, OuterBall, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
-from curvedp.mechanisms.stages import WIDER, Shells, StagedMechanism, Stages, private_quantile, private_shells
+from curvedp.mechanisms.stages import WIDER, Search, Shells, StagedMechanism, Stages
 from curvedp.mechanisms.vectors import Noise
 
 
@@ -98,9 +98,9 @@ class MedianMechanism(StagedMechanism):
         beyond, n, top = partial(measured.beyond, w), self.statistic.n, self.statistic.outer_radius
         share = _PLANS[self.law].radius
         if self.law == "gaussian":
-            return private_quantile(stages, beyond, top, n / 2, share, w)
+            return Search().quantile(stages, beyond, top, n / 2, share, w)
         rule, top = (_LATER, min(top, WIDER * before)) if before > 0 else (_FIRST, top)
-        return private_shells(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w, rule[0])[0]
+        return rule[0].read(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w)[0]
 
     def _step(self, measured: Measured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)

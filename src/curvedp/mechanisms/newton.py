@@ -114,7 +114,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return float(self.gradient_sensitivity(0.0))
 
     @property
-    def most_simulated(self) -> int:
+    def most_simulated(self) -> int:  # type: ignore[override]  # of others it is a constant
         """Each is a walk of several steps, and lengths vary the less the more dimensions there are."""
         return min(128, max(32, 384 // self.manifold.dim))
 

@@ -18,7 +18,6 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
-from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import shrunk
@@ -28,15 +27,7 @@ from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean
 from curvedp.mechanisms.measured import Measured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import LAWS, Law, spread_of
-from curvedp.mechanisms.stages import (
-    Search,
-    Shells,
-    StagedMechanism,
-    Stages,
-    private_quantile,
-    private_shells,
-    same_stages,
-)
+from curvedp.mechanisms.stages import Search, Shells, StagedMechanism, Stages, same_stages
 from curvedp.mechanisms.statistic import Ball, assign
 from curvedp.mechanisms.vectors import Noise, exact_noise, simulated_noise
 from curvedp.privacy import Guarantee
@@ -108,9 +99,13 @@ class PrivateBallMechanism(StagedMechanism):
         return self.statistic.accepted(data)
 
     def draw(self, data: Any, source: Source) -> Draw:
-        found, counted = self.statistic.located(data), self.statistic.counted(data)
-        measured = Measured(self.statistic, found)
-        draws = self.statistic.once(data, lambda: self._drawn(measured, source))
+        found, counted, shared = self.statistic.parts(data)
+        measured, draws = Measured(self.statistic, found), shared or []
+        if not draws:
+            draws, noisy = exact_noise(source, self.law)
+            self.walk(measured, noisy)
+        if shared is not None:
+            shared[:] = draws
         ball, stages = self.replayed([each.integers.ravel().tolist() for each in draws])
         last = self.last_in(ball, stages)
         known = counted is found and found.where == "memory" and isinstance(last, GradientMechanism)
@@ -120,12 +115,6 @@ class PrivateBallMechanism(StagedMechanism):
         integers = [*(each.integers for each in draws), *drawn.integers]
         tau = sum(each.tau for each in draws) + (drawn.tau or 0.0)
         return Draw(last.finish(drawn.value), integers, tau, [*stages.told, *drawn.stages])
-
-    def _drawn(self, measured: Measured, source: Source) -> list[ExactDraw]:
-        """What the stages before the last mechanism draw."""
-        draws, noisy = exact_noise(source, self.law)
-        self.walk(measured, noisy)
-        return draws
 
     def last_in(self, ball: Ball, stages: Stages) -> Any:
         """The last mechanism, for all that is left."""
@@ -229,7 +218,7 @@ class PrivateBallMechanism(StagedMechanism):
             fine = _NARROW._replace(number=_WIDE.number).down_to(least / top)
             return self._in_shells(measured, stages, c, top, fine if least < top else _WIDE)
         half, beyond = self.statistic.n / 2, partial(measured.beyond, c)
-        return private_quantile(stages, beyond, top, half, self._share(_COARSE), c, _COARSE)
+        return _COARSE.quantile(stages, beyond, top, half, self._share(_COARSE), c)
 
     def _widened(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
@@ -249,13 +238,13 @@ class PrivateBallMechanism(StagedMechanism):
             self.scale, share
         )  # so many may stay outside
         outside = min(self.statistic.n / 2, hidden)
-        return private_quantile(stages, partial(measured.beyond, c), top, outside, share, c, _FINE)
+        return _FINE.quantile(stages, partial(measured.beyond, c), top, outside, share, c)
 
     def _in_shells(self, measured: Measured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
         d, beyond = self.manifold.dim, partial(measured.beyond, c)
         worth = 2 * sqrt(d) * spread_of(self.law, d) * self.scale / max(stages.left - share, self._shares.kept)
-        return private_shells(stages, beyond, self.statistic.n, top, worth, share, c, shells)[1]
+        return shells.read(stages, beyond, self.statistic.n, top, worth, share, c)[1]
 
     def _share(self, search: Search) -> float:
         """Of a search: so much that half of the records are 2.5 deviations of a count, where there are few."""

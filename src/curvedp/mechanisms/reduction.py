@@ -23,7 +23,7 @@ from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.mechanisms.measured import mean_moved
 from curvedp.mechanisms.second_moment import clipped_rows
-from curvedp.mechanisms.stages import QUERIES, StagedMechanism, Stages, private_quantile
+from curvedp.mechanisms.stages import QUERIES, Search, StagedMechanism, Stages
 from curvedp.mechanisms.statistic import Length, Several, Statistic, assign
 from curvedp.mechanisms.vectors import Noise, simulated_noise
 from curvedp.privacy import Guarantee
@@ -197,7 +197,7 @@ class _ReducedMechanism(StagedMechanism):
     def _quantile(self, stages: Stages, measured: _Numbers, lengths: Any, top: float, share: float) -> float:
         """A length that few records have more than: twice the noise of their count."""
         outside = min(measured.n / 2, 2 * self.scale * sqrt(QUERIES / share))
-        return private_quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
+        return Search().quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
 
     def _reduced(self, stages: Stages, measured: _Numbers, size: float) -> Reduced:
         m = self.statistic.manifold.point_shape[0]

@@ -25,16 +25,8 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.kng import KNormMechanism, check_width, kng_draw
 from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic, assign
 from curvedp.records.memory import entries
-from curvedp.regression.bounds import (
-    DEVIATION,
-    HALF,
-    Domain,
-    endpoint_clips,
-    endpoint_norm,
-    endpoint_sensitivity,
-    gradient_slopes,
-    joint_sensitivity,
-)
+from curvedp.regression import bounds
+from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import clipped_gradient, prediction_distances
 from curvedp.regression.jacobi import check_symmetric
 
@@ -119,7 +111,7 @@ class GeodesicLine(Statistic):
     @property
     def sensitivity(self) -> float:
         """Of the mean clipped direction."""
-        return rounded(joint_sensitivity(self.domain), self.n)
+        return rounded(bounds.joint_sensitivity(self.domain), self.n)
 
     def accepted(self, data: Any) -> Data:
         """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
@@ -187,7 +179,7 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     @cached_property
     def sensitivity(self) -> float:
         """Of the gradient in the norm of the endpoints."""
-        return rounded(endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
+        return rounded(bounds.endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -213,17 +205,18 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         """What the draw is made of, in the model of the same curvature: a ball of a space of constant curvature κ is, with
         lengths times √|κ|, a ball of the unit sphere, the hyperboloid or ℝ^d about its origin, and gradients scale like
         lengths."""
-        M, c, model, unit = self.manifold, self.statistic.ball.center, self._model, self._unit
+        M, c, (model, unit) = self.manifold, self.statistic.ball.center, self._model
         o = model.origin
         mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
         d, x = self.domain, x[:, 0]
         scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
-        gradient = clipped_gradient(model, x, np.asarray(mapped), endpoint_clips(scaled.clip, x), scaled.data_radius)
+        clips = bounds.endpoint_clips(scaled.clip, x)
+        gradient = clipped_gradient(model, x, np.asarray(mapped), clips, scaled.data_radius)
 
         def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
-            return endpoint_norm(*gradient(p, v))
+            return bounds.endpoint_norm(*gradient(p, v))
 
-        slopes = gradient_slopes(model, scaled, x, np.asarray(model.dist(o, mapped)))
+        slopes = bounds.gradient_slopes(model, scaled, x, np.asarray(model.dist(o, mapped)))
 
         def constants(p: np.ndarray, v: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return slopes.near(prediction_distances(model, x, np.asarray(mapped), p, v), moved)
@@ -232,25 +225,21 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
     def value_of(self, certificate: Certificate) -> Pair:
-        bundle = TangentBundleBall(
-            self._model, self._model.origin, self.domain.radius * self._unit, self.domain.speed * self._unit
-        )
+        (model, unit), d = self._model, self.domain
+        bundle = TangentBundleBall(model, model.origin, d.radius * unit, d.speed * unit)
         drawn = replay(certificate.release["integers"])(np.empty((1, 2, self.manifold.dim)))
         return self.finish(self._from_model(*(np.asarray(part[0]) for part in bundle.points(drawn))))
 
     @property
-    def _unit(self) -> float:
-        curvature = self.manifold.constant_curvature
-        return sqrt(abs(curvature)) if curvature else 1.0
-
-    @property
-    def _model(self) -> Manifold:
+    def _model(self) -> tuple[Manifold, float]:
+        """The space of curvature −1, 0 or 1 that this one is, in the unit √|κ|; and the unit."""
         curvature = self.manifold.constant_curvature
         assert curvature is not None  # or `_check_bundle` refuses it
-        return (Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean)(self.manifold.dim)
+        kind = Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean
+        return kind(self.manifold.dim), sqrt(abs(curvature)) if curvature else 1.0
 
     def _from_model(self, p: np.ndarray, v: np.ndarray) -> Pair:
-        M, c, model, unit = self.manifold, self.statistic.ball.center, self._model, self._unit
+        M, c, (model, unit) = self.manifold, self.statistic.ball.center, self._model
         o = model.origin
         z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
         foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))

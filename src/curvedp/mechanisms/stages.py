@@ -9,7 +9,7 @@ leaves one of many public shells and enters another: all their counts together m
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, log, nextafter, sqrt
@@ -31,6 +31,8 @@ from curvedp.mechanisms.vectors import Noise, VectorMechanism, drawn, exact_nois
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.records.base import Records, open_records
 
+Beyond = Callable[[np.ndarray], np.ndarray]  # decreasing lengths -> how many records exceed each
+
 QUERIES = 7  # of a search over 127 lengths
 WIDER = 4.0  # times the typical length, or the likeliest median: beyond it nothing is looked for
 _FINE = 3  # medians and radii that are weighed for each shell
@@ -44,7 +46,9 @@ class Stages:
     """The budget, and what has been released from it so far."""
 
     def __init__(self, scale: float, noisy: Noise, law: Law = "gaussian") -> None:
-        self.left, self.told, self.counts = 1.0, [], []  # type: ignore[var-annotated]  # dictionaries; see `private_radius`
+        self.left = 1.0
+        self.told: list[dict[str, Any]] = []
+        self.counts: list[tuple[Any, ...]] = []  # (center, length, count beyond it, noise), for alarms and regions
         self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
         self.law = law
 
@@ -156,51 +160,39 @@ class Search(NamedTuple):
         """The standard deviation of each count."""
         return scale * sqrt(self.queries / share)
 
-
-def private_quantile(
-    stages: Stages,
-    beyond: Callable[[np.ndarray], np.ndarray],
-    top: float,
-    outside: float,
-    share: float,
-    about: np.ndarray | None = None,
-    search: Search = Search(),  # noqa: B008  # immutable
-) -> float:
-    """The smallest of the public lengths below `top` that about `outside` records exceed, by binary search; `beyond` counts
-    how many exceed each of them, and `about` is the point that they are distances from."""
-    count = 2**search.queries - 1
-    lengths = top * search.ratio ** -np.arange(count, dtype=np.float64)
-    counts, low, high = beyond(lengths), 0, count - 1
-    for later in range(search.queries)[::-1]:
-        middle = (low + high + 1) // 2
-        noisy, noise = stages.ask("radius", share / search.queries, 1.0, counts[middle : middle + 1])
-        stages.counts.append((about, float(lengths[middle]), float(noisy[0]), noise))
-        enough = noisy[0] <= outside + later * search.patience * noise
-        low, high = (middle, high) if enough else (low, middle - 1)
-        high = max(low, high)
-    return float(lengths[low])
+    def quantile(
+        self, stages: Stages, beyond: Beyond, top: float, outside: float, share: float, about: np.ndarray | None = None
+    ) -> float:
+        """The smallest of the lengths below `top` that about `outside` records exceed; `beyond` counts how many exceed each
+        of them, and `about` is the point that they are distances from."""
+        count = 2**self.queries - 1
+        lengths = top * self.ratio ** -np.arange(count, dtype=np.float64)
+        counts, low, high = beyond(lengths), 0, count - 1
+        for later in range(self.queries)[::-1]:
+            middle = (low + high + 1) // 2
+            noisy, noise = stages.ask("radius", share / self.queries, 1.0, counts[middle : middle + 1])
+            stages.counts.append((about, float(lengths[middle]), float(noisy[0]), noise))
+            enough = noisy[0] <= outside + later * self.patience * noise
+            low, high = (middle, high) if enough else (low, middle - 1)
+            high = max(low, high)
+        return float(lengths[low])
 
 
 def same_stages(told: list[Any], stated: Any) -> list[Check]:
     """Whether a certificate's stages are those that its integers lead to, and their shares add up to at most 1."""
     total = sum(stage.get("share", 0.0) for stage in told)
-    same = isinstance(stated, list) and len(told) == len(stated)
+    named = isinstance(stated, list) and [sorted(each) for each in told] == [
+        sorted(each) if isinstance(each, dict) else None for each in stated
+    ]
+    same = named and all(_equal(a[name], b[name]) for a, b in zip(told, stated, strict=True) for name in a)
     return [
-        Check(
-            f"{len(told)} stages",
-            same and all(_alike(a, b) for a, b in zip(told, stated, strict=True)),
-            "each follows from the integers released before it",
-        ),
+        Check(f"{len(told)} stages", same, "each follows from the integers released before it"),
         Check(f"shares of μ² {total:.9g}", total <= 1 + 1e-9, "the filter's total"),
     ]
 
 
-def _alike(a: Mapping[str, Any], b: Any) -> bool:
-    """Two descriptions of a stage, up to the last digits of what is computed from integers."""
-    return isinstance(b, dict) and sorted(a) == sorted(b) and all(_equal(a[name], b[name]) for name in a)
-
-
 def _equal(mine: Any, stated: Any) -> bool:
+    """Up to the last digits of what is computed from integers."""
     if isinstance(mine, str) or mine is None:
         return bool(mine == stated)
     numbers, others = np.asarray(mine), np.asarray(stated)
@@ -220,33 +212,22 @@ class Shells(NamedTuple):
             return self
         return self._replace(number=min(self.number, 2 + ceil(-log(least) / log(self.ratio))))
 
-    def lengths(self, top: float) -> np.ndarray:
-        """From `top` downwards."""
-        return top * self.ratio ** -np.arange(self.number, dtype=np.float64)
-
-
-def private_shells(
-    stages: Stages,
-    beyond: Callable[[np.ndarray], np.ndarray],
-    n: int,
-    top: float,
-    worth: float,
-    share: float,
-    about: np.ndarray,
-    shells: Shells,
-) -> tuple[float, float]:
-    """Read off a noisy count of records in each shell, `beyond` counting how many exceed each length; the outermost holds all
-    that is farther out, the innermost all that is nearer: about the middle of the two neighboring ones that hold most, and
-    the radius in which a mean is expected to err least, if the noise to come is r·worth/n long in a ball of radius r."""
-    lengths = shells.lengths(top)
-    counts = np.diff(beyond(lengths)[1:], prepend=0.0, append=float(n))
-    noisy, _ = stages.ask("shells", share, np.sqrt(2), counts, summed=2.0)
-    noise = stages.told[-1]["noise"]
-    stages.counts.append((about, lengths[1:], np.cumsum(noisy)[:-1], noise))
-    best = int(np.argmax(noisy[:-1] + noisy[1:]))
-    more, both = noisy[best] - noisy[best + 1], noisy[best] + noisy[best + 1]
-    typical = lengths[best + 1] * shells.ratio ** (float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0)
-    return float(typical), top * least_loss(noisy, noise, n, worth, shells)
+    def read(
+        self, stages: Stages, beyond: Beyond, n: int, top: float, worth: float, share: float, about: np.ndarray
+    ) -> tuple[float, float]:
+        """Off a noisy count of records in each shell from `top` downwards, `beyond` counting how many exceed each length; the
+        outermost holds all that is farther out, the innermost all that is nearer: about the middle of the two neighboring
+        ones that hold most, and the radius in which a mean is expected to err least, if the noise to come is r·worth/n long
+        in a ball of radius r."""
+        lengths = top * self.ratio ** -np.arange(self.number, dtype=np.float64)
+        counts = np.diff(beyond(lengths)[1:], prepend=0.0, append=float(n))
+        noisy, _ = stages.ask("shells", share, np.sqrt(2), counts, summed=2.0)
+        noise = stages.told[-1]["noise"]
+        stages.counts.append((about, lengths[1:], np.cumsum(noisy)[:-1], noise))
+        best = int(np.argmax(noisy[:-1] + noisy[1:]))
+        more, both = noisy[best] - noisy[best + 1], noisy[best] + noisy[best + 1]
+        typical = lengths[best + 1] * self.ratio ** (float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0)
+        return float(typical), top * least_loss(noisy, noise, n, worth, self)
 
 
 def least_loss(noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells) -> float:
@@ -260,9 +241,8 @@ def least_losses(misfits: np.ndarray, n: int, worth: np.ndarray, shells: Shells)
     """The same of many rows: what the counts of each are from those of every law, in scales of their noise."""
     best, radii = np.argmin(misfits.min(axis=1), axis=-1), shells.ratio ** -(np.arange(misfits.shape[2]) / _FINE)
     reach, found = int(_FINE * log(WIDER) / log(shells.ratio)), np.empty(len(misfits))
-    for middle in np.unique(
-        best
-    ):  # what is farther than WIDER from the likeliest median would count for its length alone
+    for middle in np.unique(best):
+        # What is farther than WIDER from the likeliest median would count for its length alone.
         rows, near = best == middle, slice(max(middle - reach, 0), middle + reach + 1)
         likely = misfits[rows, :, near].reshape(int(rows.sum()), -1)
         likely = np.exp(likely.min(axis=1, keepdims=True) - likely)

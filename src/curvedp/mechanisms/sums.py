@@ -97,6 +97,7 @@ class ClippedSum(SumStatistic):
     radius: float
 
     name: ClassVar[str] = "Fréchet mean, number of records private"
+    more: ClassVar[int] = 0  # entries of length at most 1 that follow
 
     @property
     def landing(self) -> Ball | None:
@@ -109,11 +110,11 @@ class ClippedSum(SumStatistic):
 
     @property
     def size(self) -> int:
-        return self.manifold.dim + 1
+        return self.manifold.dim + 1 + self.more
 
     @property
     def length(self) -> float:
-        return sqrt(1 + self.weight**2)
+        return sqrt(1 + self.more + self.weight**2)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -144,15 +145,8 @@ class SpreadSum(ClippedSum):
     flat space and elsewhere right to second order in the distance from the center to the mean."""
 
     name: ClassVar[str] = "Fréchet variance, number of records private"
+    more: ClassVar[int] = 1
     landing = None
-
-    @property
-    def size(self) -> int:
-        return self.manifold.dim + 2
-
-    @property
-    def length(self) -> float:
-        return sqrt(2 + self.weight**2)
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
         z = self._logs(records)

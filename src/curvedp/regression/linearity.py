@@ -4,7 +4,6 @@ Write pairs near (p, V) as z = (z_p, unit·z_v): p moves along exp, V + z_v by p
 contribution changes as −(aaᵀ + X)z, a = (1, t), t its predictors, ‖X‖ at most its remainder. Proof: docs/inference.md.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf, pi, sqrt
 
@@ -19,7 +18,6 @@ _UNBOUNDED = 1e300
 LENGTHENED = sqrt(1 + 0.75 * _SHARE**2)  # by how much that adds to a sensitivity of 2τ/n
 
 
-@dataclass(frozen=True)
 class Neighborhood:
     """Pairs within `reach` of one that was released, and the last release there, of noise `scale`: the mean clipped direction
     and, times ητ, the means of aaᵀ/A and of remainders/b; A = max |a|², b the largest remainder.
@@ -28,30 +26,14 @@ class Neighborhood:
     not negative, and the mean share of b by 1/n: together by at most τ√(4 + 3η²)/n.
     """
 
-    manifold: Manifold
-    domain: Domain
-    scale: float
-
-    @property
-    def size(self) -> int:
-        """Numbers in a direction."""
-        return (1 + self.domain.predictors) * self.manifold.dim
-
-    @property
-    def released(self) -> int:
-        """Numbers in a release."""
-        k = self.domain.predictors
-        return self.size + (1 + k) * (2 + k) // 2 + 1
-
-    @property
-    def reach(self) -> float:
-        """ρ: a few times the noise of a direction, and at most where contributions of τ/2 are not clipped."""
-        return min(self.domain.clip / (2 * self.lever), 8 * sqrt(self.size) * self.scale)
-
-    @property
-    def lever(self) -> float:
-        """A: 1 + |t|² at the ends of all ranges."""
-        return 1 + self.domain.predictors * (HALF / DEVIATION) ** 2
+    def __init__(self, manifold: Manifold, domain: Domain, scale: float) -> None:
+        self.manifold, self.domain, k = manifold, domain, domain.predictors
+        self.size = (1 + k) * manifold.dim  # numbers in a direction
+        self.released = self.size + (1 + k) * (2 + k) // 2 + 1  # numbers in a release
+        self.lever = 1 + k * (HALF / DEVIATION) ** 2  # A: 1 + |t|² at the ends of all ranges
+        # ρ: a few times the noise of a direction, and at most where contributions of τ/2 are not clipped
+        self.reach = min(domain.clip / (2 * self.lever), 8 * sqrt(self.size) * scale)
+        self.longest = sqrt(2) * _SHARE * domain.clip  # of a row
 
     @cached_property
     def worst(self) -> float:
@@ -86,11 +68,6 @@ class Neighborhood:
             free = np.linalg.norm(found.whole, axis=1) + (np.sum(a * a, axis=1) + rest) * self.reach <= tau
             rest = np.fmin(rest + np.where(free, 0.0, np.sum(a * a, axis=1)), self.worst)
         return np.asarray(_SHARE * tau * np.column_stack([_packed(a) / self.lever, rest / self.worst]))
-
-    @property
-    def longest(self) -> float:
-        """Of a row."""
-        return sqrt(2) * _SHARE * self.domain.clip
 
     @property
     def units(self) -> tuple[float, float]:
