@@ -1,14 +1,9 @@
 """What the stages of a release read of the records: whole sums, exact and so in any order, with their sensitivities.
 
-| number | moves by | why |
-|---|---|---|
-| shares of records at edges of bins | √2, in sum 2 | a record has two, none negative, of length 1, for pure ε of sum 1 |
-| counts beyond distances | 1 each | a count of records with a property |
-| mean of embedded points | diameter/n | each has its own public bound |
-| mean of clip_r(log_c x) | 2r/n | each vector depends on its own record and on released values only |
-| mean bend and its part along an axis | √2·t(r)/n | as in `newton` |
-
-All hold for the computed numbers on ANY manifold: clipping comes last, and no rounding of one record depends on another.
+Counts of records with a property move by 1 each; shares of records at edges of bins by √2, for pure ε by 2 in sum, as each has
+two, none negative, of length 1 or of sum 1; means of vectors of bounded length by twice the bound over n, as each vector
+depends on its own record and on released values only (docs/private-ball.md). All hold for the computed numbers on ANY
+manifold: clipping comes last, and no rounding of one record depends on another.
 """
 
 from collections.abc import Callable
