@@ -292,7 +292,8 @@ def test_the_radius_is_that_of_least_loss():
     for power, order in ((2.0, 2.0), (4.0, 1.0), (4.0, 16.0)):
         drawn = rng.gamma(power / order, size=n) ** (1 / order)
         lengths = drawn / np.median(drawn)
-        counts = np.diff(_beyond(lengths, shells.lengths(6.0))[1:], prepend=0.0, append=n) / 1000
+        edges = 6.0 * shells.ratio ** -np.arange(shells.number, dtype=float)
+        counts = np.diff(_beyond(lengths, edges)[1:], prepend=0.0, append=n) / 1000
         radii = 6.0 * 1.4 ** -np.arange(0, 12, 1 / 6)
         loss = [worth * r + 0.7 * 1000 * np.mean(np.maximum(lengths - r, 0)) for r in radii]
         found = 6.0 * least_loss(counts, 0.01, 1000, worth, shells)

@@ -162,8 +162,7 @@ class Mechanism(ABC):
     @property
     def sensitivity(self) -> float:
         """How far what is noised can move: the statistic, unless it says otherwise."""
-        found: float = self.statistic.sensitivity
-        return found
+        return float(self.statistic.sensitivity)
 
     @abstractmethod
     def draw(self, data: Any, source: Source) -> Draw:

@@ -86,7 +86,7 @@ class GradientMechanism(ShrunkMeanMechanism):
         return data.carried(self.manifold, self.statistic.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
-        grid, (draws, noisy) = _grid(self.radius), exact_noise(source, self.law)
+        grid, (draws, noisy) = FixedPoint(2 * self.radius), exact_noise(source, self.law)
         streamed = partial(_sums, self.manifold, self.center, self.radius, grid)
         total = data.sums(partial(clipped_sums, self.radius, grid) if data.where == "memory" else streamed)
         mean = grid.mean(total.reshape(2, -1), data.n) / self.unit
@@ -115,12 +115,8 @@ class GradientMechanism(ShrunkMeanMechanism):
             return np.asarray(self.manifold.unchart(self.center, v))
 
 
-def _grid(radius: float) -> FixedPoint:
-    return FixedPoint(2 * radius)
-
-
 def _moved(mean: Any) -> float:
-    return mean_moved(mean.radius, _grid(mean.radius), mean.manifold.dim, mean.n)
+    return mean_moved(mean.radius, FixedPoint(2 * mean.radius), mean.manifold.dim, mean.n)
 
 
 def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:

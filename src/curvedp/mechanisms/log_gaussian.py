@@ -85,8 +85,7 @@ class _LogMechanism(IsotropicMechanism):
     @property
     def base(self) -> np.ndarray:
         """o, where the chart is."""
-        found: np.ndarray = self.statistic.base
-        return found
+        return np.asarray(self.statistic.base)
 
     @cached_property
     def noised(self) -> Manifold:

@@ -1,6 +1,6 @@
 """What the stages of a release read of the records: whole sums, exact and so in any order, with their sensitivities.
 
-Counts of records with a property move by 1 each; shares of records at edges of bins by √2, for pure ε by 2 in sum, as each has
+Counts of records with a property move by 1 each; shares of records at edges of bins by √2, for pure ε by 2 in sum: each has
 two, none negative, of length 1 or of sum 1; means of vectors of bounded length by twice the bound over n, as each vector
 depends on its own record and on released values only (docs/private-ball.md). All hold for the computed numbers on ANY
 manifold: clipping comes last, and no rounding of one record depends on another.

@@ -90,14 +90,12 @@ class MeanMechanism(Mechanism):
     @property
     def center(self) -> np.ndarray:
         """Of the public ball, at home."""
-        found: np.ndarray = self.statistic.ball.center
-        return found
+        return np.asarray(self.statistic.ball.center)
 
     @property
     def radius(self) -> float:
         """Of the public ball."""
-        found: float = self.statistic.radius
-        return found
+        return float(self.statistic.radius)
 
     def accepted(self, data: Any) -> Any:
         return self.statistic.accepted(data)
