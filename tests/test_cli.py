@@ -117,6 +117,8 @@ def test_a_private_ball_from_a_table(table, statistic, given):
     result = run("release", statistic, table / "t.csv", *common, *given, "--certificate", table / "c.json")
     assert result.exit_code == 0, result.output
     assert {run("verify", path).exit_code for path in table.glob("c*.json")} == {0}
+    about = "the mean clipped direction" if statistic == "regression" else "moved into the ball that was used"
+    assert about in result.output, "what was left outside is not covered, and that is said"
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)

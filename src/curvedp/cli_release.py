@@ -214,7 +214,7 @@ def _error_bars(fitted: Any) -> str:
     regions = list(found.values()) if isinstance(found, dict) else [found]
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
     widest = max(each.radius for each in regions)
-    return f"95% region of the records: within {widest:.4g}{together}; {regions[0].theorem}"
+    return f"95% region of {regions[0].about}: within {widest:.4g}{together}; {regions[0].theorem}"
 
 
 def command_of(options: Options, words: str, run: Callable[[SimpleNamespace], None]) -> Any:

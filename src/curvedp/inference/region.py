@@ -173,4 +173,5 @@ def _about(statistic: Statistic, reading: Reading, of: str, components: int | No
     whose = "records" if of == "records" else "population of which the records are independent draws"
     if components is not None:
         return f"the leading directions of the second moment of the {whose}, shortened to the radius"
-    return f"the {statistic.name} of the {whose}, moved into {_MOVED.get(reading.kind, 'the public ball')}"
+    kind = reading.kind if reading.frame is None else "gradient"  # a frame is that of a ball that was found
+    return f"the {statistic.name} of the {whose}, moved into {_MOVED.get(kind, 'the public ball')}"
