@@ -1,6 +1,6 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, factorial, sqrt
@@ -19,6 +19,68 @@ from curvedp.geometry.numerics.spectral import divided_exp, divided_log, exp_sym
 from curvedp.geometry.numerics.triangular import cholesky, cholesky_change, cholesky_minus_identity, whiten
 
 
+def dlog(p: Array, v: Array) -> Array:
+    """d(log)_p[v]."""
+
+    def value(p: Array, v: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
+
+    def rule(arrays: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
+        s = value(*arrays)  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
+        turned = along(lambda p: _block_dexp(p, s), arrays[:1], changes[:1])[1]
+        return s, value(arrays[0], sym(changes[1]) - turned)
+
+    return with_rule(value, rule, p, v)
+
+
+def dexp(p: Array, s: Array) -> Array:
+    """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
+
+    def value(p: Array, s: Array) -> Array:
+        w, U = eigh(p)
+        return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
+
+    return differentiate_as(_block_dexp, value, p, s)
+
+
+def _block_dexp(p: Array, s: Array) -> Array:
+    """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
+    import jax
+
+    xp = namespace(p, s)
+    log_p = log_sym(p) + xp.zeros_like(s)
+    s = s + xp.zeros_like(log_p)
+    m = p.shape[-1]
+    rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
+    return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
+
+
+def _plain_difference(p: Array, q: Array) -> Array:
+    return log_sym(q) - log_sym(p)
+
+
+def _log_difference(p: Array, q: Array) -> Array:
+    """log q − log p, every digit kept when q is near p."""
+    q, back = alike(p, q)
+    a, U = eigh(p)
+    b, V = eigh(q)
+    D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+    return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
+
+
+def _le_exp(p: Array, v: Array) -> Array:
+    xp = namespace(p, v)
+    step = dlog(p, v)
+    a, U = eigh(p)
+    a = xp.log(xp.where(a > 0, a, xp.nan))
+    b, V = eigh((U * a[..., None, :]) @ U.mT + step)
+    near = p + sandwich(U, divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
+    far = (V * xp.exp(b)[..., None, :]) @ V.mT
+    small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
+    return sym(xp.where(small, near, far))
+
+
 class _Flat(SPD):
     """What a flat metric on SPD(m) is made of: a chart φ of matrices, read at a `_frame` of the footpoint."""
 
@@ -26,21 +88,10 @@ class _Flat(SPD):
     curvature_bounds = (0.0, 0.0)
     is_symmetric = True
 
-    @abstractmethod
-    def _frame(self, p: Array) -> Array:
-        """What the others need of p."""
-
-    @abstractmethod
-    def _push(self, frame: Array, v: Array) -> Array:
-        """dφ at p."""
-
-    @abstractmethod
-    def _pull(self, frame: Array, X: Array) -> Array:
-        """Inverse of `_push`."""
-
-    @abstractmethod
-    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        """φ(q) − φ(p), every digit kept when q is near p."""
+    _frame: Callable[[Array], Array]  # what the others need of a point p
+    _push: Callable[[Array, Array], Array]  # dφ at p
+    _pull: Callable[[Array, Array], Array]  # its inverse
+    _difference: Callable[[Array, Array, Array], Array]  # φ(q) − φ(p), every digit kept when q is near p
 
     def log(self, p: Array, q: Array) -> Array:
         frame = self._frame(p)
@@ -82,79 +133,12 @@ class SPDLogEuclidean(Held, _Flat):
     """
 
     kind: ClassVar[str] = "spd-log-euclidean"
+    _frame = staticmethod(lambda p: p)
+    _push, _pull = staticmethod(dlog), staticmethod(dexp)
+    _difference = staticmethod(lambda _, p, q: differentiate_as(_plain_difference, _log_difference, p, q))
 
     def exp(self, p: Array, v: Array) -> Array:
         return differentiate_as(lambda p, v: exp_sym(log_sym(p) + dlog(p, v)), _le_exp, p, v)
-
-    def _frame(self, p: Array) -> Array:
-        return p
-
-    def _push(self, frame: Array, v: Array) -> Array:
-        return dlog(frame, v)
-
-    def _pull(self, frame: Array, X: Array) -> Array:
-        return dexp(frame, X)
-
-    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        return differentiate_as(lambda p, q: log_sym(q) - log_sym(p), _log_difference, p, q)
-
-
-def dlog(p: Array, v: Array) -> Array:
-    """d(log)_p[v]."""
-
-    def value(p: Array, v: Array) -> Array:
-        w, U = eigh(p)
-        return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
-
-    def rule(arrays: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
-        s = value(*arrays)  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
-        turned = along(lambda p: _block_dexp(p, s), arrays[:1], changes[:1])[1]
-        return s, value(arrays[0], sym(changes[1]) - turned)
-
-    return with_rule(value, rule, p, v)
-
-
-def dexp(p: Array, s: Array) -> Array:
-    """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
-
-    def value(p: Array, s: Array) -> Array:
-        w, U = eigh(p)
-        return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
-
-    return differentiate_as(_block_dexp, value, p, s)
-
-
-def _block_dexp(p: Array, s: Array) -> Array:
-    """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
-    import jax
-
-    xp = namespace(p, s)
-    log_p = log_sym(p) + xp.zeros_like(s)
-    s = s + xp.zeros_like(log_p)
-    m = p.shape[-1]
-    rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
-    return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
-
-
-def _log_difference(p: Array, q: Array) -> Array:
-    """log q − log p, every digit kept when q is near p."""
-    q, back = alike(p, q)
-    a, U = eigh(p)
-    b, V = eigh(q)
-    D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
-    return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
-
-
-def _le_exp(p: Array, v: Array) -> Array:
-    xp = namespace(p, v)
-    step = dlog(p, v)
-    a, U = eigh(p)
-    a = xp.log(xp.where(a > 0, a, xp.nan))
-    b, V = eigh((U * a[..., None, :]) @ U.mT + step)
-    near = p + sandwich(U, divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
-    far = (V * xp.exp(b)[..., None, :]) @ V.mT
-    small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
-    return sym(xp.where(small, near, far))
 
 
 @dataclass(frozen=True)

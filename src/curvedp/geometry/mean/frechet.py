@@ -151,7 +151,9 @@ class Points(Course):
         X, w = (self.X, self.w) if pick is None else (self.X[pick], self.w[pick] / self.w[pick].sum())
         Z = np.asarray(self.M.chart(x, X))
         squares = np.sum(Z * Z, axis=-1)
-        h = _across(curvature, squares)
+        s = np.sqrt(abs(curvature) * squares)
+        safe = np.where(s > 1e-8, s, 1.0)
+        h = np.where(s > 1e-8, safe / (np.tan(safe) if curvature > 0 else np.tanh(safe)), 1.0)
         hessian = (Z * (w * (1 - h) / np.where(squares > 0, squares, 1.0))[:, None]).T @ Z + float(w @ h) * np.eye(d)
         return lambda velocity: np.asarray(np.linalg.lstsq(hessian, velocity, rcond=None)[0])
 
@@ -167,13 +169,6 @@ class Points(Course):
             return Moments(np.full(self.M.dim, np.nan), np.nan)
         velocities, squares = zip(*in_threads(summed, self.parts), strict=True)
         return Moments(np.sum(velocities, axis=0), sum(squares))
-
-
-def _across(curvature: float, squares: np.ndarray) -> np.ndarray:
-    """Eigenvalue of the Hessian of ½d² across the geodesic: s·cot s or s·coth s."""
-    s = np.sqrt(abs(curvature) * squares)
-    safe = np.where(s > 1e-8, s, 1.0)
-    return np.where(s > 1e-8, safe / (np.tan(safe) if curvature > 0 else np.tanh(safe)), 1.0)
 
 
 def _ball_mean(M: Manifold, X: np.ndarray, w: np.ndarray, ball: tuple[Array, float]) -> np.ndarray:

@@ -6,6 +6,7 @@ them, applied a few times to what those leave, cost a tenth of a pass and give t
 """
 
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
@@ -61,11 +62,9 @@ class Newton:
             return sym((self.inverse @ r.ravel()).reshape(r.shape))
         x = self._conjugate_gradients(r)
         for _ in range(_REFINED if self.parts else 0):
-            x = x + self._conjugate_gradients(r - self._times(x))
+            whole = np.sum(in_threads(methodcaller("times", x), self.parts), axis=0) / self.total
+            x = x + self._conjugate_gradients(r - whole)
         return x
-
-    def _times(self, x: Matrix) -> Matrix:
-        return np.asarray(np.sum(in_threads(lambda part: part.times(x), self.parts), axis=0) / self.total)
 
     def _conjugate_gradients(self, r: Matrix) -> Matrix:
         x, d, rr = np.zeros_like(r), r, float(np.sum(r * r))

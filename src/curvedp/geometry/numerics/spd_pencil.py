@@ -248,16 +248,12 @@ def _whitened_in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """(L, logs, U): p = LLᵀ and L⁻¹qL⁻ᵀ = U exp(diag(logs)) Uᵀ."""
-    if _many_tensors(p, q):
+    # The same for one 3×3 NumPy matrix as for many: a result must not depend on how many are beside it.
+    tensors = all(is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q))
+    if tensors and not in_public_time():
         return _tensors(p, q)
     L, logs, U = compiled(_log_spectrum, p, q)
     return L, logs, U
-
-
-def _many_tensors(p: Array, q: Array) -> bool:
-    """3×3 NumPy matrices. The same for one as for many: a result must not depend on how many are beside it."""
-    both = all(is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q))
-    return both and not in_public_time()
 
 
 def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -52,7 +52,8 @@ def _exponential(S: Array, halvings: int) -> Array:
     for left in reversed(range(_STEPS)):
         roots = _roots(S + x[..., None] * one, halvings)
         excess = xp.log1p(xp.linalg.diagonal(roots[-1]))
-        step = xp.linalg.solve(_slopes(roots), (xp.exp(excess) * excess)[..., None])[..., 0]
+        slopes = sum(weight * X * Y for weight, X, Y in _powers(roots))  # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
+        step = xp.linalg.solve(slopes, (xp.exp(excess) * excess)[..., None])[..., 0]
         going = xp.any(xp.abs(excess) > _DONE, axis=-1, keepdims=True)  # a matrix that is done is left alone
         if left == 0 or not (public or np.any(going)):
             break
@@ -81,11 +82,6 @@ def _roots(A: Array, halvings: int) -> list[Array]:
     for _ in range(halvings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
     return roots
-
-
-def _slopes(roots: list[Array]) -> Array:
-    """∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫₀¹ (e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt."""
-    return sum(weight * X * Y for weight, X, Y in _powers(roots))
 
 
 def _powers(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
