@@ -131,15 +131,8 @@ def calibrate(
     json: JsonOption = False,
 ) -> None:
     """The smallest noise of each mechanism that meets a guarantee; no data needed."""
-    from curvedp import _validate
+    from curvedp import _validate, mechanisms
     from curvedp.geometry import parse_manifold
-    from curvedp.mechanisms import (
-        GaussianMechanism,
-        LaplaceMechanism,
-        LogGaussianMechanism,
-        LogLaplaceMechanism,
-        frechet_mean_sensitivity,
-    )
 
     space = parse_manifold(manifold)
     if (sensitivity is None) == (radius is None or records is None):
@@ -147,11 +140,12 @@ def calibrate(
     if sensitivity is None:
         assert radius is not None  # checked above
         assert records is not None
-        sensitivity = frechet_mean_sensitivity(space, radius, records)
+        sensitivity = mechanisms.frechet_mean_sensitivity(space, radius, records)
     sensitivity = _validate.length("sensitivity", sensitivity)
     rows: dict[str, Any] = {}
-    for kind in (GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism):
-        extra = {"radius": radius} if kind in (LogGaussianMechanism, LogLaplaceMechanism) else {}
+    charted = (mechanisms.LogGaussianMechanism, mechanisms.LogLaplaceMechanism)
+    for kind in (mechanisms.GaussianMechanism, mechanisms.LaplaceMechanism, *charted):
+        extra = {"radius": radius} if kind in charted else {}
         try:
             found = kind.calibrated(space, sensitivity, guarantee, **extra)
             rows[str(kind.option)] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}

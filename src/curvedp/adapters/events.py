@@ -37,13 +37,10 @@ def to_dp_event(guarantee: Guarantee) -> Any:
     except ImportError as error:
         raise MissingExtra("events of dp-accounting need it: pip install dp-accounting") from error
     if isinstance(guarantee, GDP):
-        return GaussianDpEvent(_not_above(1 / guarantee.mu, lambda z: z * guarantee.mu <= 1))
+        multiplier = 1 / guarantee.mu
+        return GaussianDpEvent(multiplier if multiplier * guarantee.mu <= 1 else nextafter(multiplier, -inf))
     if isinstance(guarantee, PureDP):
         return RandomizedResponseDpEvent(nextafter(2 / (1 + exp(guarantee.eps)), -inf), 2)
     if isinstance(guarantee, ZCDP):
         return ZCDpEvent(guarantee.rho)
     raise ParameterError(f"{guarantee} has no event in dp-accounting; export GDP, PureDP or ZCDP")
-
-
-def _not_above(value: float, holds: Any) -> float:
-    return value if holds(value) else nextafter(value, -inf)

@@ -6,7 +6,7 @@ Everything that can refuse has refused before anything is paid; everything is pa
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -35,14 +35,7 @@ from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
 Mechanism.registry.fill()  # a fit asks for all of them
-
-
-class Job(NamedTuple):
-    """One release: the mechanism, what it is given, and why it was chosen."""
-
-    mechanism: Mechanism
-    data: Any
-    reason: str
+Job = tuple[Mechanism, Any, str]  # one release: the mechanism, what it is given, and why it was chosen
 
 
 class PrivateEstimator(BaseEstimator):
@@ -80,16 +73,16 @@ class PrivateEstimator(BaseEstimator):
 
     def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
         """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
-        accepted = [job.mechanism.accepted(job.data) for job in jobs]
+        accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
         for data in accepted:
             if getattr(data, "where", "memory") == "chunks":
                 data.sums(readable)  # a cluster or a file that fails does so before anything is paid
         source = check_source(self.source)
-        entry = pay(self.ledger, self.label or self._name, self.guarantee, *(job.mechanism for job in jobs))
+        entry = pay(self.ledger, self.label or self._name, self.guarantee, *(mechanism for mechanism, _, _ in jobs))
         with waiting("drawing exact noise"):
             return [
-                job.mechanism.released(data, source, self.guarantee, unit, job.reason, entry)
-                for job, data in zip(jobs, accepted, strict=True)
+                mechanism.released(data, source, self.guarantee, unit, reason, entry)
+                for (mechanism, _, reason), data in zip(jobs, accepted, strict=True)
             ]
 
     def _told(self) -> Self:
@@ -175,8 +168,8 @@ class BallEstimator(PrivateEstimator):
         """The statistic's value, or the records themselves, as the mechanism wants it."""
         mechanism = choice.mechanism
         if mechanism.reads == "value":
-            return Job(mechanism, mechanism.statistic.of(records), choice.reason)
-        return Job(mechanism, records if mechanism.streams else records.array(), choice.reason)
+            return (mechanism, mechanism.statistic.of(records), choice.reason)
+        return (mechanism, records if mechanism.streams else records.array(), choice.reason)
 
 
 def readable(block: np.ndarray) -> np.ndarray:

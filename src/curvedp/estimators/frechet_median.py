@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import BallEstimator, Job
+from curvedp.estimators.base import BallEstimator
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
 
@@ -66,6 +66,6 @@ class PrivateFrechetMedian(BallEstimator):
         if not mechanism.enough:
             text = f"n = {records.n} at {self.guarantee} is few for a median: its noise is longer than their spread"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
-        (release,) = self._publish([Job(mechanism, records, "the only one")], unit)
+        (release,) = self._publish([(mechanism, records, "the only one")], unit)
         self.location_, self.certificate_, self.ball_ = release.value, release.certificate, Ball(*statistic.outer)
         return self._told()

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator, private_ball_choice
+from curvedp.estimators.base import PrivateEstimator, private_ball_choice
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
@@ -110,7 +110,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         _validate.choice("method", self.method, ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"))
         choice = self._choice(len(Y) if codes is None else int(codes.max()) + 1, x.shape[1], codes is not None)
         data = (x, Y) if codes is None else (x, Y, codes)
-        (release,) = self._publish([Job(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
+        (release,) = self._publish([(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
         p, V = release.value
         self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
         self.certificate_ = release.certificate

@@ -169,14 +169,14 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             everyone = collected(shared, records)
             everyone.sums(readable)  # what cannot be read is so before anything is paid
             together = [Classmates(everyone, everyone.of_class(labels, code), draws) for code in range(len(choices))]
-            return [Job(choice.mechanism, data, choice.reason) for choice, data in zip(choices, together, strict=True)]
+            return [(choice.mechanism, data, choice.reason) for choice, data in zip(choices, together, strict=True)]
         if records.where == "memory" or self._is_private or self._adding:
             groups = (records.of_class(labels, code) for code in range(len(choices)))
             return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
         statistic = choices[0].mechanism.statistic  # the ball is the same for all
         assert isinstance(statistic, FrechetMean)  # made in `_choices`
         means = (mean for mean, _ in records.class_moments(statistic.domain, labels))
-        return [Job(choice.mechanism, mean, choice.reason) for choice, mean in zip(choices, means, strict=True)]
+        return [(choice.mechanism, mean, choice.reason) for choice, mean in zip(choices, means, strict=True)]
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> dict[Any, Region]:  # type: ignore[override]  # one a class
         """Regions by class, which ALL hold their means with probability `level`; else as in `PrivateFrechetMean`."""

@@ -126,7 +126,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         if self._adding:
             if groups is not None:
                 raise ParameterError("groups= is for adjacency='replace-one' here")
-            return Job(SumMechanism.for_statistic(GramSum(features, radius), self.guarantee), records, reason), None
+            return (SumMechanism.for_statistic(GramSum(features, radius), self.guarantee), records, reason), None
         n = records.n
         if groups is not None:
             codes = person_codes(groups, n)
@@ -135,7 +135,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         statistic = SecondMoment(features, radius, n)
         kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
         mechanism = kind.for_statistic(statistic, self.guarantee)
-        return Job(mechanism, statistic.of(records), reason), None if groups is None else PERSON_UNIT
+        return (mechanism, statistic.of(records), reason), None if groups is None else PERSON_UNIT
 
     def _descent(self, records: Records, radius: float, count: int) -> Job:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
@@ -154,7 +154,7 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
             rate = 0.5 / radius**2
             return np.asarray(dp_rgd(problem, rows, start, _STEPS, clip, rate, noise=mechanism.noise, rng=rng).point)
 
-        return Job(mechanism, run, "noisy descent")
+        return (mechanism, run, "noisy descent")
 
     @property
     def _components(self) -> int:  # type: ignore[override]  # what other estimators do not have

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.reduction import (
@@ -54,7 +54,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]
-        (release,) = self._publish([Job(mechanism, data, "a private reduction was asked for")], unit)
+        (release,) = self._publish([(mechanism, data, "a private reduction was asked for")], unit)
         self.classes_, self.classifier_ = labels.classes, release.value
         self.certificate_, self.certificates_ = release.certificate, [release.certificate]
 

@@ -32,11 +32,6 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
     n_features_in_ : int
         The numbers in a record.
 
-    Raises
-    ------
-    ParameterError, UnattainableGuarantee, BudgetExceeded
-        As `PrivateFrechetMean`.
-
     Examples
     --------
     >>> import numpy as np

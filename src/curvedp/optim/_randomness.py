@@ -36,10 +36,9 @@ class Randomness:
     """
 
     def __init__(self, rng: Any) -> None:
-        self._generator: np.random.Generator | None = None
+        self._generator: Any = None  # or a source
         self._source: Source | None = None
-        self._key: Any = None
-        self._rows = 0
+        self._key, self._rows = None, 0
         if rng is None:
             self._source = SecureSource()
         elif isinstance(rng, Source):
@@ -70,7 +69,7 @@ class Randomness:
         if self._source is not None:
             return ziggurat_normals(self._source, (rows, dim))
         if self._key is None:
-            return self._the_generator.standard_normal((rows, dim))
+            return self._generator.standard_normal((rows, dim))
         first, self._rows = self._rows, self._rows + rows
         return _normal_rows(self._key, np.arange(first, first + rows), dim)
 
@@ -82,19 +81,14 @@ class Randomness:
         """Uniforms in (0, 1)."""
         if self._source is not None:
             return self._source.uniform(size)
-        return np.clip(self._the_generator.random(size), 2.0**-54, 1 - 2.0**-54)
+        return np.asarray(np.clip(self._generator.random(size), 2.0**-54, 1 - 2.0**-54))
 
     def integers(self, high: int, shape: tuple[int, ...]) -> np.ndarray:
         """Uniform integers below `high`."""
         if self._source is None:
-            return self._the_generator.integers(high, size=shape)
+            return np.asarray(self._generator.integers(high, size=shape))
         # 64 bits modulo n is off from uniform by n/2^64 in total variation, below 2^-30 for any n that fits in memory.
         return np.asarray(self._source.words(shape) % np.uint64(high), dtype=np.int64)
-
-    @property
-    def _the_generator(self) -> np.random.Generator:
-        assert self._generator is not None  # exactly one of the two is set
-        return self._generator
 
 
 @partial(jax.jit, static_argnames="dim")

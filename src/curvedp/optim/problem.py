@@ -17,6 +17,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.namespace import values_alone
+from curvedp.mechanisms.statistic import assign
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class FrechetMeanProblem(Problem):
 
     def __post_init__(self) -> None:
         manifold = self.manifold
-        object.__setattr__(self, "loss", lambda w, z: manifold.dist(w, z) ** 2 / 2)
+        assign(self, loss=lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
 
     @property
@@ -140,9 +141,8 @@ class LeadingEigenvectorProblem(Problem):
     dim: int = 2
 
     def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
-        object.__setattr__(self, "manifold", Sphere(self.dim - 1))
-        object.__setattr__(self, "loss", lambda w, z: -(jnp.sum(w * z) ** 2))
+        dim = _validate.integer("dim", dim, 2)
+        assign(self, dim=dim, manifold=Sphere(dim - 1), loss=lambda w, z: -(jnp.sum(w * z) ** 2))
 
     @property
     def record_shape(self) -> tuple[int, ...]:
@@ -186,10 +186,8 @@ class SubspaceProblem(Problem):
     rank: int = 1
 
     def __init__(self, dim: int, rank: int) -> None:
-        object.__setattr__(self, "dim", _validate.integer("dim", dim, 2))
-        object.__setattr__(self, "rank", _validate.integer("rank", rank, 1))
-        object.__setattr__(self, "manifold", Grassmann(self.dim, self.rank))
-        object.__setattr__(self, "loss", lambda w, z: -jnp.sum((z @ w) ** 2))
+        dim, rank = _validate.integer("dim", dim, 2), _validate.integer("rank", rank, 1)
+        assign(self, dim=dim, rank=rank, manifold=Grassmann(dim, rank), loss=lambda w, z: -jnp.sum((z @ w) ** 2))
 
     @property
     def record_shape(self) -> tuple[int, ...]:

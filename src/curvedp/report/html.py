@@ -127,7 +127,10 @@ def write_report(
     with suppress(ParameterError):  # no theorem may give one
         region = region_of(certificate, components=components)
     pictures = _pictures(certificate, value, region, components)
+    spent = ""
     if ledger is not None:
+        paid = [(str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee)) for e in ledger.entries]
+        spent = f"<h2>What was spent so far</h2>{_table(('', 'when (UTC)', 'what', 'guarantee'), paid)}"
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
@@ -145,7 +148,7 @@ def write_report(
         ),
         value=escape(np.array2string(value, precision=8, threshold=400)),
         extra="".join(f"<h2>{escape(title)}</h2>{_table(header, rows)}" for title, header, rows in tables),
-        budget="" if ledger is None else _budget(ledger),
+        budget=spent,
         claims=_table(("definition", "value"), _claims(certificate)),
         facts=_table(("what", "value"), _facts(certificate)),
         certificate=escape(certificate.to_json()),
@@ -236,11 +239,6 @@ def _short(guarantee: Guarantee | None) -> str:
         return "nothing"
     numbers = [f"{floor(1000 * v) / 1000:g}" for v in guarantee.to_dict().values() if isinstance(v, float)]
     return f"{type(guarantee).__name__}({', '.join(numbers)})"
-
-
-def _budget(ledger: Ledger) -> str:
-    rows = [(str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee)) for e in ledger.entries]
-    return f"<h2>What was spent so far</h2>{_table(('', 'when (UTC)', 'what', 'guarantee'), rows)}"
 
 
 def _claims(certificate: Certificate) -> list[tuple[str, str]]:

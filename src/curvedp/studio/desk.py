@@ -46,18 +46,15 @@ class Desk:
         name = None if self.data is None else self.data.name
         offers = {name: {**offer._asdict(), "column": offer.column} for name, offer in OFFERS.items()}
         known = {"forms": list(FORMS), "offers": offers, "most": self.most, "signs": self.key is not None}
-        return {"file": name, "ledger": self._book(), "releases": list(self.done.values()), **known}
+        book, told = self._ledger(), None
+        if book is not None:
+            rest = "nothing" if book.remaining is None else str(book.remaining)
+            entries = [f"{entry.number}. {entry.label}: {entry.guarantee}" for entry in book.entries]
+            told = {"path": str(self.ledger_path), "budget": str(book.budget), "remaining": rest, "entries": entries}
+        return {"file": name, "ledger": told, "releases": list(self.done.values()), **known}
 
     def _ledger(self) -> Ledger | None:
         return Ledger(self.ledger_path) if self.ledger_path.exists() else None
-
-    def _book(self) -> dict[str, Any] | None:
-        book = self._ledger()
-        if book is None:
-            return None
-        rest = "nothing" if book.remaining is None else str(book.remaining)
-        entries = [f"{entry.number}. {entry.label}: {entry.guarantee}" for entry in book.entries]
-        return {"path": str(self.ledger_path), "budget": str(book.budget), "remaining": rest, "entries": entries}
 
     def start_ledger(self, chosen: Any) -> dict[str, Any]:
         """A ledger with the chosen budget; one that exists is never touched."""
