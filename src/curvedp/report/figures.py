@@ -120,7 +120,7 @@ def profile_figure(curve: Guarantee, mu: float) -> Figure:
         eps, GDP(mu).delta(eps), color=canvas.WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}"
     )
     axes.set_ylim(1e-12, 1.5)
-    axes.legend(frameon=False, labelcolor=canvas.INK)
+    axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
     return made
 
 
@@ -136,7 +136,7 @@ def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
     )
     axes.fill_between(alpha, least, 1 - alpha, color=canvas.SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
-    axes.legend(frameon=False, labelcolor=canvas.INK)
+    axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
     return made
 
 
@@ -174,6 +174,6 @@ def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].plot([study.n], [study.error], "o", color=canvas.WARM, ms=7)
     panels[0].set_ylabel("predicted distance to the mean", color=canvas.INK)
-    panels[1].legend(frameon=False, labelcolor=canvas.INK)
+    panels[1].legend(loc="lower left", frameon=False, labelcolor=canvas.INK)
     made.suptitle(study.title, color=canvas.INK, fontsize=11)
     return made
