@@ -335,3 +335,13 @@ def test_errors_no_number_of_records_has_are_refused_in_one_line():
 def test_every_radius_that_is_suggested_can_be_planned(wanted):
     radius = plan(Sphere(2), n=100, radius=1.0).radius_for(wanted)
     assert radius == np.inf or plan(Sphere(2), n=100, radius=radius).error == pytest.approx(wanted, rel=0.05)
+
+
+@pytest.mark.parametrize("classes", [2, 40])
+def test_every_class_has_two_records_at_least(classes):
+    study = plan(Sphere(2), n=400, radius=1.0, classes=classes)
+    assert study.records_needed(5.0) == 2 * classes
+    for factor in (0.5, 1.5, 10):
+        n = study.records_needed(factor * study.error)
+        assert n >= 2 * classes
+        assert plan(Sphere(2), n=n, radius=1.0, classes=classes).error <= 1.1 * factor * study.error

@@ -95,12 +95,14 @@ class Plan:
     def records_needed(self, error: float) -> int:
         """The number of records at which the predicted error is `error`, to about a percent; an `UnattainableGuarantee` if no
         number up to 10¹² is enough."""
-        wanted = _validate.positive("error", error)
-        if self._error(n=2) <= wanted:
-            return 2
-        guess = ceil(min(max(2.0, self.n * self.error / wanted), _LARGEST))
+        wanted, least = _validate.positive("error", error), 2 * self.classes
+        if self._error(n=least) <= wanted:
+            return least
+        guess = ceil(min(max(least, self.n * self.error / wanted), _LARGEST))
         near = self._at(n=guess) if len(self.errors) > 2 else self  # other mechanisms may be the best there
-        found = _crossing(lambda n: near._error(n=ceil(min(max(2.0, n), _LARGEST))), float(guess), wanted, rises=False)
+        found = _crossing(
+            lambda n: near._error(n=ceil(min(max(least, n), _LARGEST))), float(guess), wanted, rises=False
+        )
         if not 2 <= found <= _LARGEST:
             raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
         return ceil(found)
