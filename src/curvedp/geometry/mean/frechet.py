@@ -28,6 +28,7 @@ _CHUNK_BYTES = 1 << 22
 _DENSE = 256  # dimension up to which Newton's equations are formed
 _PASSES = 200  # in all; a handful are needed where double precision resolves the data
 _TOLERANCE = 5e-10  # residual at which the search ends, half of what is promised
+_FAR = 36.0  # e^36 is 2^52: between points so far apart, charts far from the origin hold nothing
 _MANY, _ROUGH = 1 << 13, 1e-4  # records, from which on the mean of a few is the start; and the residual of that mean
 
 
@@ -135,8 +136,11 @@ class Points(Course):
         some = self.X[0]
         first = self.moments(Asked(some, True))
         starts = [self.move(some, first.velocity), np.asarray(self.M.project(np.tensordot(self.w, self.X, axes=1)))]
-        costs = [(self.moments(Asked(x, True)).square, x) for x in starts if np.all(np.isfinite(x))]
-        return np.asarray(min([(first.square, some), *costs], key=lambda pair: pair[0])[1])
+        costs = [(first.square, some)]
+        costs += [(self.moments(Asked(x, True)).square, x) for x in starts if np.all(np.isfinite(x))]
+        if not min(square for square, _ in costs) < _FAR**2:
+            costs += [(self.moments(Asked(self.M.origin, True)).square, np.asarray(self.M.origin))]
+        return np.asarray(min(costs, key=lambda pair: pair[0])[1])
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         """exp."""
