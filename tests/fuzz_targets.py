@@ -16,6 +16,7 @@ import numpy as np
 import curvedp
 from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
 from curvedp.geometry import Euclidean, Lorentz, Sphere
+from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import (
     Mechanism,
     heat,
@@ -196,7 +197,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             law.__name__: (law, {"manifold": S2, "scale": 0.3})
             for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.HeatKernel)
         },
-        "GeodesicBall": (laws.GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
+        "GeodesicBall": (GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
         "sample": (
             laws.RiemannianGaussian(S2, 0.3).sample,
             {"rng": np.random.default_rng(0), "center": S2.origin, "size": 3},

@@ -39,7 +39,6 @@ from curvedp.geometry import (
     Torus,
 )
 from curvedp.laws.exact import ExactDraw
-from curvedp.laws.exact.draw import drawn_base
 from curvedp.mechanisms import value
 from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.measured import scaling_direction
@@ -75,7 +74,7 @@ class Caught:
             self.asked.append(
                 (value, scale, np.array([int(k) for k in whole.ravel()], dtype=object).reshape(value.shape))
             )
-            return ExactDraw(self.asked[-1][2], grid, 2.0**-100, manifold, drawn_base(manifold))
+            return ExactDraw(self.asked[-1][2], grid, 2.0**-100, manifold)
 
         return draw
 
@@ -86,7 +85,7 @@ class Caught:
             _, noise, whole = next(path)
             assert noise == scale  # public, so the same on both sides
             self.asked.append((np.asarray(center, dtype=float), scale, whole))
-            return ExactDraw(whole, grid, 2.0**-100, manifold, drawn_base(manifold))
+            return ExactDraw(whole, grid, 2.0**-100, manifold)
 
         return draw
 
@@ -112,7 +111,7 @@ def leaked(release, one, two, seed=0):
         noise *= scale * rng.gamma(value.size) / np.linalg.norm(noise)
         whole = np.array([int(k) for k in np.round((value + noise) * 2.0**grid).ravel()], dtype=object)
         path.append((value, scale, whole.reshape(value.shape)))
-        return ExactDraw(path[-1][2], grid, 2.0**-100, manifold, drawn_base(manifold))
+        return ExactDraw(path[-1][2], grid, 2.0**-100, manifold)
 
     def follow(manifold, scale, center, *, source=None, grid=30):
         value, noise, whole = path[len(told)]
@@ -120,7 +119,7 @@ def leaked(release, one, two, seed=0):
         mine, drawn = np.asarray(center, dtype=float), whole.astype(float) / 2.0**grid
         here = (np.linalg.norm(drawn - mine) - np.linalg.norm(drawn - value)) / scale
         told.append((np.linalg.norm(mine - value) / scale, here))
-        return ExactDraw(whole, grid, 2.0**-100, manifold, drawn_base(manifold))
+        return ExactDraw(whole, grid, 2.0**-100, manifold)
 
     _caught(lead, release, one, ("exact_laplace",))
     _caught(follow, release, two, ("exact_laplace",))

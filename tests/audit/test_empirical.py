@@ -8,10 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp import estimators, geometry
-from curvedp.audit import audit_mechanism, audit_scores, one_run_bound
-from curvedp.audit.case import Case
-from curvedp.audit.cases import cases
-from curvedp.audit.optimizer_cases import OptimizerCase
+from curvedp.audit import audit_mechanism, audit_scores
+from curvedp.audit.cases import Case, cases
+from curvedp.audit.one_run import OptimizerCase, one_run_bound
 from curvedp.audit.pairs import neighbors
 from curvedp.audit.table import case_names
 from curvedp.cli import app

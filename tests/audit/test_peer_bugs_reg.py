@@ -15,8 +15,8 @@ from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.pairs import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
-from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler
+from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.privacy import GDP

@@ -113,7 +113,7 @@ def test_the_command_line_verifies_it(released, tmp_path):
 
 def test_the_mechanism_is_only_for_sums_over_sites():
     plan, _, _ = study(3, dropouts=0)
-    assert FederatedMechanism.for_statistic(plan, GDP(1.0)).plan.id == plan.id
+    assert FederatedMechanism.for_statistic(plan, GDP(1.0)).statistic.id == plan.id
     with pytest.raises(ParameterError, match="the plan is for"):
         FederatedMechanism.for_statistic(plan, GDP(2.0))
     with pytest.raises(ParameterError, match="drawn by the sites"):

@@ -26,7 +26,7 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.inference import Region, consistent, region_of
-from curvedp.inference.sampling import sampling
+from curvedp.inference.region import sampling
 from curvedp.inference.shapes import SHAPES
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms.base import Reading

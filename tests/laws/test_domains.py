@@ -56,7 +56,7 @@ def test_series_meet_their_functions(x):
 )
 def test_volume_and_stretch_of_normal_coordinates(space, radius):
     ball = GeodesicBall(space, radius=radius)
-    k = ball.block_dim
+    k = ball.manifold.dim
     assert (ball.dim, ball.radii) == (space.dim, (radius,))
     c = ball.center
     for seed in range(6):
@@ -89,7 +89,7 @@ def test_volume_and_stretch_of_normal_coordinates(space, radius):
 def test_tangent_bundles_move_velocities_by_transport():
     space = Sphere(2)
     bundle = TangentBundleBall(space, radius=0.8, speed=2.0)
-    assert (bundle.dim, bundle.block_dim, bundle.radii) == (4, 2, (0.8, 2.0))
+    assert (bundle.dim, bundle.radii) == (4, (0.8, 2.0))
     z = np.array([[[0.3, 0.4], [1.0, -0.5]]])
     p, v = bundle.points(z)
     assert space.dist(space.origin, p[0]) == pytest.approx(0.5)

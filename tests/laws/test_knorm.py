@@ -23,7 +23,7 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.laws import GeodesicBall, TangentBundleBall
+from curvedp.laws.domains import GeodesicBall, TangentBundleBall
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
 NODES, WEIGHTS = (NODES + 1) / 2, WEIGHTS / 2

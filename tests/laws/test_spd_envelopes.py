@@ -96,7 +96,7 @@ def test_spd_draws_in_pieces_and_about_many_centres(monkeypatch):
     many = RiemannianGaussian(SPDAffineInvariant(2), 0.3).sample(np.random.default_rng(0), np.eye(2), 23)
     assert len(np.unique(many[:, 0, 0])) == 23
     assert RiemannianGaussian(SPDAffineInvariant(2), 0.3).sample(np.random.default_rng(0), np.eye(2)).shape == (2, 2)
-    assert sample_log_eigenvalues(np.random.default_rng(0), 1, 2.0, (2, 3)).shape == (2, 3, 1)
+    assert sample_log_eigenvalues(np.random.default_rng(0), 1, 2.0, 6).shape == (6, 1)
     assert sample_log_eigenvalues(np.random.default_rng(0), 2, 2.0, 0).shape == (0, 2)
     assert (
         stats.kstest(sample_log_eigenvalues(np.random.default_rng(1), 1, 2.0, 2000).ravel() / 2, "norm").pvalue > 1e-4
@@ -122,9 +122,9 @@ def test_what_has_no_draw_is_refused():
         patch.setattr(NearEnvelope, "log_least", -math.inf)
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5) - 1e-9)
         with pytest.raises(ParameterError, match="accepts"):
-            sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0)
+            sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0, 1)
         patch.setattr(FarEnvelope, "log_acceptance", math.log(1e-5))
-        assert sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0).shape == (3,)
+        assert sample_log_eigenvalues(np.random.default_rng(0), 3, 1.0, 1).shape == (1, 3)
     for m, sigma in ((1, 1.0), (2, -1.0), (2, math.nan)):
         with pytest.raises(ParameterError):
             acceptance(m, sigma)

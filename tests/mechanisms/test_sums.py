@@ -91,10 +91,9 @@ def test_n_is_nowhere_told(kind, monkeypatch):
 
 def _led(manifold, scale, center, *, source=None, grid=30):
     from curvedp.laws.exact import ExactDraw
-    from curvedp.laws.exact.draw import drawn_base
 
     integers = (np.arange(1, np.size(center) + 1) * 2**grid).astype(object)
-    return ExactDraw(integers, grid, 2.0**-100, manifold, drawn_base(manifold))
+    return ExactDraw(integers, grid, 2.0**-100, manifold)
 
 
 @pytest.mark.parametrize("M", SPACES, ids=str)

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from curvedp import (
 from curvedp.errors import CurvedpError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, GaussianMechanism, Mechanism
+from curvedp.mechanisms.certificate import digest_of_integers
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.signing import digest
 
@@ -299,3 +301,8 @@ def test_the_value_belongs_to_the_certificate():
 
     again = rebuild_mechanism(model.certificate_).value_of(model.certificate_)
     np.testing.assert_allclose(again, model.location_, rtol=1e-12)
+
+
+def test_the_digest_is_that_of_the_integers():
+    drawn = [np.array([[3, -5], [0, 10**30]], dtype=object), np.array([7])]
+    assert digest_of_integers(drawn) == hashlib.sha256(b"3,-5,0,1000000000000000000000000000000;7").hexdigest()

@@ -4,39 +4,21 @@ Noise about a value takes its sensitivity as given. What reads records, and what
 (`rebuild_mechanism`), is attacked by two data sets that differ in one record, so that a sensitivity that is too small shows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.audit.case import Case, Outputs, k_norm_outputs
+from curvedp.audit.empirical import AuditResult, audit_scores
 from curvedp.audit.pairs import data_sets, neighbors, rounded, scores
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
-from curvedp.geometry import (
-    Correlation,
-    CorrelationOffLog,
-    Euclidean,
-    Grassmann,
-    HPDAffineInvariant,
-    KendallShapes,
-    Lorentz,
-    PoincareBall,
-    Product,
-    Rotations,
-    Simplex,
-    SPDAffineInvariant,
-    SPDBuresWasserstein,
-    SPDLogCholesky,
-    SPDLogEuclidean,
-    SpecialEuclidean,
-    Sphere,
-    Stiefel,
-    Torus,
-)
+from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.base import Manifold
+from curvedp.laws.cells import CellSampler, LocalConstants
+from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import (
     GaussianMechanism,
     KNGMechanism,
@@ -58,25 +40,70 @@ from curvedp.mechanisms.sums import ClippedSum, SumMechanism
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.vectors import Noise
 from curvedp.mechanisms.verify import rebuild_mechanism
-from curvedp.privacy import GDP, PureDP
+from curvedp.privacy import GDP, Guarantee, PureDP
 from curvedp.records.base import open_records
 
-SPACES: tuple[Manifold, ...] = (
-    Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Sphere(20), Lorentz(2), Lorentz(5), PoincareBall(2),
-    SPDAffineInvariant(2), SPDAffineInvariant(3), SPDLogEuclidean(3), SPDLogCholesky(3), SPDBuresWasserstein(2),
-    HPDAffineInvariant(2), Stiefel(4, 2), Grassmann(4, 2), Grassmann(3, 1), Rotations(3), KendallShapes(4),
-    SpecialEuclidean(2), Torus(2), Simplex(3), Correlation(3), CorrelationOffLog(3),
-    Product(Lorentz(2), Euclidean(1)),
-)  # fmt: skip
+_BLOCK = 100_000
+
+Outputs = Callable[[np.random.Generator, int, int], list[np.ndarray]]
+
+
+class Case(NamedTuple):
+    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbors."""
+
+    mechanism: str
+    manifold: Manifold
+    claim: Callable[[], Guarantee]
+    outputs: Outputs
+    most: int | None = None  # outputs a side, where each takes milliseconds
+
+    def audit(self, samples: int, delta: float, confidence: float, rng: np.random.Generator) -> AuditResult:
+        """Attack with at most `samples` outputs a side, drawn in blocks so that memory stays flat."""
+        samples, sides = min(samples, self.most or samples), []
+        for side in (0, 1):
+            sizes = [min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)]
+            parts = [self.outputs(rng, side, size) for size in sizes]
+            sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
+        return audit_scores(self.claim(), *sides, delta=delta, confidence=confidence)
+
+
+def k_norm_outputs(
+    domain: GeodesicBall,
+    scale: float,
+    norms: Sequence[Callable[..., np.ndarray]],
+    constants: Sequence[tuple[float, ...] | LocalConstants],
+) -> Outputs:
+    """Exact draws of exp(−norm/scale) for either norm; as scores both norms and their difference, the log likelihood ratio up
+    to the normalizers. Cells are kept from block to block."""
+    samplers: dict[int, tuple[np.random.Generator, CellSampler]] = {}
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        if side not in samplers or samplers[side][0] is not rng:
+            samplers[side] = rng, CellSampler(domain, scale, norms[side], constants[side], rng)
+        points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
+        one, two = (np.asarray(norm(*points)) for norm in norms)
+        return [rounded(score) for score in (two - one, one, two)]
+
+    return outputs
+
+
+def _spaces(names: str) -> tuple[Manifold, ...]:
+    return tuple(map(parse_manifold, names.split()))
+
+
+SPACES = _spaces(
+    "euclidean:1 euclidean:3 sphere:1 sphere:2 sphere:20 lorentz:2 lorentz:5 poincare:2 spd-affine:2 spd-affine:3 "
+    "spd-log-euclidean:3 spd-log-cholesky:3 spd-bures:2 hpd-affine:2 stiefel:4,2 grassmann:4,2 grassmann:3,1 rotations:3 "
+    "kendall:4 special-euclidean:2,1 torus:2 simplex:3 correlation:3 correlation-offlog:3 product(lorentz:2,euclidean:1)"
+)
 # A product whose exact profile would take minutes, and spaces small enough for cells.
-CHARTS = (*SPACES, Lorentz(3), Product(Sphere(2), SPDAffineInvariant(2)))
-SMALL = (*SPACES, Euclidean(2), SPDLogEuclidean(2), SPDLogCholesky(2), KendallShapes(3))
-FEW: tuple[Manifold, ...] = (Sphere(2), SPDAffineInvariant(2))
-ROUND: tuple[Manifold, ...] = (Sphere(2), Lorentz(2), PoincareBall(2))
-MEANS: tuple[Manifold, ...] = (
-    Euclidean(3), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3), Grassmann(4, 2),
-    Rotations(3), KendallShapes(4), Stiefel(4, 2),
-)  # fmt: skip
+CHARTS = (*SPACES, *_spaces("lorentz:3 product(sphere:2,spd-affine:2)"))
+SMALL = (*SPACES, *_spaces("euclidean:2 spd-log-euclidean:2 spd-log-cholesky:2 kendall:3"))
+FEW, ROUND = _spaces("sphere:2 spd-affine:2"), _spaces("sphere:2 lorentz:2 poincare:2")
+MEANS = _spaces(
+    "euclidean:3 sphere:2 lorentz:2 poincare:2 spd-affine:3 spd-log-euclidean:3 grassmann:4,2 rotations:3 kendall:4 "
+    "stiefel:4,2"
+)
 
 _CLAIM, _ADDED = GDP(1.0), GDP(1.0, adjacency="add-remove")
 _RADIUS = 0.4
@@ -85,10 +112,8 @@ _WALKS = 20_000  # of mechanisms that are run one release at a time
 
 
 def cases(shrunk: float = 1.0) -> Iterator[Case]:
-    """Everything but the optimizers.
-
-    `shrunk` is what the noise that is drawn is scaled by, while the claim stays: below 1 a cheat that should be caught.
-    """
+    """Everything but the optimizers. `shrunk` scales the noise that is drawn, while the claim stays: below 1 a cheat that
+    should be caught."""
     for make, attacked, spaces in _MECHANISMS:
         for space in spaces:
             try:
@@ -100,15 +125,12 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
         law = "gaussian" if space.quadric is not None else "log-gaussian"
         yield _estimator(PrivateFrechetMean, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, mechanism=law)
     chart = {"mechanism": "log-gaussian"}
-    for space in (Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2)):
+    for space in _spaces("euclidean:2 sphere:2 lorentz:2 spd-affine:2"):
         yield _estimator(PrivateDispersion, space, data_sets(space, _RADIUS, 10), shrunk, manifold=space, **chart)
-    for space in (Sphere(2), SPDAffineInvariant(3)):
+    for space in _spaces("sphere:2 spd-affine:3"):
         yield _estimator(PrivateMDM, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, **chart)
     axes = _RADIUS * np.eye(2)
     yield _estimator(PrivatePCA, Euclidean(2), (axes[[0, 0]], axes), shrunk, n_components=1, method="one-shot")
-
-
-# ---- mechanisms
 
 
 def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
@@ -211,12 +233,9 @@ def _on_a_line(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
     x = np.array([0.0, 0.3, 1.0, 0.5])
     along, across = np.zeros(space.dim), np.zeros(space.dim)
     along[0], across[-1] = 0.3, 2 * _CLIP
-    z = (x - 0.5)[:, None] * along
-    sets = []
-    for sign in (1, -1):
-        z[-1] = sign * across
-        sets.append((x, np.asarray(space.unchart(space.origin, z))))
-    return sets
+    z = (x - 0.5)[:, None] * along  # 0 at the middle
+    middle = np.eye(4)[:, 3:]
+    return [(x, np.asarray(space.unchart(space.origin, z + sign * middle * across))) for sign in (1, -1)]
 
 
 def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
@@ -239,9 +258,8 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
     @cache
     def seen() -> tuple[list[np.ndarray], list[np.ndarray]]:
         still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
-        ends = [
-            mechanism.last_value((x[:, None] - 0.5, Y, np.arange(len(x))), origin, still) for x, Y in _on_a_line(space)
-        ]
+        data = [(x[:, None] - 0.5, Y, np.arange(len(x))) for x, Y in _on_a_line(space)]
+        ends = [mechanism.last_value(each, origin, still) for each in data]
         return [each[: mechanism.near.size] for each in ends], ends
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
@@ -270,8 +288,8 @@ def _private_ball(space: Manifold) -> PrivateBallMechanism:
 # What makes it, how it is attacked, where.
 _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
-    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, (*SPACES, Lorentz(4))),
-    (lambda M: HeatKernelMechanism(M, 0.5, 0.5), _about_a_value, (Sphere(2), Sphere(3), Lorentz(3), PoincareBall(2))),
+    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, (*SPACES, *_spaces("lorentz:4"))),
+    (lambda M: HeatKernelMechanism(M, 0.5, 0.5), _about_a_value, _spaces("sphere:2 sphere:3 lorentz:3 poincare:2")),
     (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
@@ -282,9 +300,6 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
 )
-
-
-# ---- estimators
 
 
 def _estimator(kind: type, space: Manifold, data: tuple[np.ndarray, np.ndarray], shrunk: float, **options: Any) -> Case:

@@ -24,7 +24,7 @@ _THRESHOLDS = 400
 
 
 class AuditResult(NamedTuple):
-    """`audited` is a lower bound on ε at `delta`, `audited_mu` one on μ; both hold with the given confidence.
+    """What an attack has proved.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class AuditResult(NamedTuple):
     delta : float
         At which.
     samples : int
-        Draws at each neighbor.
+        Draws at each neighbor, or records whose coins were guessed from one run.
     confidence : float
         Of both bounds.
     claimed_mu, audited_mu : float
-        The same for μ.
+        The same for μ; ∞ and 0 where only ε is bounded.
 
     Examples
     --------
@@ -61,9 +61,8 @@ class AuditResult(NamedTuple):
     @property
     def tightness(self) -> float:
         """The larger share of a claim that was proved to be used up: 1 is a claim that cannot be improved."""
-        shares = [self.audited / self.claimed if 0 < self.claimed < np.inf else 0.0]
-        shares.append(self.audited_mu / self.claimed_mu if 0 < self.claimed_mu < np.inf else 0.0)
-        return max(shares)
+        pairs = (self.audited, self.claimed), (self.audited_mu, self.claimed_mu)
+        return max(proved / claimed if 0 < claimed < np.inf else 0.0 for proved, claimed in pairs)
 
 
 def claimed_mu(claim: Guarantee) -> float:
@@ -81,21 +80,16 @@ def audit_scores(
     delta: float = 1e-3,
     confidence: float = 1 - 1e-6,
 ) -> AuditResult:
-    """Hold a claim against outputs at two neighbors, given as rows of scores: first[k] and second[k] are the k-th score.
-
-    *Guarantees*
-    - If the claim is true, `holds` is False with probability at most 1 − confidence.
+    """Hold a claim against outputs at two neighbors: if it is true, `holds` is False with probability <= 1 − confidence.
 
     Parameters
     ----------
     claim : Guarantee
         What is attacked.
     first, second : sequences of arrays
-        Scores of the outputs at each neighbor.
-    delta : float
-        At which ε is bounded.
-    confidence : float
-        Of the bounds.
+        Rows of scores of the outputs at each neighbor: first[k] and second[k] are the k-th score.
+    delta, confidence : float
+        At which ε is bounded, and how surely.
 
     Examples
     --------
@@ -115,15 +109,10 @@ def audit_scores(
         )
     failure = (1 - confidence) / 4  # two directions, two statements
     eps, mu = (
-        max(
-            _proved(a, b, statement, failure, delta),
-            _proved(b, a, statement, failure, delta),
-        )
+        max(0.0, _proved(a, b, statement, failure, delta), _proved(b, a, statement, failure, delta))
         for statement in (_epsilon, _mu)
     )
-    return AuditResult(
-        float(claim.epsilon(delta)), max(eps, 0.0), delta, a.shape[1], confidence, claimed_mu(claim), max(mu, 0.0)
-    )
+    return AuditResult(float(claim.epsilon(delta)), eps, delta, a.shape[1], confidence, claimed_mu(claim), mu)
 
 
 def audit_mechanism(
@@ -134,10 +123,7 @@ def audit_mechanism(
     rng: np.random.Generator | None = None,
     sampler: ValueMechanism | None = None,
 ) -> AuditResult:
-    """Attack the claim of `mechanism` with `samples` draws at each of two neighboring statistics.
-
-    The pair is the worst one known (`audit.pairs`); `sampler` is the mechanism that draws, by default the same one: giving
-    another shows that a wrong one is caught.
+    """Attack the claim of `mechanism` with draws at the worst pair of neighboring statistics that is known.
 
     Parameters
     ----------
@@ -145,14 +131,12 @@ def audit_mechanism(
         Whose claim is attacked.
     samples : int
         Draws at each neighbor.
-    delta : float
-        At which ε is bounded.
-    confidence : float
-        Of the bounds.
+    delta, confidence : float
+        At which ε is bounded, and how surely.
     rng : numpy.random.Generator, optional
         For draws that must repeat.
     sampler : Mechanism, optional
-        The one that draws.
+        The one that draws, by default the same: giving another shows that a wrong one is caught.
 
     Examples
     --------
@@ -169,8 +153,7 @@ def audit_mechanism(
     rng = np.random.default_rng() if rng is None else rng
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator")
-    drawn = mechanism if sampler is None else sampler
-    pair = neighbors(mechanism)
+    drawn, pair = sampler or mechanism, neighbors(mechanism)
     one, two = (scores(mechanism, pair, drawn.simulate(rng, statistic, samples)) for statistic in pair)
     return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
 

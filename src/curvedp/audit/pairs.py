@@ -17,14 +17,7 @@ _EDGE = 1 - 1e-9  # of the ball: inside it after rounding
 
 
 def neighbors(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray]:
-    """Two statistics at most the sensitivity apart, as telling as is known.
-
-    >>> from curvedp.geometry import Sphere
-    >>> from curvedp.mechanisms import GaussianMechanism
-    >>> p, q = neighbors(GaussianMechanism(Sphere(2), 0.25, 0.5))
-    >>> float(np.round(Sphere(2).dist(p, q), 12))
-    0.25
-    """
+    """Two statistics at most the sensitivity apart, as telling as is known."""
     manifold, step = mechanism.manifold, mechanism.sensitivity
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
@@ -93,15 +86,11 @@ def _across(
 
 def _worst_direction(manifold: Manifold) -> np.ndarray:
     """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
-    if len(manifold.factors) == 1:
-        return _unit(
-            manifold.dim, manifold.dim - 1
-        )  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
+    if len(manifold.factors) == 1:  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
+        return _unit(manifold.dim, manifold.dim - 1)
     place = int(np.argmin([f.curvature_bounds[0] for f in manifold.factors]))
     return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))
 
 
 def _unit(dim: int, place: int) -> np.ndarray:
-    direction = np.zeros(dim)
-    direction[place] = 1.0
-    return direction
+    return np.asarray(np.eye(dim)[place])

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
+from itertools import chain
 from multiprocessing import get_context
 from time import process_time
 from typing import Any, NamedTuple
@@ -11,38 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp.audit.cases import cases
-from curvedp.audit.optimizer_cases import optimizer_cases
+from curvedp.audit.one_run import OptimizerCase, optimizer_cases
 from curvedp.geometry.names import manifold_name
 
 FAILURE = 1e-6  # that any true claim in the whole table is called violated
 
 
 class Row(NamedTuple):
-    """One line of the table; μ is None for optimizers, which are audited from one run.
-
-    Attributes
-    ----------
-    mechanism, manifold : str
-        What was attacked.
-    delta : float
-        At which ε is meant.
-    claimed, audited : float
-        ε, and the lower bound proved.
-    claimed_mu, audited_mu : float or None
-        The same for μ.
-    tightness : float
-        audited/claimed.
-    holds : bool
-        Whether the claim stands.
-    seconds : float
-        How long it took.
-
-    Examples
-    --------
-    >>> row = next(audit_all(1000, only="laplace", among=case_names("laplace")[:1], seed=0))
-    >>> row.mechanism, row.holds
-    ('riemannian-laplace', True)
-    """
+    """One line of the table: what `AuditResult` says of a case; μ is None for optimizers, which are audited from one run."""
 
     mechanism: str
     manifold: str
@@ -73,17 +50,12 @@ def audit_all(
     shrunk: float = 1.0,
     among: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[Row]:
-    """Audit every case, several at a time where `jobs` says so. Fresh randomness unless there is a seed.
-
-    With `shrunk` below 1 the noise that is drawn is that many times what is claimed, to see which cheats are caught (not
-    for optimizers, which are audited from one run); `among` restricts the audit to some of the `case_names`.
+    """Audit every case: rows of mechanism, manifold, δ, what is claimed and proved, tightness, whether it holds, seconds.
 
     Parameters
     ----------
-    samples : int
-        Draws at each neighbor.
-    canaries : int
-        For optimizers.
+    samples, canaries : int
+        Draws at each neighbor; for optimizers, which are audited from one run, records whose coins are guessed.
     delta : float
         At which ε is bounded.
     only : str
@@ -93,14 +65,14 @@ def audit_all(
     seed : int, optional
         For studies that must repeat.
     shrunk : float
-        Noise drawn over noise claimed.
+        Noise drawn over noise claimed, to see which cheats are caught; not for optimizers.
     among : collection of (str, str), optional
-        Which cases.
+        Some of the `case_names`.
 
     Examples
     --------
-    >>> all(row.holds for row in audit_all(1000, only="laplace", among=case_names("laplace")[:2], seed=0))
-    True
+    >>> [(row.mechanism, row.holds) for row in audit_all(1000, among=case_names("laplace")[:1], seed=0)]
+    [('riemannian-laplace', True)]
     """
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
@@ -117,15 +89,10 @@ def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Ro
     key = zlib.crc32(f"{mechanism} {manifold}".encode())  # a stream of its own for each case
     rng = np.random.default_rng(None if seed is None else [seed, key])
     started = process_time()
-    case: Any
-    for case in cases(shrunk):
-        if (case.mechanism, manifold_name(case.manifold)) == (mechanism, manifold):
-            found = case.audit(samples, delta, confidence, rng)
-            mu = found.claimed_mu, found.audited_mu
-            numbers = (found.delta, found.claimed, found.audited, *mu, found.tightness, found.holds)
-            return Row(mechanism, manifold, *numbers, process_time() - started)
-    case = next(c for c in optimizer_cases() if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
-    once = case.audit(canaries, confidence, rng)
-    share = once.audited / once.claimed
-    return Row(mechanism, manifold, once.delta, once.claimed, once.audited, None, None, share, once.holds,
-               process_time() - started)  # fmt: skip
+    every: Any = chain(cases(shrunk), optimizer_cases())
+    case = next(c for c in every if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
+    once = isinstance(case, OptimizerCase)
+    found = case.audit(canaries, confidence, rng) if once else case.audit(samples, delta, confidence, rng)
+    mu: Any = (None, None) if once else (found.claimed_mu, found.audited_mu)
+    numbers = (found.delta, found.claimed, found.audited, *mu, found.tightness, found.holds)
+    return Row._make((mechanism, manifold, *numbers, process_time() - started))

@@ -11,14 +11,13 @@ from curvedp import _lazy
 if TYPE_CHECKING:
     from curvedp.federated.kernels import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel
     from curvedp.federated.plan import Plan
-    from curvedp.federated.release import FederatedRelease, coordinate, in_process
+    from curvedp.federated.release import coordinate, in_process
     from curvedp.federated.site import Site
     from curvedp.signing import key_of, new_identity
 
 __all__ = [
     "ClassMeansKernel",
     "DispersionKernel",
-    "FederatedRelease",
     "MeanKernel",
     "MomentKernel",
     "Plan",

@@ -45,9 +45,6 @@ def __getattr__(name: str) -> Any:
     return app
 
 
-# ---- a site ----------------------------------------------------------------------------------------------------------------
-
-
 def answer(message: Foreign, context: Foreign) -> Foreign:
     """One request; what the site remembers is kept by its own SuperNode."""
     from flwr.app import ConfigRecord
@@ -63,21 +60,15 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
         reply = party.answer(request)
         context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(party.state)})
     except (CurvedpError, KeyError, TypeError, ValueError) as error:
-        reply = {
-            "refused": str(error) if isinstance(error, CurvedpError) else "the request is not one of this protocol's"
-        }
+        ours = isinstance(error, CurvedpError)
+        reply = {"refused": str(error) if ours else "the request is not one of this protocol's"}
     return Reply(_packed(reply), reply_to=message)
 
 
 def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_records: bool = True) -> Party:
     """The `Site` of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`,
-    and columns of the records' file, `labels` and `groups`; without records, the part that answers by its keys.
-
-    Raises
-    ------
-    ParameterError
-        Where a file is missing or is not what it should be.
-    """
+    and columns of the records' file, `labels` and `groups`; without records, the part that answers by its keys. Raises
+    `ParameterError` where a file is missing or is not what it should be."""
     home = Path(path).parent
     try:
         settings = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -87,9 +78,9 @@ def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_
             return Party(Session(**state["session"]), identity, state, journal)
         plan, records = json.loads((home / settings["plan"]).read_text(encoding="utf-8")), home / settings["records"]
         return _site(plan, records, settings, identity=identity, state=state, journal=journal)
+    except ParameterError:
+        raise
     except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ParameterError):
-            raise
         raise ParameterError(f"the site's settings are not usable: {type(error).__name__}") from None
 
 
@@ -100,16 +91,12 @@ def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) ->
     from curvedp.records import read_column, read_records
 
     agreed = Plan.from_dict(plan)
-    columns: dict[str, Any] = {
-        name: read_column(records, settings[name]) for name in ("labels", "groups") if name in settings
-    }
-    if "labels" in columns:
-        columns["labels"] = columns["labels"].astype(int)
+    for name in ("labels", "groups"):
+        rest[name] = read_column(records, settings[name]) if name in settings else None
+    if rest["labels"] is not None:
+        rest["labels"] = rest["labels"].astype(int)
     ledger = Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
-    return Site(agreed, records=read_records(records, agreed.kernel.manifold), ledger=ledger, **columns, **rest)
-
-
-# ---- the server ------------------------------------------------------------------------------------------------------------
+    return Site(agreed, records=read_records(records, agreed.kernel.manifold), ledger=ledger, **rest)
 
 
 def main(grid: Foreign, context: Foreign) -> None:
@@ -148,14 +135,13 @@ class _Carrier:
 
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
         """Answers of the sites that gave one in time."""
-        begin, stage = time.monotonic(), next(iter(requests.values()))["stage"]
+        begin, one = time.monotonic(), next(iter(requests.values()))
         if not self._nodes:
-            answers = self._first(next(iter(requests.values())))
+            answers = self._first(one)
         else:
-            answers = self._collect({self._nodes[i]: request for i, request in requests.items() if i in self._nodes})
-            site = {node: i for i, node in self._nodes.items()}
-            answers = {site[node]: reply for node, reply in answers.items()}
-        self.seconds.append({"stage": stage, "seconds": round(time.monotonic() - begin, 3)})
+            found = self._collect({self._nodes[i]: request for i, request in requests.items() if i in self._nodes})
+            answers = {i: found[node] for i, node in self._nodes.items() if node in found}
+        self.seconds.append({"stage": one["stage"], "seconds": round(time.monotonic() - begin, 3)})
         return answers
 
     def _first(self, request: Mapping[str, Any]) -> "Answers":

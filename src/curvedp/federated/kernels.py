@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import sqrt, tanh
 from typing import Any, ClassVar
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Sum, Where
+from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Where
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.chart import james_stein
 from curvedp.mechanisms.measured import outer_radius_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
-from curvedp.mechanisms.statistic import public_ball
+from curvedp.mechanisms.statistic import assign, public_ball
 from curvedp.records.persons import MOST_ROWS, person_means, person_rows
 
 Array = np.ndarray
@@ -32,19 +32,7 @@ _ENOUGH = 50.0  # nμ from which the questions of a private ball are of use
 
 @dataclass(frozen=True, eq=False)  # a field is an array
 class Kernel(ABC):
-    """Records on `manifold`, mapped into the public ball B(`center`, `radius`) first.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the records live.
-    radius : float or "private"
-        Of the public ball; or the first rounds find a ball privately, inside an outer one.
-    center : array, optional
-        Of the public ball; the manifold's origin by default.
-    outer_radius : float, optional
-        With `radius="private"`, of the public outer ball, which only has to be large enough; a generous one by default.
-    """
+    """What is released of records on `manifold`, mapped into the public ball B(`center`, `radius`) first."""
 
     manifold: Manifold
     radius: Any
@@ -64,12 +52,11 @@ class Kernel(ABC):
     def __post_init__(self) -> None:
         if self.outer_radius is not None and not self.is_private:
             raise ParameterError('outer_radius= goes with radius="private"')
-        if isinstance(self.radius, str):
+        if self.is_private:
             _validate.choice("radius", self.radius, ("private",))
-            object.__setattr__(self, "outer_radius", outer_radius_of(self.manifold, self.outer_radius))
-        ball = public_ball(self.manifold, self.center, self.outer_radius if self.is_private else self.radius)
-        object.__setattr__(self, "center", ball.center)
-        object.__setattr__(self, "outer_radius" if self.is_private else "radius", ball.radius)
+            assign(self, outer_radius=outer_radius_of(self.manifold, self.outer_radius))
+        ball = public_ball(self.manifold, *self.ball[1:])
+        assign(self, center=ball.center, **{"outer_radius" if self.is_private else "radius": ball.radius})
 
     @property
     def is_private(self) -> bool:
@@ -111,13 +98,8 @@ class Kernel(ABC):
         """The value, from the last numbers and the noise left in a coordinate, in units of the radius."""
 
     def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
-        """Those of the rounds; 1/`scale` is the whole budget and n the number of records.
-
-        Raises
-        ------
-        ParameterError
-            Where records are too few for a private ball, or the rounds are not its own.
-        """
+        """Those of the rounds; 1/`scale` is the whole budget and n the number of records. Raises `ParameterError` where
+        records are too few for a private ball, or the rounds are not its own."""
         if self.is_private and (rounds != self.rounds or n < _ENOUGH * scale):
             raise ParameterError(
                 f"a private ball takes {self.rounds} rounds and n·μ >= {_ENOUGH:g}; there are {rounds} and {n / scale:.3g}: "
@@ -150,7 +132,7 @@ class Kernel(ABC):
     ) -> Array:
         """The public numbers after a round, from its noisy sums and the classes' public counts."""
         parts = zip(self.places(at), total.reshape(self.classes, -1), counts, strict=True)
-        return np.array([question.moved(where, Sum(sums, max(n, 1), noise, part)) for where, sums, n in parts])
+        return np.array([question.moved(where, sums, max(n, 1), noise, part) for where, sums, n in parts])
 
     def places(self, at: Array) -> list[Where]:
         """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
@@ -169,19 +151,27 @@ class Kernel(ABC):
         scale = np.concatenate([np.broadcast_to(points, other[:, :-3].shape), np.abs(other[:, -3:])], axis=1)
         return one.shape == other.shape and bool(np.all(np.abs(one - other) <= 1e-6 * scale))
 
+    def inside(self, records: Array) -> Array:
+        """Records in the public ball; none raises, none is dropped."""
+        return np.asarray(project_to_ball(*self.ball, records))
+
     def by_person(self, records: Array, codes: Array) -> Array:
         """What stands for each person, of whom code 0, 1, … says which records are theirs: their own mean."""
         return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values from which `kernel_from_dict` makes it again."""
-        ball = {"center": self.center.tolist(), "radius": self.radius}
-        outer = {"outer_radius": self.outer_radius} if self.is_private else {}
-        return {"name": self.name, "manifold": manifold_name(self.manifold), **ball, **outer}
+        stated = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        return {**stated, "name": self.name, "manifold": manifold_name(self.manifold), "center": self.center.tolist()}
 
-    def inside(self, records: Array) -> Array:
-        """Records in the public ball; none raises, none is dropped."""
-        return np.asarray(project_to_ball(*self.ball, records))
+
+def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
+    """The inverse of `Kernel.to_dict`; raises `ParameterError` where a name is unknown, or a field missing or unusable."""
+    try:
+        rest = {key: value for key, value in stated.items() if key not in ("name", "manifold")}
+        return Kernel.registry[stated["name"]](manifold=parse_manifold(stated["manifold"]), **rest)
+    except (AttributeError, KeyError, TypeError):
+        raise ParameterError("this is not a kernel of a federated sum") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +184,12 @@ class MeanKernel(Kernel):
     ----------
     manifold : Manifold
         Where the records live.
-    radius, center, outer_radius
-        Of the public ball, as of every `Kernel`.
+    radius : float or "private"
+        Of the public ball; or the first rounds find a ball privately, inside an outer one.
+    center : array, optional
+        Of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`, of the public outer ball, which only has to be large enough; a generous one by default.
 
     Examples
     --------
@@ -206,26 +200,26 @@ class MeanKernel(Kernel):
 
     name = "mean"
     steps = ("steps in the tangent space", "projection onto the ball", "shrinkage towards the center")
+    last: ClassVar[type[Question]] = Step  # asked in the last round
 
     @property
     def rounds(self) -> int:
         """Enough to come near by simulation: where the ball is wide for its curvature, steps shorten the way less."""
         if self.is_private:
             return len(self.search(0.0, 0.0)) + (2 if Place.parts(self.manifold) else 1)
-        return 3 if 4 * self._half_way**2 <= 1.5 else 5
+        return (3 if 4 * self._half_way**2 <= 1.5 else 5) + (self.last is not Step)
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         search = self.search(hidden, few) if self.is_private else []
         weights = [_RATIO**k for k in range(rounds - len(search))]
         left = (1 - sum(question.weight for question in search)) / sum(weights)
-        return [*search, *(Step(self.ball, left * weight) for weight in weights)]
+        steps = [Step(self.ball, left * weight) for weight in weights[:-1]]
+        return [*search, *steps, self.last(self.ball, left * weights[-1])]
 
     def finished(self, at: Array, noise: float) -> Array:
-        points = [
-            james_stein(self.manifold, where.center, where.point[None], noise * where.radius)
-            for where in self.places(at)
-        ]
-        return np.concatenate(points)[0] if self.classes == 1 else np.concatenate(points)
+        places = [(where.center, where.point[None], noise * where.radius) for where in self.places(at)]
+        means = np.concatenate([james_stein(self.manifold, *place) for place in places])
+        return means[0] if self.classes == 1 else means
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +228,8 @@ class ClassMeansKernel(MeanKernel):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the records live.
-    radius, center, outer_radius
-        Of the public ball, as of every `Kernel`.
+    manifold, radius, center, outer_radius
+        As of a `MeanKernel`.
     count : int
         Number of classes.
 
@@ -254,18 +246,14 @@ class ClassMeansKernel(MeanKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "count", _validate.integer("count", self.count, 1))
+        assign(self, count=_validate.integer("count", self.count, 1))
 
     @property
     def classes(self) -> int:
-        """As many as there are means."""
         return self.count
 
     def finished(self, at: Array, noise: float) -> Array:
         return super().finished(at, noise).reshape(self.count, *self.manifold.point_shape)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "count": self.count}
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,10 +262,8 @@ class DispersionKernel(MeanKernel):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the records live.
-    radius, center, outer_radius
-        Of the public ball, as of every `Kernel`.
+    manifold, radius, center, outer_radius
+        As of a `MeanKernel`.
 
     Examples
     --------
@@ -289,20 +275,11 @@ class DispersionKernel(MeanKernel):
     name = "dispersion"
     steps = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
     least_rounds = 2
+    last = Square
 
     @property
     def space(self) -> Manifold:
-        """The line."""
         return Euclidean(1)
-
-    @property
-    def rounds(self) -> int:
-        """Those of the mean, and one; a private ball's own."""
-        return super().rounds + (not self.is_private)
-
-    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
-        *before, last = super().asked(rounds, hidden, few)
-        return [*before, Square(self.ball, last.weight)]
 
     def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(at[0])
@@ -315,10 +292,8 @@ class MomentKernel(Kernel):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the records live.
-    radius, center, outer_radius
-        Of the public ball, as of every `Kernel`.
+    manifold, radius, center, outer_radius
+        As of a `MeanKernel`; the manifold is Euclidean, the center the origin.
 
     Examples
     --------
@@ -360,18 +335,3 @@ class MomentKernel(Kernel):
 
     def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(np.linalg.eigh(unpack(at[0], self.manifold.dim))[1][:, ::-1].T)
-
-
-def kernel_from_dict(fields: Mapping[str, Any]) -> Kernel:
-    """The inverse of `Kernel.to_dict`.
-
-    Raises
-    ------
-    ParameterError
-        Where the name is unknown or a field is missing or unusable.
-    """
-    try:
-        rest = {key: value for key, value in fields.items() if key not in ("name", "manifold")}
-        return Kernel.registry[fields["name"]](manifold=parse_manifold(fields["manifold"]), **rest)
-    except (AttributeError, KeyError, TypeError):
-        raise ParameterError("this is not a kernel of a federated sum") from None

@@ -1,9 +1,7 @@
 """A sum in Z_{2^64} of which nobody sees a summand, after Bonawitz et al. 2017; it knows no engine and no statistic.
 
-Every pair of sites shares a mask that one adds and the other subtracts; every site adds a mask of its own. Once per session
-the sites announce keys (signed) and send each other sealed shares of their secrets; then each round takes two messages:
-masked vectors, and shares of what takes the masks off. For a site that sent its vector the shares of its own mask are given,
-for one that did not those of its pair key, never both. `docs/federation.md` has the proof.
+Once per session the sites announce keys (signed) and send each other sealed shares of their secrets; then each round takes
+two messages: masked vectors, and shares of what takes the masks off. `docs/federation.md` has the proof.
 
 Beyond the paper: keys and seeds are per round, so that a site lost late gives away nothing of its earlier vectors; pair masks
 depend on the roster and on what was asked, so that sites told different things cancel nothing; every secret is committed to,
@@ -13,8 +11,7 @@ with the rest (`noise.py` uses it to take surplus noise off: Jiang et al. 2024).
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -37,26 +34,12 @@ Request = Mapping[str, Any]
 
 
 class Party:
-    """One site's half of a session. All it knows is in `state`, JSON values that stay at the site.
+    """One site's half of a session. Each method is one answer to the server, and raises `FederationRefused` where it would
+    give away more than one sum a round.
 
-    Each method is one answer to the server, and refuses what would give away more than one sum a round.
-
-    Parameters
-    ----------
-    session : Session
-        The agreed terms.
-    identity : Ed25519PrivateKey
-        The site's long-lived key, whose public half is one of the session's.
-    state : dict, optional
-        What an earlier `Party` of the same session left in its `state`; a new one by default.
-    journal : path, optional
-        A folder in which each stage that `answer` answers leaves a file, made before the answer. Where requests start
-        processes, this keeps two of them from answering the same stage: two vectors of a round would be two releases.
-
-    Raises
-    ------
-    FederationRefused
-        By every method, where an answer would not be safe.
+    All it knows is in `state`, JSON values that stay at the site and from which the next `Party` goes on. In the folder
+    `journal` each stage leaves a file before it is answered: where requests start processes, this keeps two of them from
+    answering the same stage, since two vectors of a round would be two releases.
     """
 
     def __init__(
@@ -75,22 +58,19 @@ class Party:
         if self.state["session"] != asdict(session):
             raise ParameterError("this state is of another session")
 
-    # ---- requests ----
-
     def answer(self, request: Request) -> dict[str, Any]:
-        """The answer to one request of the server, JSON to JSON.
-
-        Raises
-        ------
-        FederationRefused, BudgetExceeded, ParameterError
-            Where the site will not answer; to the server it is then a lost one.
-        """
-        with _understood():
+        """The answer to one request of the server, JSON to JSON. It raises `FederationRefused`, `BudgetExceeded` or
+        `ParameterError` where the site will not answer; to the server it is then a lost one."""
+        try:
             stage, round = request["stage"], int(request.get("round", 0))
             answers = self._stages[stage]
             if self._journal is not None and stage != "sign":
-                self._enter(stage if stage in _ONCE else f"{stage}-{round}")
+                self._enter(self._journal, stage if stage in _ONCE else f"{stage}-{round}")
             return answers(request)
+        except ParameterError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
@@ -100,11 +80,10 @@ class Party:
             "unmask": lambda asked: self.unmask(int(asked["round"]), [int(i) for i in asked["survivors"]]),
         }
 
-    def _enter(self, stage: str) -> None:
+    def _enter(self, journal: Path, stage: str) -> None:
         """Refuse a stage that another process of this site has answered, or is answering."""
-        assert self._journal is not None  # `answer` has looked
         try:
-            (self._journal / f"{self.session.id.hex()[:32]}-{stage}").touch(exist_ok=False)
+            (journal / f"{self.session.id.hex()[:32]}-{stage}").touch(exist_ok=False)
         except FileExistsError:
             raise FederationRefused("this site has answered this stage of this plan") from None
         except OSError:
@@ -133,7 +112,10 @@ class Party:
         self.state["announcements"] = {str(j): dict(said) for j, said in announcements.items()}
         bundles = self._bundles(sorted(announcements))
         self.state["bundles"] = {str(self.index): bundles.pop(self.index).hex()}
-        return {str(j): self._sealed(j, bundle) for j, bundle in bundles.items()}
+        boxes = {
+            j: self._box(self.index, j).encrypt(bytes(12), sealed, self.session.id) for j, sealed in bundles.items()
+        }
+        return {str(j): box.hex() for j, box in boxes.items()}  # each key seals one message
 
     def open(self, sealed: Mapping[int, str]) -> None:
         """Take the others' shares. Who sent them, and this site, are the roster of every round."""
@@ -183,8 +165,6 @@ class Party:
             given[str(j)] = [*shares[1:2], *shares[2 + lost : 3 + lost]] if j in alive else shares[:1]
         return {"asked": self.state["masked"][str(round)], "survivors": sorted(alive), "shares": given}
 
-    # ---- inside ----
-
     def _once(self, name: str) -> None:
         if name in self.state:
             raise FederationRefused("this stage has been answered")
@@ -224,9 +204,6 @@ class Party:
         shared = agreed(self._secret(b"channel"), other["keys"][:64])
         return ChaCha20Poly1305(derived(shared, self.session.id, b"seal", sender, receiver))
 
-    def _sealed(self, j: int, bundle: bytes) -> str:
-        return self._box(self.index, j).encrypt(bytes(12), bundle, self.session.id).hex()  # a key for one message
-
     def _unsealed(self, j: int, box: str) -> str:
         try:
             return self._box(j, self.index).decrypt(bytes(12), bytes.fromhex(box), self.session.id).hex()
@@ -258,10 +235,8 @@ def recovered(
 ) -> tuple[np.ndarray, dict[int, bytes]]:
     """What the server learns: the sum over the sites in `masked` modulo 2^64, and of each the seed for this number of losses.
 
-    Raises
-    ------
-    FederationRefused
-        Where too few shares came or a secret they give is not the one committed to: the sum is exact or there is none.
+    It raises `FederationRefused` where too few shares came or a secret they give is not the one committed to: the sum is
+    exact or there is none.
     """
     alive, told = sorted(masked), asked.hex()
     agreeing = {i: a["shares"] for i, a in answers.items() if _agrees(a, alive, told)}
@@ -332,14 +307,3 @@ def _is_hex(text: Any, size: int) -> bool:
         return isinstance(text, str) and len(text) == 2 * size and len(bytes.fromhex(text)) == size
     except ValueError:
         return False
-
-
-@contextmanager
-def _understood() -> Iterator[None]:
-    """One line for whatever a request that is not one of this protocol's runs into."""
-    try:
-        yield
-    except ParameterError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None

@@ -1,14 +1,10 @@
 """Discrete Gaussian noise in shares: exact to draw, and what its sum is worth to the honest sites.
 
 N_Z(v) has mass ∝ e^{−k²/2v} on the integers. A sum of shares of total variance V, each of variance ≥ 16, about a whole
-statistic that moves by at most Δ is Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate:
-sums of shares are nearly discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1), and those nearly a post-processing of
-real Gaussian noise (Peikert 2010, Theorem 3.1), both within θ_8, where θ_c = 2Σ_{m≥1} e^{−2π²cm²}. docs/federation.md has
-the proof.
-
-With S sites, of which any d ≤ D may be lost and c may collude, each site's noise has variance v(d) = V/(S − d − c) once d are
-lost: layer 0 has v(0), layer d the difference v(d) − v(d−1). Every site adds all D + 1 layers; once d sites are known to be
-lost the layers above d are taken off again (Jiang et al. 2024), so that the honest rest keeps V and no more is paid for.
+statistic that moves by at most Δ is Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate
+(Kairouz, Liu & Steinke 2021, Theorem 1; Peikert 2010, Theorem 3.1); θ_c = 2Σ_{m≥1} e^{−2π²cm²}. With S sites, d lost and c
+colluding, each site's noise has variance v(d) = V/(S − d − c): layer d has v(d) − v(d−1), and those above the number of lost
+sites are taken off again (Jiang et al. 2024). docs/federation.md has the proof.
 """
 
 from collections.abc import Sequence
@@ -28,20 +24,12 @@ LEAST_VARIANCE = 16  # of a share, so that two of them give ab/(a + b) ≥ 8
 
 
 def variance(sensitivity: float, mu: float) -> int:
-    """V: the total variance, a whole number, that makes a whole statistic of this ℓ₂ sensitivity μ-GDP.
-
-    >>> variance(1.0, 1.0)
-    9
-    """
+    """V: the total variance, a whole number, that makes a whole statistic of this ℓ₂ sensitivity μ-GDP."""
     return ceil((Fraction(sensitivity) / Fraction(mu)) ** 2) + SMOOTHING
 
 
 def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fraction]:
-    """The variances of a site's layers of noise.
-
-    >>> [str(v) for v in layers(10080, 10, 2, 0)]
-    ['1008', '112', '140']
-    """
+    """The variances of a site's layers of noise."""
     at = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
     found = [at[0], *(after - before for before, after in pairwise(at))]
     if min(found) < LEAST_VARIANCE:
@@ -96,25 +84,16 @@ def _wrapped(values: Sequence[int]) -> np.ndarray:
 
 
 def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
-    """Independent exact draws of N_Z(v), by rejection from discrete Laplace noise.
-
-    >>> from curvedp.entropy import SecureSource
-    >>> len(discrete_gaussian(Fraction(10**20, 3), 3, SecureSource()))
-    3
-    """
+    """Independent exact draws of N_Z(v), by rejection from discrete Laplace noise."""
     if not v > 0:
         raise ParameterError("a variance must be > 0")
-    t = isqrt(floor(v)) + 1
-    return [_gaussian(Fraction(v), t, source) for _ in range(size)]
-
-
-def _gaussian(v: Fraction, t: int, source: Source) -> int:
-    while True:
+    (above, below), t, found = Fraction(v).as_integer_ratio(), isqrt(floor(v)) + 1, list[int]()
+    while len(found) < size:
         y = _laplace(t, source)
-        # (|y| − v/t)²/2v as one fraction
-        gap = abs(y) * t * v.denominator - v.numerator
-        if _bernoulli_exp(gap * gap, 2 * v.numerator * v.denominator * t * t, source):
-            return y
+        # accepted with e^{−(|y| − v/t)²/2v}, the exponent as one fraction
+        if _bernoulli_exp((abs(y) * t * below - above) ** 2, 2 * above * below * t * t, source):
+            found.append(y)
+    return found
 
 
 def _laplace(t: int, source: Source) -> int:

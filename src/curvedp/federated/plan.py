@@ -19,8 +19,8 @@ from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks
-from curvedp.mechanisms.base import assign, check_guarantee
-from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
+from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.privacy.base import guarantee_from_dict
 from curvedp.signing import digest
@@ -56,18 +56,14 @@ class Plan(Statistic):
         How many records (or persons) each site has: a whole number a site, or one for each class.
     guarantee : Guarantee
         Of the whole release, for replace-one adjacency, against the public and the server with `collusion` of the sites.
-    dropouts : int
-        How many sites may be lost; with one more the run stops and nothing is released.
-    collusion : int
-        How many sites may tell the server all they know.
+    dropouts, collusion : int
+        How many sites may be lost (with one more the run stops and nothing is released), and tell the server all they know.
     rounds : int, optional
         Sums formed, at most 6; the kernel's own number by default.
     protects : {"record", "person"}
         Whose data may change: one record, or one person with all their records at one site.
-    created : str, optional
-        When the plan was made (ISO 8601); now by default.
-    hours : float
-        How long sites answer.
+    created, hours : str and float, optional
+        When the plan was made (ISO 8601), now by default; how long sites answer.
 
     Raises
     ------
@@ -96,20 +92,20 @@ class Plan(Statistic):
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     hours: float = 24.0
     software: str = field(default_factory=lambda: version("curvedp"))
-    exponents: Sequence[int] | None = None  # by round, k: terms are whole multiples of 2^-k
+    exponents: Sequence[int] = ()  # by round, k: terms are whole multiples of 2^-k
 
     name: ClassVar[str] = "federated sum"
     units: ClassVar[tuple[str, ...]] = ()
     valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        """Terms from JSON or from objects, made alike; refused here, not in a round."""
         try:
             self._settle()
         except (AttributeError, KeyError, TypeError):
             raise ParameterError("this is not a federated plan") from None
 
     def _settle(self) -> None:
-        """Terms from JSON or from objects, made alike; refused here, not in a round."""
         if isinstance(self.kernel, Mapping):
             assign(self, kernel=kernel_from_dict(self.kernel))
         if isinstance(self.guarantee, Mapping):
@@ -117,33 +113,26 @@ class Plan(Statistic):
         _validate.choice("protects", self.protects, ("record", "person"))
         if not isinstance(self.kernel, Kernel):
             raise ParameterError("kernel must be a kernel, such as MeanKernel(manifold, radius)")
-        if self.kernel.manifold.dim > _LARGEST:
-            raise ParameterError(
-                f"a space of {self.kernel.manifold.dim} dimensions is too large; {_LARGEST} is the most"
-            )
+        if (dim := self.kernel.manifold.dim) > _LARGEST:
+            raise ParameterError(f"a space of {dim} dimensions is too large; {_LARGEST} is the most")
         if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
         if (rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)) > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
-        counts = [self._counts_of(count) for count in self.counts]
+        counts = [list(count) if np.ndim(count) else [count] for count in self.counts]
+        if any(len(each) != self.kernel.classes for each in counts):
+            raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
+        counts = [[_validate.integer("counts", n, 0) for n in each] for each in counts]
         lost = {name: _validate.integer(name, getattr(self, name), 0) for name in ("dropouts", "collusion")}
         assign(self, sites=list(self.sites), counts=counts, rounds=rounds, **lost)
         assign(self, hours=_validate.within("hours", self.hours, 0, _LONGEST, open_low=True))
         if len(self.counts) != len(self.sites):
             raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
-        if self.exponents not in (None, exponents := [self._exponent(r) for r in range(rounds)]):
+        if self.exponents not in ((), exponents := [self._exponent(r) for r in range(rounds)]):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
         _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
-
-    def _counts_of(self, count: Any) -> list[int]:
-        each = list(count) if np.ndim(count) else [count]
-        if len(each) != self.kernel.classes:
-            raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
-        return [_validate.integer("counts", n, 0) for n in each]
-
-    # ---- as a statistic of the house ----
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # a plan says which
@@ -177,8 +166,6 @@ class Plan(Statistic):
             raise ParameterError("this is not a federated plan")
         return plan
 
-    # ---- agreement ----
-
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Names of the terms in which another plan's dictionary differs."""
         mine = self.to_dict()
@@ -208,8 +195,6 @@ class Plan(Statistic):
         """Whether a site's clock is between the plan's making and its end, and close to the server's."""
         end = self._created + timedelta(hours=self.hours)
         return self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
-
-    # ---- numbers ----
 
     @cached_property
     def scale(self) -> float:
@@ -243,7 +228,6 @@ class Plan(Statistic):
 
     def unit_of(self, round: int) -> float:
         """2^-k: what the whole numbers of a round count."""
-        assert self.exponents is not None  # set in `_settle`
         return 2.0 ** -self.exponents[round]
 
     def sensitivity_of(self, round: int) -> float:

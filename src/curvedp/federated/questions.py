@@ -63,15 +63,6 @@ class Where(NamedTuple):
         return Where(points[0], points[1], *(float(x) for x in row[-3:]))
 
 
-class Sum(NamedTuple):
-    """What a round has told of one class."""
-
-    total: Array  # of the rows, with noise
-    n: int  # of how many records
-    noise: float  # its standard deviation in a coordinate
-    part: float  # the round's share of the budget that was spent in this ball so far
-
-
 class Outer(NamedTuple):
     """The public ball that holds the records."""
 
@@ -99,8 +90,9 @@ class Question(ABC):
         """One row a record, which has been moved into the outer ball."""
 
     @abstractmethod
-    def moved(self, where: Where, told: Sum) -> Array:
-        """The public numbers after a round."""
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        """The public numbers after a round, from the noisy sum over n records, the noise's standard deviation in a
+        coordinate, and the round's part of the budget that was spent in this ball so far."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +115,16 @@ class Place(Question):
     def rows(self, where: Where, points: Array) -> Array:
         return np.concatenate([self._rows(k, points) for k in self.parts(self.ball.manifold)], axis=1)
 
-    def moved(self, where: Where, told: Sum) -> Array:
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         (M, c, _), parts = self.ball, self.parts(self.ball.manifold)
         ends = np.cumsum([self._length(k) for k in parts])[:-1]
-        for k, sums in zip(parts, np.split(told.total, ends), strict=True):
+        for k, sums in zip(parts, np.split(total, ends), strict=True):
             factor, factors = M.factors[k], list(M.split(c))
             if factor.embedded_diameter is None:
-                place = likeliest(sqrt(2) * sums, sqrt(2) * told.noise, told.n)
+                place = likeliest(sqrt(2) * sums, sqrt(2) * noise, n)
                 c = rescaled(M, c, k, _BIN * float(place))
             else:
-                factors[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / told.n))
+                factors[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / n))
                 c = usable(M, partial(M.join, factors), c)
         return Where(c, c, *where[2:]).row()
 
@@ -165,12 +157,12 @@ class Distances(Question):
         lengths = np.linalg.norm(logs_at(self.ball.manifold, where.point, points), axis=-1)
         return np.asarray(_ROWS[np.searchsorted(-self.ball.radius * _LENGTHS, -lengths, side="right")])
 
-    def moved(self, where: Where, told: Sum) -> Array:
-        beyond, lengths = _B @ told.total, self.ball.radius * _LENGTHS
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        beyond, lengths = _B @ total, self.ball.radius * _LENGTHS
         beyond = (np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]) / 2
-        outside = min(told.n / 2, self.hidden + 2 * told.noise * float(np.linalg.norm(_ROOT)))
-        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (told.n / 2, outside))
-        bend = self._bend(np.minimum(lengths, most), beyond / told.n)
+        outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
+        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (n / 2, outside))
+        bend = self._bend(np.minimum(lengths, most), beyond / n)
         return Where(where.point, where.point, near, most, bend).row()
 
     def _bend(self, lengths: Array, beyond: Array) -> float:
@@ -194,14 +186,14 @@ class Step(Question):
         steps = logs_at(M, where.point, points) - logs_at(M, where.point, where.center[None])
         return _clipped(steps, where.near if self.coarse else where.radius)
 
-    def moved(self, where: Where, told: Sum) -> Array:
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
         # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
         M, w, r = self.ball.manifold, where.point, where.near if self.coarse else where.radius
-        v = r * told.total / told.n + logs_at(M, w, where.center[None])[0]
-        v = shrunk(v, r * told.noise / told.n) if self.coarse else v
+        v = r * total / n + logs_at(M, w, where.center[None])[0]
+        v = shrunk(v, r * noise / n) if self.coarse else v
         v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
         length = min(float(np.linalg.norm(v)) / r, 1.0)
-        found = usable(M, lambda: M.unchart(w, told.part * v / (1 + where.bend * (1 - length**2))), w)
+        found = usable(M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w)
         if self.coarse:
             return Where(found, found, *where[2:]).row()
         return where._replace(point=np.asarray(project_to_ball(M, where.center, where.radius, found[None]))[0]).row()
@@ -217,8 +209,8 @@ class Square(Question):
         steps = _clipped(logs_at(self.ball.manifold, where.point, points), where.radius)
         return np.asarray(np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5)
 
-    def moved(self, where: Where, told: Sum) -> Array:
-        return np.asarray(np.clip(told.total / told.n + 0.5, 0.0, 1.0) * where.radius**2)
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
 
 
 @dataclass(frozen=True)
@@ -235,8 +227,8 @@ class Moment(Question):
         x, upper = _clipped(points, where.radius), np.triu_indices(self.ball.manifold.dim, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
 
-    def moved(self, where: Where, told: Sum) -> Array:
-        return np.asarray(told.total / told.n * where.radius**2)
+    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+        return np.asarray(total / n * where.radius**2)
 
 
 def _clipped(rows: Array, radius: float) -> Array:

@@ -18,7 +18,6 @@ from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
 from curvedp.mechanisms.base import DISCRETE, Draw, Mechanism
 from curvedp.mechanisms.certificate import Certificate, Check, Release, at_least
-from curvedp.mechanisms.statistic import Statistic
 from curvedp.privacy import Guarantee
 from curvedp.signing import digest
 
@@ -44,48 +43,26 @@ class FederatedMechanism(Mechanism):
     of: ClassVar[Any] = Plan
 
     @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+    def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
         """The plan's own mechanism; the guarantee is one of the plan's terms."""
-        made = cls(statistic=statistic)
-        if guarantee != made.plan.guarantee:
-            raise ParameterError(f"the plan is for {made.plan.guarantee}, not {guarantee}")
-        return made
-
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        """From the plan alone."""
+        if guarantee != statistic.guarantee:
+            raise ParameterError(f"the plan is for {statistic.guarantee}, not {guarantee}")
         return cls(statistic=statistic)
-
-    @property
-    def plan(self) -> Plan:
-        """The agreed terms."""
-        assert isinstance(self.statistic, Plan)  # `serves` nothing else
-        return self.statistic
 
     @property
     def profile(self) -> Guarantee:
         """That of one Gaussian release."""
-        return self.plan.profile
-
-    @property
-    def sensitivity(self) -> float:
-        """The first round's."""
-        return self.plan.sensitivity
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """None of its own."""
-        return {}
+        return self.statistic.profile  # type: ignore[no-any-return]  # of a plan
 
     @property
     def grid(self) -> int:
         """The exponent of the first round's unit."""
-        return (self.plan.exponents or [0])[0]
+        return int(self.statistic.exponents[0])
 
     @property
     def trust(self) -> str:
         """Who must be trusted with what, in words."""
-        with_them = f" together with any {self.plan.collusion} of the sites" if self.plan.collusion else ""
+        with_them = f" together with any {self.statistic.collusion} of the sites" if self.statistic.collusion else ""
         return (
             f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
             "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say "
@@ -101,36 +78,34 @@ class FederatedMechanism(Mechanism):
     def draw(self, data: "_Run", source: Source) -> Draw:
         """The rounds; the sites draw the noise, each from its own cryptographic bits."""
         rounds = data.finished()
-        stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
-        return Draw(self.plan.value(rounds), [np.array(r.total) for r in rounds], self.plan.tau, stages)
+        stages = [stage_of(self.statistic, r, round) for r, round in enumerate(rounds)]
+        return Draw(self.statistic.value(rounds), [np.array(r.total) for r in rounds], self.statistic.tau, stages)
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         """From the noisy sums, and who was in them."""
+        plan: Plan = self.statistic
         integers, stages = certificate.release["integers"], certificate.release["stages"]
-        lengths = [self.plan.length(r) for r in range(self.plan.session.rounds)]
+        lengths = [plan.length(r) for r in range(plan.session.rounds)]
         if not isinstance(integers, list) or [len(part) for part in integers] != lengths or len(stages) != len(lengths):
             raise ParameterError("the released integers are not those of this plan")
         if not all(type(k) is int and abs(k) < 2**63 for part in integers for k in part):
             raise ParameterError("the released integers are not 64-bit numbers")
-        return self.plan.value([Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)])
+        return plan.value([Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)])
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Each round's noise and sensitivity, the sites lost, and that the sites' number allows it."""
+        plan: Plan = self.statistic
         stages = [stage if isinstance(stage, dict) else {} for stage in certificate.release["stages"]]
-        same = [stage == stage_of(self.plan, r, Round((), self._alive(stage))) for r, stage in enumerate(stages)]
+        same = [stage == stage_of(plan, r, Round((), self._alive(stage))) for r, stage in enumerate(stages)]
         lost = max((len(stage["lost"]) for stage in stages if "lost" in stage), default=0)
         return [
-            Check("rounds", len(same) == self.plan.rounds and all(same), "noise, sensitivity and grid recomputed"),
-            Check(
-                f"{lost} of {len(self.plan.sites)} sites lost",
-                lost <= self.plan.dropouts,
-                "no more than the plan allows",
-            ),
-            at_least("slack of the discrete noise", certificate.numerics["tau"], self.plan.tau),
+            Check("rounds", len(same) == plan.rounds and all(same), "noise, sensitivity and grid recomputed"),
+            Check(f"{lost} of {len(plan.sites)} sites lost", lost <= plan.dropouts, "no more than the plan allows"),
+            at_least("slack of the discrete noise", certificate.numerics["tau"], plan.tau),
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        return [i for i, key in enumerate(self.plan.sites) if key not in stage.get("lost", ())]
+        return [i for i, key in enumerate(self.statistic.sites) if key not in stage.get("lost", ())]
 
 
 def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
@@ -139,7 +114,7 @@ def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
         "lost": [key for i, key in enumerate(plan.sites) if i not in round.alive],
         "variance": str(plan.variance(r)),
         "sensitivity": plan.sensitivity_of(r),
-        "exponent": (plan.exponents or [])[r],
+        "exponent": plan.exponents[r],
     }
 
 
@@ -148,22 +123,9 @@ def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FederatedRelease(Release):
-    """What leaves a federated run: the value, the certificate, and who stands behind it.
+    """What leaves a federated run: the value, the certificate, and who stands behind it."""
 
-    Attributes
-    ----------
-    signatures : dict
-        By site key, of the certificate's canonical JSON: every site that was there to the end.
-    rounds : list of Round
-        The noisy sums and who was in them: all the server learned.
-
-    Examples
-    --------
-    >>> release = coordinate(plan, ask)  # doctest: +SKIP
-    >>> release.value, release.certificate.claims.gdp  # doctest: +SKIP
-    """
-
-    signatures: Mapping[str, str]
+    signatures: Mapping[str, str]  # by site key
     rounds: list[Round]
 
 
@@ -176,6 +138,12 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
         The server's copy of the agreed terms.
     ask : callable
         Sends requests (JSON values) to sites by number and returns the answers of those that gave one in time.
+
+    Returns
+    -------
+    FederatedRelease
+        With `value`, `certificate`, `signatures` (by site key, of the certificate's canonical JSON: every site that was there
+        to the end) and `rounds` (the noisy sums and who was in them: all the server learned).
 
     Raises
     ------
@@ -206,6 +174,8 @@ def asked(round: int, at: np.ndarray) -> bytes:
 
 
 class _Run:
+    """The server's side of one run."""
+
     def __init__(self, plan: Plan, ask: Ask) -> None:
         self.plan, self.session, self._carry = plan, plan.session, ask
         self.announcements: Answers = {}
@@ -215,8 +185,7 @@ class _Run:
 
     def finished(self) -> list[Round]:
         """Keys, then every round of the plan."""
-        self._set_up()
-        alive: Collection[int] = sorted(self.boxes)
+        alive = self._set_up()
         for r in range(self.session.rounds):
             self.points.append(self.plan.points(self.rounds)[-1])
             alive = self._round(r, alive)
@@ -227,13 +196,14 @@ class _Run:
         heard = self._carry(requests)
         return {i: heard[i] for i in requests if i in heard}
 
-    def _set_up(self) -> None:
+    def _set_up(self) -> Collection[int]:
         request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}
         heard = self._ask(dict.fromkeys(range(len(self.session.sites)), request))
         self.announcements = self._enough({i: a for i, a in heard.items() if is_announcement(self.session, i, a)})
         said = {"stage": "share", "announcements": {str(j): a for j, a in self.announcements.items()}}
         answers = self._ask(dict.fromkeys(self.announcements, said))
         self.boxes = self._enough({i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)})
+        return sorted(self.boxes)
 
     def _are_boxes(self, i: int, answer: Any) -> bool:
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
@@ -254,13 +224,11 @@ class _Run:
 
     def _masked(self, r: int, asking: Collection[int]) -> dict[int, np.ndarray]:
         common = {"stage": "mask", "round": r, "at": self.points[-1].tolist()}
-        requests = {i: {**common, "boxes": self._boxes_for(i)} if r == 0 else common for i in asking}
+        sealed = {i: {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i} for i in asking}
+        requests = {i: {**common, "boxes": sealed[i]} if r == 0 else common for i in asking}
         words = {i: _words(answer) for i, answer in self._ask(requests).items()}
         size = 8 * self.plan.length(r)
         return self._enough({i: np.frombuffer(w, dtype="<u8") for i, w in words.items() if len(w) == size})
-
-    def _boxes_for(self, i: int) -> dict[str, str]:
-        return {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
 
     def signatures(self, certificate: Certificate) -> dict[str, str]:
         """Of the sites that replay the run to the same value."""

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
@@ -25,39 +26,20 @@ CHANCE = 130  # bytes for a coefficient: 1040 bits modulo 521 are within 2^-518 
 class Session:
     """The public terms of a few masked sums between the same sites.
 
-    Any `sites` − `dropouts` of them must answer to the end; that number is also the threshold of the secret sharing.
-
-    Parameters
-    ----------
-    sites : sequence of str
-        The sites' Ed25519 public keys in hexadecimal, in an agreed order.
-    dropouts : int
-        How many sites may be lost, in any stage, before the run stops.
-    collusion : int
-        How many sites may tell the server everything they know.
-    rounds : int
-        How many sums are formed.
-    terms : str
-        A hash of all else the sites must agree on.
-
-    Raises
-    ------
-    ParameterError
-        Where keys repeat, or where there are too few sites: `sites` > 2·`dropouts` + `collusion` makes two sets of honest
-        answers meet, so that no server can have two sums unmasked in one round, and at least two honest sites must stay.
+    Two sites with one key are refused, and too few sites: `sites` > 2·`dropouts` + `collusion` makes two sets of honest
+    answers meet, so that no server can have two sums unmasked in one round, and at least two honest sites must stay.
     """
 
-    sites: Sequence[str]
-    dropouts: int
-    collusion: int
-    rounds: int
-    terms: str = ""
+    sites: Sequence[str]  # their Ed25519 public keys in hexadecimal, in an agreed order
+    dropouts: int  # how many may be lost, in any stage, before the run stops
+    collusion: int  # how many may tell the server everything they know
+    rounds: int  # sums that are formed
+    terms: str = ""  # a hash of all else the sites must agree on
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", list(self.sites))
-        _validate.integer("dropouts", self.dropouts, 0)
-        _validate.integer("collusion", self.collusion, 0)
-        _validate.integer("rounds", self.rounds, 1)
+        for name, least in (("dropouts", 0), ("collusion", 0), ("rounds", 1)):
+            _validate.integer(name, getattr(self, name), least)
         if len({public_key(key).public_bytes_raw() for key in self.sites}) < len(self.sites):
             raise ParameterError("two sites have the same key; each site needs an identity of its own")
         needed = max(2 * self.dropouts + self.collusion + 1, self.dropouts + self.collusion + 2)
@@ -121,13 +103,7 @@ def chain(first: bytes, length: int) -> list[bytes]:
 
 def split(secret: int, points: Sequence[int], threshold: int, random_bytes: Callable[[int], bytes]) -> dict[int, int]:
     """Shares of `secret` at distinct non-zero points of the field: any `threshold` determine it, fewer say nothing about it
-    (Shamir 1979).
-
-    >>> import os
-    >>> shares = split(7, (1, 2, 3), 2, os.urandom)
-    >>> join({x: shares[x] for x in (1, 3)})
-    7
-    """
+    (Shamir 1979)."""
     if not 0 <= secret < PRIME or not 1 <= threshold <= len(set(points)) or 0 in (x % PRIME for x in points):
         raise ParameterError("a secret lies in the field; its points are distinct, not 0, and at least a threshold")
     higher = [int.from_bytes(random_bytes(CHANCE), "little") % PRIME for _ in range(threshold - 1)]
@@ -136,17 +112,10 @@ def split(secret: int, points: Sequence[int], threshold: int, random_bytes: Call
 
 def join(shares: Mapping[int, int]) -> int:
     """The secret that shares at their points determine: Lagrange's interpolation at 0."""
-    at = weights(tuple(shares))
-    return sum(at[x] * share for x, share in shares.items()) % PRIME
+    return sum(weight * shares[x] for x, weight in weights(tuple(shares)).items()) % PRIME
 
 
 def weights(points: Sequence[int]) -> dict[int, int]:
     """Lagrange's weights at 0: ∏_{y≠x} y/(y − x)."""
-    found = {}
-    for x in points:
-        above = below = 1
-        for y in points:
-            if y != x:
-                above, below = above * y % PRIME, below * (y - x) % PRIME
-        found[x] = above * pow(below, -1, PRIME) % PRIME
-    return found
+    others = {x: [y for y in points if y != x] for x in points}
+    return {x: prod(ys) * pow(prod(y - x for y in ys), -1, PRIME) % PRIME for x, ys in others.items()}

@@ -33,10 +33,8 @@ class Site(Party):
         The site's key.
     records : array
         Shape (n, *point_shape), n as the plan says. Values are data: they raise nothing.
-    labels : array, optional
-        Each record's class, 0, 1, …, where the plan has classes.
-    groups : array of n ids, optional
-        Whose record each is, where the plan is of persons. Each person must be of one class.
+    labels, groups : arrays of length n, optional
+        Each record's class, 0, 1, …, where the plan has classes; whose it is, where the plan is of persons, one class each.
     ledger : Ledger, optional
         Charged for the whole release before the first vector leaves.
     veto : callable, optional
@@ -120,12 +118,9 @@ class Site(Party):
 
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
         rounds = [Round(*pair) for pair in request["rounds"]]
-        walked = zip(request["points"], self.plan.points(rounds), strict=False)
-        at = {
-            str(r): asked(r, one).hex()
-            for r, (one, mine) in enumerate(walked)
-            if self.plan.kernel.is_same(np.asarray(one), mine)
-        }
+        walked = enumerate(zip(request["points"], self.plan.points(rounds), strict=False))
+        same = {r: one for r, (one, mine) in walked if self.plan.kernel.is_same(np.asarray(one), mine)}
+        at = {str(r): asked(r, one).hex() for r, one in same.items()}
         if any(at.get(r) != question for r, question in self.state["masked"].items()):
             raise FederationRefused("the certificate is not of the sums this site took part in")
         stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]

@@ -1,13 +1,12 @@
 """Error bars and tests on what is released: confidence regions from certificates, and private permutation tests."""
 
-from curvedp.inference.hypotheses import PermutationTest, k_sample_test, paired_test, two_sample_test
+from curvedp.inference.hypotheses import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.lines import LineRegion
 from curvedp.inference.region import consistent, region_of, simultaneous
 from curvedp.inference.shapes import Region
 
 __all__ = [
     "LineRegion",
-    "PermutationTest",
     "Region",
     "consistent",
     "k_sample_test",

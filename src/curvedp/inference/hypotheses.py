@@ -19,35 +19,12 @@ from curvedp.records.memory import entries
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """What a private test has released.
-
-    Attributes
-    ----------
-    pvalue : float
-        The test's attained level where it rejects, else 1. Privacy is proved for this one bit, not for a rank.
-    rejected : bool
-        Whether the samples differ, at this level.
-    level : float
-        As asked for.
-    statistic : str
-        What was compared.
-    certificate : Certificate
-        Why it may be published.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from curvedp.geometry import Euclidean
-    >>> from curvedp.inference import k_sample_test
-    >>> samples = [np.zeros((300, 1)), np.ones((300, 1))]
-    >>> k_sample_test(Euclidean(1), samples, radius=1.0).rejected
-    True
-    """
+    """What a private test has released."""
 
     pvalue: float
     rejected: bool
     level: float
-    statistic: str
+    statistic: str  # what was compared
     certificate: Certificate
 
 
@@ -86,6 +63,12 @@ def k_sample_test(
     source : Source, optional
         Replaces the cryptographic source in simulations, and is recorded.
 
+    Returns
+    -------
+    PermutationTest
+        With `pvalue`, the test's attained level where it rejects, else 1 (privacy is proved for this one bit, not for a
+        rank), `rejected`, `level`, `statistic` (what was compared, in words) and `certificate`.
+
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
@@ -101,7 +84,7 @@ def k_sample_test(
     True
     """
     statistic = SamplesDistance(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, samples, guarantee, level, permutations, ledger, label, source)
+    return _tested(statistic, samples, label, guarantee, level, permutations, ledger, source)
 
 
 def two_sample_test(
@@ -130,17 +113,7 @@ def two_sample_test(
 
 
 def paired_test(
-    manifold: Manifold,
-    X: Any,
-    Y: Any,
-    radius: float | None = None,
-    center: Any = None,
-    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-    level: float = 0.05,
-    permutations: int = 498,
-    ledger: Ledger | None = None,
-    label: str = "paired test",
-    source: Source | None = None,
+    manifold: Manifold, X: Any, Y: Any, radius: float | None = None, center: Any = None, **options: Any
 ) -> PermutationTest:
     """Whether the members of pairs (X[i], Y[i]) can change places; the unit of privacy is a pair.
 
@@ -148,7 +121,7 @@ def paired_test(
     ----------
     X, Y : array
         As many records of each.
-    manifold, radius, center, guarantee, level, permutations, ledger, label, source
+    manifold, radius, center, options
         As in `k_sample_test`.
 
     Examples
@@ -160,7 +133,7 @@ def paired_test(
     True
     """
     statistic = PairedDistance(manifold, center, radius, _sizes(manifold, (X, Y)))  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, (X, Y), guarantee, level, permutations, ledger, label, source)
+    return _tested(statistic, (X, Y), **{"label": "paired test", **options})
 
 
 def _sizes(manifold: Any, samples: Any) -> list[int]:
@@ -170,8 +143,9 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
     for number, sample in enumerate(samples, 1):
         array = entries(f"sample {number}", sample, shape)
         if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
-            expected = f"(n, {', '.join(map(str, shape))})"
-            raise ParameterError(f"sample {number} has shape {array.shape}; it must be {expected}")
+            raise ParameterError(
+                f"sample {number} has shape {array.shape}; it must be (n, {', '.join(map(str, shape))})"
+            )
         sizes.append(len(array))
     return sizes
 
@@ -179,12 +153,12 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
 def _tested(
     statistic: KernelStatistic,
     data: Sequence[Any],
-    guarantee: Guarantee,
-    level: float,
-    permutations: int,
-    ledger: Any,
     label: Any,
-    source: Source | None,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    level: float = 0.05,
+    permutations: int = 498,
+    ledger: Any = None,
+    source: Source | None = None,
 ) -> PermutationTest:
     """Check, pay, release: everything that can refuse has refused before anything is paid."""
     check_payer(ledger, label)

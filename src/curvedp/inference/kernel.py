@@ -21,7 +21,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.statistic import Statistic, public_ball
+from curvedp.mechanisms.statistic import Statistic, assign
 from curvedp.records.memory import entries
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory
@@ -41,12 +41,11 @@ class KernelStatistic(Statistic):
     units: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        ball = public_ball(self.manifold, self.center, self.radius)
+        super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
             raise ParameterError("sizes must be those of two samples or more")
         sizes = [_validate.integer("the size of a sample", size, 2) for size in self.sizes]
-        for name, value in {"center": ball.center, "radius": ball.radius, "sizes": sizes}.items():
-            object.__setattr__(self, name, value)
+        assign(self, sizes=sizes)
         if self.total > _MOST:
             raise ParameterError(f"{self.total} records are too many for a kernel test, which takes up to {_MOST}")
 
@@ -93,8 +92,7 @@ class KernelStatistic(Statistic):
         parts = []
         for number, (size, sample) in enumerate(zip(self.sizes, data, strict=True), 1):
             array = entries(f"sample {number}", sample, self.manifold.point_shape)
-            if array.shape != (size, *self.manifold.point_shape):
-                expected = (size, *self.manifold.point_shape)
+            if array.shape != (expected := (size, *self.manifold.point_shape)):
                 raise ParameterError(f"sample {number} has shape {array.shape}, not {expected}")
             carried = carry_records(self.manifold, self.center, array)
             parts.append(ball_coordinates(self.manifold, self.manifold.home(self.center), self.radius, carried))

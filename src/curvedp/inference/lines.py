@@ -1,10 +1,8 @@
 """Where the geodesic through the records is, from the last release of a private descent (proofs: docs/inference.md).
 
-That release is the mean clipped direction at a pair (p, V), mean aaᵀ and the mean remainder, with noise (`Neighborhood`). A
-pair z nearby where the direction vanishes obeys N·z = G − X·z, ‖X‖ at most the remainder e: with Ñ, g and ẽ in their place,
-z is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g, λ the least eigenvalue of Ñ, χ = ẽ and what noise may hide of e and N. The
-same inequality maps the ball of radius r about ẑ into itself, so that (Brouwer) there is such a pair. That of the population
-is farther by at most |G|/(λ − χ), G the records' direction there, where n is large.
+That release is the mean clipped direction g at a pair (p, V), Ñ = mean aaᵀ and the mean remainder ẽ, with noise
+(`Neighborhood`). The pair where the direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g, λ the least eigenvalue
+of Ñ, χ = ẽ and what noise may hide of e and N. That of the population is farther by |G|/(λ − χ) at most, for n large.
 """
 
 from dataclasses import dataclass
@@ -101,10 +99,8 @@ def line_region(statistic: GeodesicLine, reading: Reading, level: float, sampled
     wide = turned(M, float(np.linalg.norm(M.norm(p, V))), band.reach) * band.spread / DEVIATION
     theorem = "conservative: directions change nearly linearly (Jacobi fields)" if sure else "the public domain itself"
     wide, theorem = wide if sure else sqrt(k) * statistic.domain.speed, _ASYMPTOTIC * (sampled is not None) + theorem
-    about = _ABOUT.format(of)
-    return LineRegion(
-        M, center, radius, level, of, about, theorem, velocity=velocity, velocity_radius=wide, band_of=band
-    )
+    speeds: dict[str, Any] = {"velocity": velocity, "velocity_radius": wide, "band_of": band}
+    return LineRegion(M, center, radius, level, of, _ABOUT.format(of), theorem, **speeds)
 
 
 def _band(statistic: GeodesicLine, near: Neighborhood, reading: Reading, miss: float, sampled: float) -> _Band:
@@ -124,12 +120,11 @@ def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarr
     """(ẑ, r, λ − χ); r is inf where λ <= χ."""
     direction, normal, rest = near.parts(reading.drawn)
     parts = (near.size, near.released - near.size - 1, 1)
-    q, of_normal, of_rest = (
-        quantiles(
-            reading._replace(law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)), [1 - share]
-        )[0]
-        for size, share in zip(parts, (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN), strict=True)
-    )
+    shares = (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN)
+    readings = [
+        reading._replace(law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)) for size in parts
+    ]
+    q, of_normal, of_rest = (quantiles(r, [1 - share])[0] for r, share in zip(readings, shares, strict=True))
     chi = max(rest, 0.0) + near.units[0] * of_normal + near.units[1] * of_rest
     least = float(np.linalg.eigvalsh(normal)[0])
     if not least > chi:

@@ -1,20 +1,13 @@
 """Private permutation tests: the same noise law on the statistic and on every permuted one (Kim & Schrab, arXiv:2310.19043).
 
-Level. Under the hypothesis the observed statistic and the permuted ones are exchangeable, and stay so when each gets
-independent noise of the same law; rejecting where the observed one is among the ⌊α(B+1)⌋ largest of B + 1 (ties count
-against it) has level at most α at every n.
-
-Privacy. Fix the permutations and the noise of all but the observed statistic: they do not depend on the data. The test
-rejects where T₀ + ξ₀ > q, q the k-th largest of the other noisy statistics. Each statistic moves by at most Δ when one record
-is replaced, so q does, and T₀ − q moves by at most 2Δ: the decision is a function of one noisy number of sensitivity 2Δ
-(Kim & Schrab 2023, by the quantile, for Laplace noise of scale 2Δ/ε; the argument serves every additive noise).
-
-It does not cover the rank of T₀, whose event q' <= T₀ + ξ₀ < q has two ends that may move apart: what is released is the
-decision alone, at one level.
+Of T₀ and its B permuted values, each with independent noise of one law, the test rejects where T₀ is among the ⌊α(B+1)⌋
+largest: level at most α at every n. The k-th largest of the others, q, moves by at most Δ where a record is replaced, and so
+does T₀: the decision is a function of one noisy number of sensitivity 2Δ. The rank of T₀ is not: what is released is the
+decision alone, at one level. docs/inference.md has the proofs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import floor, inf, nextafter, sqrt
 from typing import Any, ClassVar, Literal, Self
@@ -27,96 +20,74 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.inference.kernel import KernelStatistic
 from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.base import Draw, Mechanism, assign, check_guarantee, replay
+from curvedp.mechanisms.base import Draw, Mechanism, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
-from curvedp.mechanisms.statistic import Stated, Statistic
-from curvedp.privacy import Guarantee, PrivacyProfile
+from curvedp.mechanisms.statistic import Stated, assign
+from curvedp.privacy import Guarantee
 
 _MOST = 100_000  # permutations
-_NOISES: dict[str, Any] = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
+_PARAMETERS = ("noise", "scale", "level", "permutations")
+_NOISES: dict[Any, Any] = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PermutationMechanism(Mechanism):
     """Whether a permutation test rejects: the one bit that is released.
 
-    Parameters
-    ----------
-    statistic : KernelStatistic
-        What is permuted, with its sensitivity Δ.
-    noise : {"gaussian", "laplace"}
-        The law of the noise on each of the B + 1 statistics.
-    scale : float
-        Its scale.
-    level : float
-        α, the largest probability of a rejection where the hypothesis holds.
-    permutations : int
-        B.
-
-    Notes
-    -----
     Guarantees
     - the profile of one number of sensitivity 2Δ + 2^-30 (the grid) under this noise, for ANY records;
     - level at most α at every n, whatever the law of the records.
     """
 
-    noise: Literal["gaussian", "laplace"]
-    scale: float
-    level: float
-    permutations: int
+    noise: Literal["gaussian", "laplace"]  # on each of the B + 1 statistics
+    scale: float  # of the noise
+    level: float = 0.05  # α, the largest probability of a rejection where the hypothesis holds
+    permutations: int = 498  # B
 
     name: ClassVar[str] = "permutation-test"
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = KernelStatistic
 
-    def __init__(
-        self, *, statistic: Statistic, noise: Any, scale: Any, level: Any = 0.05, permutations: Any = 498
-    ) -> None:
-        if not isinstance(statistic, KernelStatistic):
-            raise ParameterError(f"PermutationMechanism is for kernel statistics, not the {statistic.name}")
-        level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
-        permutations = _validate.integer("permutations", permutations, 1)
-        assign(self, statistic=statistic, level=level, permutations=permutations)
-        if permutations > _MOST or self.allowed < 1:
+    def __post_init__(self) -> None:
+        self.check_served(self.statistic)
+        level = _validate.within("level", self.level, 0.0, 1.0, open_low=True, open_high=True)
+        assign(self, level=level, permutations=_validate.integer("permutations", self.permutations, 1))
+        if self.permutations > _MOST or self.allowed < 1:
             raise ParameterError(
-                f"permutations={permutations} must be between 1/level - 1 = {1 / level - 1:.6g} and {_MOST}"
+                f"permutations={self.permutations} must be between 1/level - 1 = {1 / level - 1:.6g} and {_MOST}"
             )
-        assign(self, noise=_validate.choice("noise", noise, tuple(_NOISES)), scale=_validate.length("scale", scale))
+        _validate.choice("noise", self.noise, tuple(_NOISES))
+        assign(self, scale=_validate.length("scale", self.scale))
 
     @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+    def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
         """The noise of the smallest standard deviation that meets the guarantee."""
         trial, found = cls(statistic=statistic, noise="laplace", scale=1.0), []
         check_guarantee(guarantee)
         moved = Stated(Euclidean(1), trial.sensitivity)
-        refusals: list[CurvedpError] = []
         for noise, kind in _NOISES.items():
             try:
                 scale = kind.for_statistic(moved, guarantee).law.scale
-            except CurvedpError as refusal:
-                refusals.append(refusal)
+            except CurvedpError as error:
+                refusal = error
             else:
                 found.append((scale * (sqrt(2) if noise == "laplace" else 1.0), noise, scale))
         if not found:
-            raise refusals[-1]
+            raise refusal
         _, noise, scale = min(found)
         return cls(statistic=statistic, noise=noise, scale=scale)
 
     @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
+    def rebuilt(cls, statistic: Any, parameters: Mapping[str, Any]) -> Self:
         """From its parameters."""
-        return cls(
-            statistic=statistic, **{name: parameters[name] for name in ("noise", "scale", "level", "permutations")}
-        )
+        return cls(statistic=statistic, **{name: parameters[name] for name in _PARAMETERS})
 
     def at(self, level: float, permutations: int) -> Self:
         """The same noise at another level, with as many permutations."""
-        return type(self)(
-            statistic=self.statistic, noise=self.noise, scale=self.scale, level=level, permutations=permutations
-        )
+        return replace(self, level=level, permutations=permutations)
 
     @property
     def allowed(self) -> int:
@@ -129,21 +100,24 @@ class PermutationMechanism(Mechanism):
         return nextafter(2 * self.statistic.sensitivity + 2.0**-GRID, inf)
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
+    def _of_one(self) -> Any:
+        """This noise on one number."""
+        return _NOISES[self.noise](Euclidean(1), self.sensitivity, self.scale)
+
+    @property
+    def profile(self) -> Guarantee:
         """That of one number under this noise."""
-        profile: PrivacyProfile = _NOISES[self.noise](Euclidean(1), self.sensitivity, self.scale).profile
-        return profile
+        return self._of_one.profile  # type: ignore[no-any-return]  # of a mechanism
 
     @property
     def guarantee(self) -> Guarantee:
         """That of the noise."""
-        guarantee: Guarantee = _NOISES[self.noise](Euclidean(1), self.sensitivity, self.scale).guarantee
-        return guarantee
+        return self._of_one.guarantee  # type: ignore[no-any-return]  # of a mechanism
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The public numbers as JSON values."""
-        return {"noise": self.noise, "scale": self.scale, "level": self.level, "permutations": self.permutations}
+        return {name: getattr(self, name) for name in _PARAMETERS}
 
     @property
     def grid(self) -> int:
@@ -152,16 +126,11 @@ class PermutationMechanism(Mechanism):
 
     def accepted(self, data: Any) -> np.ndarray:
         """The kernel's arguments."""
-        return self._kernel.accepted(data)
-
-    @property
-    def _kernel(self) -> KernelStatistic:
-        assert isinstance(self.statistic, KernelStatistic)  # checked when it was made
-        return self.statistic
+        return np.asarray(self.statistic.accepted(data))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """The decision."""
-        values = self._kernel.permuted(data, self.permutations, source)
+        values = self.statistic.permuted(data, self.permutations, source)
         noisy, tau = self._noisy(values, source)
         rank = 1 + sum(each >= noisy[0] for each in noisy[1:])
         rejected = int(rank <= self.allowed)
@@ -169,7 +138,7 @@ class PermutationMechanism(Mechanism):
 
     def simulate(self, rng: np.random.Generator, coordinates: np.ndarray) -> bool:
         """The decision by floats: for power, NOT for release."""
-        values = self._kernel.permuted(coordinates, self.permutations, GeneratorSource(rng))
+        values = self.statistic.permuted(coordinates, self.permutations, GeneratorSource(rng))
         noisy = values + (rng.normal if self.noise == "gaussian" else rng.laplace)(0.0, self.scale, len(values))
         return bool(1 + np.sum(noisy[1:] >= noisy[0]) <= self.allowed)
 

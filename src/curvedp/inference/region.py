@@ -1,10 +1,13 @@
 """Confidence regions about what was released, from the certificate alone.
 
 Of the records: the noise law's own quantile about the draw BEFORE shrinkage and projection, which the certificate keeps. Of
-the population: that, and how far the mean of n independent records is from the population's (docs/inference.md).
+the population: that, and how far the statistic of n independent records is from the population's, finite-sample by
+McDiarmid's inequality (1989): what moves by at most c where one record is replaced exceeds its expectation by more than
+c·√(n·log(1/miss)/2) with probability at most `miss` (for means as Brunel & Serres 2024). docs/inference.md has the proofs.
 """
 
 from collections.abc import Sequence
+from math import log, pi, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,22 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.inference.lines import line_region
-from curvedp.inference.sampling import sampling
-from curvedp.inference.shapes import SHAPES, Region, Shape, principal_subspaces, quantiles
+from curvedp.inference.shapes import (
+    SHAPES,
+    Region,
+    Shape,
+    curvature_roots,
+    hessian_bounds,
+    principal_subspaces,
+    quantiles,
+)
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.median import GeometricMedian
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.mechanisms.sensitivity import dispersion_sensitivity
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
 
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
@@ -166,6 +178,50 @@ def _region(
     center = statistic.placed(shape.center(M)[None])[0]
     theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
+
+
+def sampling(statistic: Statistic, miss: float) -> float:
+    """What the sample adds, but with probability `miss`: a distance, or for medians and geodesics the length of G, the mean
+    direction at the population's, which has expectation 0."""
+    match statistic:
+        case FrechetMean():  # d(mean, b) <= |G|/λ, E|G|² <= r²/n, c = 2rS/n, S the stretch of log_b
+            convex, s = _convexity(statistic.manifold, statistic.radius)
+            stretch = s / sin(s) if s > 0 else 1.0
+            return statistic.radius * _length(statistic.n, miss, stretch) / convex
+        case FrechetVariance():  # c its sensitivity; its expectation is at most E|G|²/λ below the population's variance
+            M, r, n = statistic.manifold, statistic.radius, statistic.n
+            convex, _ = _convexity(M, r)
+            return dispersion_sensitivity(M, r, n) * sqrt(n * log(2 / miss) / 2) + r * r / (n * convex)
+        case SecondMoment():  # its length: E‖S − Σ‖² <= r⁴/n, c = √2·r²/n
+            return statistic.radius**2 * _length(statistic.n, miss, sqrt(0.5))
+        case GeometricMedian():  # directions of length at most 1
+            M, diameter = statistic.manifold, 2 * statistic.outer_radius
+            if not (diameter * curvature_roots(M)[1] < pi / 2 and diameter < M.injectivity_radius):
+                raise ParameterError(
+                    f"outer_radius={statistic.outer_radius:.6g} is too wide for a region of the population on {M!r}: "
+                    "distances are not convex in it"
+                )
+            return _length(statistic.n, miss)
+        case GeodesicLine():  # clipped directions
+            return statistic.domain.clip * _length(statistic.n, miss)
+    raise ParameterError(
+        f"of='population' is for statistics in a public ball, and medians; the {statistic.name} was found in another"
+    )
+
+
+def _length(n: int, miss: float, stretch: float = 1.0) -> float:
+    """Of the mean of n vectors of lengths up to 1 and expectation 0, which a record moves by at most 2·stretch/n."""
+    return (1 + stretch * sqrt(2 * log(1 / miss))) / sqrt(n)
+
+
+def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
+    """(λ, s): the least eigenvalue of Hess ½d² at distances up to s/√κ, the ball's diameter."""
+    convex, _ = hessian_bounds(M, 2 * radius)
+    if not convex > 0 or not 2 * radius < M.injectivity_radius:
+        raise ParameterError(
+            f"radius={radius:.6g} is too wide for a region of the population on {M!r}: no theorem applies"
+        )
+    return convex, 2 * radius * curvature_roots(M)[1]
 
 
 def _about(statistic: Statistic, reading: Reading, of: str, components: int | None) -> str:

@@ -33,9 +33,8 @@ class Chart(NamedTuple):
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
         z = np.asarray(manifold.chart(self.base, self.statistic.unplaced(points)))
         inside = np.linalg.norm(z, axis=-1) <= self.reach * (1 + CHART_ERROR)  # as the floats of a chart are accurate
-        return np.asarray(
-            inside & (np.linalg.norm(z - self.drawn, axis=-1) <= self.quantile + self.reach * CHART_ERROR)
-        )
+        near = np.linalg.norm(z - self.drawn, axis=-1) <= self.quantile + self.reach * CHART_ERROR
+        return np.asarray(inside & near)
 
     def edge(self, manifold: Manifold, directions: np.ndarray) -> np.ndarray:
         z = np.stack([_shortened(self.drawn + self.quantile * u, self.reach) for u in directions])
@@ -127,7 +126,6 @@ class Shape(NamedTuple):
     step: np.ndarray | None = None
 
     def center(self, manifold: Manifold) -> np.ndarray:
-        """The middle."""
         return self.base if self.step is None else np.asarray(manifold.unchart(self.base, self.step))
 
 
@@ -137,12 +135,8 @@ def _about_point(M: Manifold, statistic: Statistic, reading: Reading, q: float, 
 
 
 def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
-    """A chart ball, exact, cut to where the statistic can be.
-
-    The nearest vector z' of length <= reach to the drawn z is no farther from any vector of that length than z is (a
-    projection onto a convex set), so that |w − z'| <= q for each w of the region; exp stretches the segment from z' to w,
-    whose vectors have length at most min(reach, |z'| + q), by at most sinh(s)/s (Rauch).
-    """
+    """A chart ball, exact, cut to where the statistic can be. The nearest vector z of length <= reach is within q of each of
+    the region, and exp stretches the segment between them by at most sinh(s)/s."""
     z = _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
@@ -152,13 +146,9 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sam
 
 
 def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
-    """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
-
-    Let f = ½·mean d²(·, xᵢ), G = −∇f(w), λ <= Hess f <= H where distances to records are at most D (Karcher 1977). Along
-    exp_w(u·t·G) the gradient turns into −(I − tA)G with λ <= A <= H, and f is λ-convex, so that the mean is within
-    max(1−tλ, tH−1)·|G|/λ of exp_w(t·G); and exp_w(t·g) is within t·q·sinh(s)/s of that. |G| <= min(reach, |g| + q).
-    On flat space the radius is q: exact. Where this gives more than the ball of the records, that is the region.
-    """
+    """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w: the mean is within max(1−tλ, tH−1)·|G|/λ of
+    exp_w(t·G), λ <= Hess <= H, |G| <= min(reach, |g| + q), and exp_w(t·g) within t·q·sinh(s)/s of that. On flat space the
+    radius is q: exact. Where this gives more than the ball of the records, that is the region."""
     w, g = _base(reading), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
     ball = statistic.values
@@ -175,20 +165,14 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, s
         return whole  # a refusal here would follow the draw, and what is not refused would cover less often
     t = min(1.0, 2 / (low + high))
     radius = _stretch(M, t * longest) * t * q + longest * max(1 - t * low, t * high - 1) / low
-    theorem = (
-        "exact: the law's own quantile" if low == high == 1 else "conservative: one step by Hessian bounds (Karcher)"
-    )
+    flat = low == high == 1
+    theorem = "exact: the law's own quantile" if flat else "conservative: one step by Hessian bounds (Karcher)"
     return whole if radius + sampled >= ball.radius else Shape(w, radius + sampled, theorem, None, t * g)
 
 
 def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float, sampled: float) -> Shape:
-    """A ball about w that holds every geometric median, by how many records are near w.
-
-    Let a share p > ½ of the records be within R of w, and m a median at distance D. Σd(m, xᵢ) <= Σd(w, xᵢ), but a near record
-    adds at least D − 2R to the left side and no other takes off more than D: D <= 2pR/(2p − 1), in every metric space
-    (Lopuhaä & Rousseeuw 1991; Minsker 2015). The population's median obeys Σd(m, xᵢ) <= Σd(w, xᵢ) + n·sampled·D, by
-    convexity: D <= 2pR/(2p − 1 − sampled). The k counts' noises are fresh: `_exceeded`.
-    """
+    """A ball about w that holds every geometric median, by how many records are near w: where a share p > ½ is within R it is
+    at most 2pR/(2p − 1 − sampled) away (Lopuhaä & Rousseeuw 1991; Minsker 2015). The k counts' noises are fresh."""
     most = _exceeded(reading.law, reading.drawn.size, level) + reading.cell * np.arange(1, reading.drawn.size + 1)
     assert reading.radii is not None  # of counts
     near = [1 - max(0, floor(count + more)) / statistic.n for count, more in zip(reading.drawn, most, strict=True)]
@@ -221,15 +205,12 @@ SHAPES: dict[str, Callable[..., Shape]] = {
 def principal_subspaces(
     statistic: Any, reading: Reading, level: float, components: int, sampled: float
 ) -> tuple[Manifold, Shape]:
-    """Where the leading subspace of the records' second moment S is, from the drawn S + N.
+    """Where the leading subspace of the records' second moment S is, from the drawn S + N: ‖(I − P)(S + N)P‖ is σ/√2 times χ.
 
-    Let P project onto it: SP = PSP, so (I − P)(S + N)P = (I − P)NP, whose k(d − k) entries are independent N(0, σ²/2): their
-    length is σ/√2 times χ, whatever S is, and {P : ‖(I − P)(S + N)P‖ <= q} holds the truth with exactly this probability. It
-    holds other invariant subspaces too. ‖N‖ <= e = σ(√(2d) + z) but for twice the tail of z (Davidson & Szarek 2001, Theorem
-    2.11; the mean is above the median, Kwapień 1994). Then, where the drawn gap is δ > 4e, P is the upper part of S + N
-    without its corners (I − P)NP, and the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the Frobenius
-    norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex. S may be within `sampled` of what
-    is asked for: that is noise too, whose corner is at most √½ of it.
+    ‖N‖ <= e = σ(√(2d) + z) but for twice the tail of z (Davidson & Szarek 2001, Theorem 2.11; the mean is above the median,
+    Kwapień 1994). Where the drawn gap is δ > 4e, the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the
+    Frobenius norm, gives √Σθ² <= ½·arcsin(2q/δ): the most is one angle, as arcsin²√y is convex. S may be within `sampled` of
+    what is asked for: that is noise too, whose corner is at most √½ of it.
     """
     d, (sigma, miss) = statistic.features, _as_gaussian(reading, 1 - level)
     if not 0 < components < d:
@@ -243,9 +224,8 @@ def principal_subspaces(
     center, gap = vectors[:, ::-1][:, :components], float(values[-components] - values[-components - 1])
     M = Grassmann(d, components)
     if not gap > max(4 * e, 2 * q):
-        return M, Shape(
-            center, sqrt(min(components, d - components)) * pi / 2, "everything: noise hides the directions"
-        )
+        widest = sqrt(min(components, d - components)) * pi / 2
+        return M, Shape(center, widest, "everything: noise hides the directions")
     radius = float(np.arcsin(2 * q / gap)) / 2
     return M, Shape(center, radius, "exact but for swapped eigenvalues (Davis & Kahan)", Subspaces(drawn, q))
 

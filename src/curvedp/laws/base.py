@@ -46,7 +46,7 @@ class Law(ABC):
 
     @abstractmethod
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the normalized density at x; leading axes broadcast."""
+        """Logarithm of the density at x with respect to the Riemannian volume; leading axes broadcast."""
 
     @abstractmethod
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -85,7 +85,6 @@ class IsotropicLaw(Law):
     def _log_weight(self, distance: Floats) -> Floats: ...
 
     def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
-        """Independent draws about `center`; see `Law.sample`."""
         check_rng(rng)
         engine = self._engine
         engine.check_representable()
@@ -97,7 +96,6 @@ class IsotropicLaw(Law):
         return out.reshape(shape + point_shape)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the density with respect to the Riemannian volume; leading axes broadcast."""
         shape = self.manifold.point_shape
         distance = self.manifold.dist(points_of("center", center, shape), points_of("x", x, shape))
         return self._log_weight(np.asarray(distance)) - self.log_normalizer
@@ -108,7 +106,6 @@ class IsotropicLaw(Law):
         return self._engine.log_normalizer
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(d(x, center) ≤ r), elementwise, by quadrature independent of `sample`."""
         return self._engine.radial_cdf(radii(r))
 
     @property

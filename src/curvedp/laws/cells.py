@@ -45,7 +45,7 @@ class CellSampler:
     ) -> None:
         self._domain, self._scale, self._g, self._constants, self._rng = domain, scale, g, constants, rng
         self._radii = np.asarray(domain.radii)
-        self._k = domain.block_dim
+        self._k = domain.manifold.dim
         self._corners = _corners(self._k)
         self._thinning = _Thinning(len(self._radii), self._k)
         self.built = self.tried = 0  # evaluations of g spent on cells and on proposals

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,10 +23,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True)
 class SPDGaussian:
-    """exp(−d(X, W)²/2σ²) for the affine-invariant metric; the mathematics is in `spd_gaussian`.
-
-    Of real symmetric matrices for β = 1; for β = 2 of Hermitian ones, real and imaginary parts along the last axis.
-    """
+    """exp(−d(X, W)²/2σ²) for the affine-invariant metric (`spd_gaussian`) of real symmetric matrices for β = 1; for β = 2 of
+    Hermitian ones, real and imaginary parts along the last axis."""
 
     m: int
     beta: int
@@ -34,21 +32,17 @@ class SPDGaussian:
 
     @property
     def log_normalizer(self) -> float:
-        """Closed form (a Pfaffian, or a product for β = 2)."""
         return spd_normalizer.log_normalizer(self.m, self.scale, self.beta)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(d ≤ r), by inversion of a Laplace transform in closed form."""
         return np.asarray(spd_normalizer.radial_cdf(self.m, self.scale, r, self.beta))
 
     def moment(self, order: int) -> float:
-        """E[d^order]."""
         if order == 2:
             return spd_normalizer.mean_square_radius(self.m, self.scale, self.beta)
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
-        """Eigenvalues must be floats."""
         spd_gaussian.check_eigenvalues(self.m, self.scale, self.beta)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
@@ -67,26 +61,22 @@ class ProductGaussian:
 
     @property
     def log_normalizer(self) -> float:
-        """Sum over the factors."""
         return sum(factor.log_normalizer for factor in self.factors)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(√(d₁² + d₂² + …) ≤ r): the factors' distribution functions convolved. Absolute error below 1e-5."""
-        return _convolved(self)(r) if len(self.factors) > 1 else self.factors[0].radial_cdf(r)
+        return _convolved(self)(r)
 
     def moment(self, order: int) -> float:
-        """E[d^order]."""
         if order == 2:
             return sum(factor.moment(2) for factor in self.factors)
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
-        """Every factor must be."""
         for factor in self.factors:
             factor.check_representable()
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """One independent draw a factor, joined."""
         centers = self.manifold.split(center)
         parts = [factor.draw(rng, part, count) for factor, part in zip(self.factors, centers, strict=True)]
         return np.asarray(self.manifold.join(parts))
@@ -94,10 +84,8 @@ class ProductGaussian:
 
 @lru_cache(maxsize=64)
 def _convolved(law: ProductGaussian) -> Cdf:
-    cdf: Cdf = law.factors[0].radial_cdf
-    for factor in law.factors[1:]:
-        cdf = _of_hypotenuse(cdf, factor.radial_cdf, law.scale)
-    return cdf
+    cdfs: list[Cdf] = [factor.radial_cdf for factor in law.factors]
+    return reduce(lambda first, second: _of_hypotenuse(first, second, law.scale), cdfs)
 
 
 def _of_hypotenuse(first: Cdf, second: Cdf, scale: float) -> Cdf:
@@ -133,17 +121,14 @@ def _support(cdf: Cdf, scale: float) -> tuple[float, float]:
     while float(cdf(high)) < 1.0 - _TAIL:
         high *= 2.0
 
-    def reached(r: float, mass: float) -> bool:
-        return float(cdf(r)) >= mass
-
     ends = []
-    for mass, side in ((_TAIL, 0), (1.0 - _TAIL, 1)):
+    for mass in (_TAIL, 1.0 - _TAIL):
         below, above = 0.0, high
         for _ in range(24):
             middle = (below + above) / 2
-            below, above = (below, middle) if reached(middle, mass) else (middle, above)
-        ends.append((below, above)[side])
-    return ends[0], ends[1]
+            below, above = (below, middle) if float(cdf(middle)) >= mass else (middle, above)
+        ends += [below, above]
+    return ends[0], ends[3]
 
 
 def _moment(cdf: Cdf, order: int, scale: float) -> float:

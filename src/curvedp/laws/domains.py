@@ -11,7 +11,8 @@ of coordinates usable:
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,34 +29,15 @@ _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
 
 @dataclass(frozen=True, eq=False)
 class GeodesicBall:
-    """The closed ball of a public radius about a public center (the origin if none is given).
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the points live.
-    center : array, optional
-        Public.
-    radius : float
-        Public.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> GeodesicBall(Sphere(2), radius=0.5).dim
-    2
-    """
+    """The closed ball of a public radius about a public center (the origin if none is given)."""
 
     manifold: Manifold
     center: ArrayLike | None = None
     radius: float = math.nan
-    roots: tuple[tuple[float, int], ...] = field(init=False, repr=False)
-    flat: Float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         M = check_manifold(self.manifold)
-        roots = M.root_curvatures if M.is_symmetric and M.is_homogeneous else None
-        if roots is None:
+        if not (M.is_symmetric and M.is_homogeneous) or M.root_curvatures is None:
             raise ParameterError(
                 f"exact K-norm sampling on {M!r} is not available: its curvatures depend on the direction, or it is not"
                 " stated that they do not (`root_curvatures`, `is_symmetric`, `is_homogeneous`)"
@@ -68,16 +50,20 @@ class GeodesicBall:
             raise ParameterError(f"center={center!r} must be one point of {M!r}")
         if self.dim > _MOST_DIMENSIONS:
             raise ParameterError(f"{M!r} has dimension {M.dim}, exact K-norm sampling allows {_MOST_DIMENSIONS}")
-        widest = max([math.sqrt(-k) * radius for k, _ in roots if k < 0], default=0.0)
-        if widest > 300:
+        if max([math.sqrt(-k) * radius for k, _ in self.roots if k < 0], default=0.0) > 300:
             raise ParameterError(f"radius={radius!r} is too large: the volume of the ball overflows")
-        for name, value in (
-            ("center", center),
-            ("radius", radius),
-            ("roots", roots),
-            ("flat", M.flat_directions(center)),
-        ):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "radius", radius)
+
+    @cached_property
+    def roots(self) -> tuple[tuple[float, int], ...]:
+        """(κ, multiplicity) of the curvatures across every geodesic."""
+        return self.manifold.root_curvatures or ()
+
+    @cached_property
+    def flat(self) -> Float:
+        """An orthonormal basis of the coordinates without curvature."""
+        return np.asarray(self.manifold.flat_directions(self.center))
 
     @property
     def dim(self) -> int:
@@ -87,11 +73,6 @@ class GeodesicBall:
     def radii(self) -> tuple[float, ...]:
         """Radius of each block of coordinates, a ball in R^k."""
         return (self.radius,)
-
-    @property
-    def block_dim(self) -> int:
-        """k."""
-        return self.manifold.dim
 
     def points(self, z: Float) -> tuple[Any, ...]:
         """The arguments of the gradient norm at coordinates z of shape (N, blocks, k)."""
@@ -126,25 +107,7 @@ class GeodesicBall:
 
 @dataclass(frozen=True, eq=False)
 class TangentBundleBall(GeodesicBall):
-    """{(p, v): p in the ball of `radius` about `center`, ‖v‖ ≤ speed}, with the volume dvol(p)·dv.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where the points live.
-    center : array, optional
-        Public.
-    radius : float
-        Public.
-    speed : float
-        The longest velocity, public.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Sphere
-    >>> TangentBundleBall(Sphere(2), radius=0.5, speed=1.0).dim
-    4
-    """
+    """{(p, v): p in the ball of `radius` about `center`, ‖v‖ ≤ speed}, with the volume dvol(p)·dv."""
 
     speed: float = math.nan
 
@@ -179,16 +142,13 @@ class TangentBundleBall(GeodesicBall):
 def _log_sn(curvature: float, r: Float) -> Float:
     """log(sn_κ(r)/r): sin for κ > 0, sinh for κ < 0, −∞ never reached inside the injectivity radius."""
     x = math.sqrt(abs(curvature)) * np.asarray(r, dtype=np.float64)
-    small = x < 1e-2
+    small, u = x < 1e-2, x * x
     safe = np.where(small, 1.0, x)
-    u = x * x
     if curvature > 0:
-        series, ratio = -u / 6 - u * u / 180, np.log(np.abs(np.sin(np.minimum(safe, math.pi))) / safe)
-    elif curvature < 0:
-        series, ratio = u / 6 - u * u / 180, safe + np.log(-np.expm1(-2 * safe) / (2 * safe))
+        ratio = np.log(np.abs(np.sin(np.minimum(safe, math.pi))) / safe)
     else:
-        return np.zeros_like(x)
-    return np.where(small, series, ratio)
+        ratio = safe + np.log(-np.expm1(-2 * safe) / (2 * safe))
+    return np.where(small, -np.sign(curvature) * u / 6 - u * u / 180, ratio)
 
 
 def _mean_sn(curvature: float, r: Float) -> Float:

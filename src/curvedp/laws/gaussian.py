@@ -10,8 +10,13 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
-from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
-from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
+from curvedp.laws.spaceform import (
+    isotropic_certified_delta,
+    isotropic_profile,
+    rays_of,
+    space_form,
+    space_form_factors,
+)
 from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy.hadamard import HadamardProfile
 from curvedp.privacy.products import product_profile
@@ -65,14 +70,11 @@ class RiemannianGaussian(IsotropicLaw):
         ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`; beyond it, where the scale is
         large, a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
-        rays = rays_of(self.manifold)
-        if rays is not None:
+        if (rays := rays_of(self.manifold)) is not None:
             return isotropic_profile("gaussian", rays, self.scale, sensitivity)
-        factors = space_form_factors(self.manifold)
-        if factors is not None:
+        if (factors := space_form_factors(self.manifold)) is not None:
             return product_profile(factors, self.scale, sensitivity)
-        bound = self.ricci_bound(sensitivity)
-        if bound is not None:
+        if (bound := self.ricci_bound(sensitivity)) is not None:
             return bound
         if self.manifold.positive_matrices is not None:
             moved = _validate.positive("sensitivity", sensitivity)
@@ -89,16 +91,14 @@ class RiemannianGaussian(IsotropicLaw):
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
-        rays = rays_of(self.manifold)
-        if rays is None:
+        if (rays := rays_of(self.manifold)) is None:
             raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
         return isotropic_certified_delta("gaussian", rays, self.scale, sensitivity, eps)
 
 
 @lru_cache(maxsize=256)
 def _engine(manifold: Manifold, scale: float) -> Engine:
-    engine = space_form("gaussian", manifold, scale)
-    if engine is not None:
+    if (engine := space_form("gaussian", manifold, scale)) is not None:
         return engine
     _validate.length("scale", scale)
     if manifold.positive_matrices is not None:

@@ -37,7 +37,6 @@ class GrassmannGaussian:
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ exp(−d²/2σ²) dvol."""
         return _log_mass(self.p, self.q, self.scale)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -47,7 +46,6 @@ class GrassmannGaussian:
         return np.array([self._integral(x) / whole for x in radius.ravel().tolist()]).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
-        """E[d^order]."""
         return self._integral(math.inf, order) / self._integral(math.inf)
 
     def check_representable(self) -> None:
@@ -55,26 +53,23 @@ class GrassmannGaussian:
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """Tangent normals, accepted by their volume."""
-        a, b, deviation, log_acceptance = _envelope(self.p, self.q, self.scale)
+        (m, r), (a, b, deviation, log_acceptance) = self.manifold.point_shape, _envelope(self.p, self.q, self.scale)
         z = np.empty((count, self.manifold.dim))
         todo = np.arange(count)
         while len(todo):
             trial = rng.normal(0.0, deviation, (int(len(todo) / math.exp(log_acceptance)) + 16, self.manifold.dim))
-            theta = np.linalg.svd(trial.reshape(len(trial), *self._block), compute_uv=False).astype(np.float64)
+            theta = np.linalg.svd(trial.reshape(len(trial), m - r, r), compute_uv=False).astype(np.float64)
             inside = theta[:, 0] < _TOP
             trial, theta = trial[inside], theta[inside]
-            ratio = _log_volume(theta) + (self.q - self.p) * np.sum(_log_sinc(theta), axis=1)
+            i, j = np.triu_indices(self.p, 1)
+            ratio = np.sum(_log_sinc(theta[:, i] - theta[:, j]) + _log_sinc(theta[:, i] + theta[:, j]), axis=1)
+            ratio += (self.q - self.p) * np.sum(_log_sinc(theta), axis=1)
             ratio -= self.p * (self.q - 1) * a + b * (self.p + self.q - 2) * np.sum(theta * theta, axis=1)
             if not np.all(ratio <= 1e-9):
                 raise EnvelopeViolation(f"log ratio {np.max(ratio)!r} > 0 on {self.manifold!r}")
             kept = trial[ratio > -rng.standard_exponential(len(trial))][: len(todo)]
             z[todo[: len(kept)]], todo = kept, todo[len(kept) :]
         return np.asarray(self.manifold.exp(center, self.manifold.from_coordinates(center, z)))
-
-    @property
-    def _block(self) -> tuple[int, int]:
-        m, r = self.manifold.point_shape
-        return m - r, r
 
     def _integral(self, r: float, order: int = 0) -> float:
         """∫ d^order·exp(−d²/2σ²)·volume over π/2 > θ₁ > θ₂ with d = |θ| ≤ r, up to a constant."""
@@ -98,12 +93,6 @@ class GrassmannGaussian:
 
 def _log_sinc(x: Floats) -> Floats:
     return np.asarray(np.log(np.sinc(x / math.pi)))
-
-
-def _log_volume(theta: Floats) -> Floats:
-    """Σ_{i<j} log sinc(θᵢ−θⱼ) + log sinc(θᵢ+θⱼ)."""
-    i, j = np.triu_indices(theta.shape[1], 1)
-    return np.asarray(np.sum(_log_sinc(theta[:, i] - theta[:, j]) + _log_sinc(theta[:, i] + theta[:, j]), axis=1))
 
 
 def _reach(p: int, q: int, sigma: float) -> float:

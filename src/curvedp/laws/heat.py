@@ -15,13 +15,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.polynomial import Chebyshev
-from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, IsotropicLaw, uniform_directions
-from curvedp.laws.radial import Table, log_sphere_area
+from curvedp.laws.radial import Table, Tabulated, log_sphere_area
 from curvedp.laws.spaceform import placed, rays_of
 from curvedp.privacy import PrivacyProfile
 from curvedp.privacy.hadamard import HadamardProfile
@@ -72,13 +71,8 @@ class HeatKernel(IsotropicLaw):
 
 
 def heat_scale(manifold: Manifold, flat: float) -> float:
-    """The smallest √time whose heat kernel gives away no more than a flat Gaussian of scale `flat`, rounded up.
-
-    Raises
-    ------
-    UnattainableGuarantee
-        If no time does at which it can be drawn.
-    """
+    """The smallest √time whose heat kernel gives away no more than a flat Gaussian of scale `flat`, rounded up; raises
+    `UnattainableGuarantee` if no time does at which it can be drawn."""
     k = _ricci(manifold)
     most = _flat(_largest(manifold), k)
     if not _validate.length("flat", flat) * (1 + 2.0**-40) <= most:
@@ -112,7 +106,7 @@ def _flat(scale: float, k: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Heat:
+class _Heat(Tabulated):
     """The kernel up to a constant, its radius by quadrature."""
 
     manifold: Manifold
@@ -152,13 +146,8 @@ class _Heat:
         if not self._series:
             return np.asarray(self._smooth(np.minimum(r, self._end)) - r * r / (2 * t))
         x, a, degree = np.cos(r), (d - 1) / 2, 1
-        before, now, total, top, peak = (
-            np.ones_like(x),
-            2 * a * x,
-            np.ones_like(x),
-            2 * a,
-            1.0,
-        )  # Gegenbauer's C₀, C₁, …
+        before, now, top = np.ones_like(x), 2 * a * x, 2 * a  # Gegenbauer's C₀, C₁, …
+        total, peak = np.ones_like(x), 1.0
         while True:
             factor = math.exp(-degree * (degree + d - 1) * t / 2) * (1 + degree / a)
             total, peak = total + factor * now, peak + factor * top
@@ -168,15 +157,14 @@ class _Heat:
             top *= (2 * a + degree) / (degree + 1)
             degree += 1
 
-    def _log_density(self, r: Floats) -> Floats:
-        sn = np.sin(r) if self.curvature > 0 else np.sinh(r)
-        return np.asarray(self.log_weight(r) + (self.manifold.dim - 1) * np.log(np.abs(sn)))
-
     @cached_property
     def table(self) -> Table:
+        def log_density(r: Floats) -> Floats:
+            sn = np.sin(r) if self.curvature > 0 else np.sinh(r)
+            return np.asarray(self.log_weight(r) + (self.manifold.dim - 1) * np.log(np.abs(sn)))
+
         grid = np.linspace(0.0, self._end, 4097)[1:-1]
-        peak = float(grid[np.argmax(self._log_density(grid))])
-        return Table(self._log_density, peak, self.scale, self._end)
+        return Table(log_density, float(grid[np.argmax(log_density(grid))]), self.scale, self._end)
 
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
@@ -187,12 +175,6 @@ class _Heat:
     @property
     def log_normalizer(self) -> float:
         return self.table.log_mass + log_sphere_area(self.manifold.dim)
-
-    def radial_cdf(self, r: ArrayLike) -> Floats:
-        return self.table.cdf(r)
-
-    def moment(self, order: int) -> float:
-        return self.table.moment(order)
 
     def check_representable(self) -> None:
         if self._end > self.manifold.float_reach:

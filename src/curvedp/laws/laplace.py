@@ -1,6 +1,5 @@
 """The Riemannian Laplace law: density ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -9,9 +8,7 @@ from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Engine, Floats, IsotropicLaw
-from curvedp.laws.profiles import isotropic_certified_delta, isotropic_profile
-from curvedp.laws.radial import Rays
-from curvedp.laws.spaceform import rays_of, space_form
+from curvedp.laws.spaceform import isotropic_certified_delta, isotropic_profile, rays_of, space_form
 from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
 from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.profile import PrivacyProfile
@@ -73,36 +70,29 @@ class RiemannianLaplace(IsotropicLaw):
         On SPDAffineInvariant and HPDAffineInvariant of size 2 and more: that of pure Δ/σ, by the triangle inequality and a
         normalizer that is the same everywhere (Reimherr et al. 2021, Thm 1).
         """
-        if rays_of(self.manifold) is None:
+        if (rays := rays_of(self.manifold)) is None:
             moved = Fraction(_validate.length("sensitivity", sensitivity))
             return PureProfile(float_of(moved / Fraction(self.scale), up=True))
-        return isotropic_profile("laplace", self._rays, self.scale, sensitivity)
+        return isotropic_profile("laplace", rays, self.scale, sensitivity)
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
-        return isotropic_certified_delta("laplace", self._rays, self.scale, sensitivity, eps)
-
-    @property
-    def _rays(self) -> Rays:
-        rays = rays_of(self.manifold)
-        if rays is None:
+        if (rays := rays_of(self.manifold)) is None:
             raise ParameterError(f"on {self.manifold!r} pure Δ/σ is all that is known; use the profile")
-        return rays
+        return isotropic_certified_delta("laplace", rays, self.scale, sensitivity, eps)
 
 
 def _volume_growth(manifold: Manifold) -> float:
     """h such that the volume of a ball of radius r grows as e^{hr}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)."""
-    rays = rays_of(manifold)
-    if rays is not None:
-        return sum(count * math.sqrt(-curvature) for curvature, count in rays.roots if curvature < 0)
+    if (rays := rays_of(manifold)) is not None:
+        return rays.growth
     return half_sum(*(manifold.positive_matrices or (1, 1)))
 
 
 @lru_cache(maxsize=256)
 def _engine(manifold: Manifold, scale: float) -> Engine:
-    engine: Engine | None = space_form("laplace", manifold, scale)
-    if engine is None and manifold.positive_matrices is not None:
+    if (engine := space_form("laplace", manifold, scale)) is not None:
+        return engine
+    if manifold.positive_matrices is not None:
         return MatrixLaplace(*manifold.positive_matrices, _validate.length("scale", scale))
-    if engine is None:
-        raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")
-    return engine
+    raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")

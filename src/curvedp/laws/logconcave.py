@@ -27,19 +27,13 @@ _RAISE = 2.0**-30
 
 
 class TangentHat:
-    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum.
-
-    `width` is any positive length to start the search for knots with.
-    """
+    """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum; `width` is any
+    positive length to start the search for knots with."""
 
     def __init__(self, g: Function, slope: Function, low: float, high: float, width: float) -> None:
         self._g = g
-        sides = [np.zeros(1)]
-        if low < 0.0:
-            sides.append(_fallen(g, low, width))
-        if high > 0.0:
-            sides.append(_fallen(g, high, width))
-        knots = np.unique(np.concatenate(sides))
+        sides = [_fallen(g, end, width) for end in (min(low, 0.0), max(high, 0.0)) if end]
+        knots = np.unique(np.concatenate([np.zeros(1), *sides]))
         height, rise = g(knots), slope(knots)
         ends = np.concatenate([[low], _meeting_points(knots, height, rise), [high]])
         # A piece decays from its `top` end at rate |rise|; a level one gets a rate too small to change anything.
@@ -78,11 +72,8 @@ class TangentHat:
             worst = proposal[np.argmax(np.where(np.isnan(log_ratio), np.inf, log_ratio))]
             raise EnvelopeViolation(f"log f − hat = {np.max(log_ratio)} > 0 at t = {worst}")
         rejected = np.flatnonzero(rng.standard_exponential(size) < -log_ratio)
-        if places is None:
-            t[:] = proposal
-            return rejected
-        t[places] = proposal
-        return np.asarray(places[rejected])
+        t[... if places is None else places] = proposal
+        return rejected if places is None else np.asarray(places[rejected])
 
 
 def _fallen(g: Function, end: float, width: float) -> Floats:
@@ -159,9 +150,8 @@ def radius_sampler(kind: Kind, rays: Rays, scale: float) -> tuple[float, Tangent
         weight = -(r / s) / s if kind == "gaussian" else np.full_like(r, -1.0 / s)
         for k, count in rays.roots:
             root = math.sqrt(abs(k))
-            weight = weight + (
-                count / r if k == 0 else count * root / (np.tan(root * r) if k > 0 else np.tanh(root * r))
-            )
+            pull = count / r if k == 0 else count * root / (np.tan(root * r) if k > 0 else np.tanh(root * r))
+            weight = weight + pull
         return weight
 
     return m, TangentHat(g, slope, -m, rays.end - m, s)

@@ -8,14 +8,17 @@ test compares two derivations.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from curvedp.errors import ParameterError
 
 Kind = Literal["gaussian", "laplace"]
 Floats = NDArray[np.float64]
@@ -25,6 +28,9 @@ _FALL = 80.0
 _PANELS = 48
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _BLOCK = 8192  # 20 nodes a point: blocks that stay in cache
+_LARGEST_SHIFT = (
+    1e8  # beyond this value of (d−1)σ the peak's place, (d−1)σ², has lost half its digits beside the width σ
+)
 
 
 def log_sphere_area(dim: int) -> float:
@@ -39,13 +45,7 @@ class Table:
     bounded factor on each of them whatever its scale. `scale` is any length to begin the search for them with.
     """
 
-    def __init__(
-        self,
-        log_density: Callable[[Floats], Floats],
-        peak: float,
-        scale: float,
-        high: float = math.inf,
-    ) -> None:
+    def __init__(self, log_density: Callable[[Floats], Floats], peak: float, scale: float, high: float) -> None:
         self._log_density, self._peak, self._scale, self._high = log_density, peak, scale, high
         self._log_peak = float(log_density(np.array([peak]))[0])
         falls = _FALL * (np.arange(_PANELS + 1) / _PANELS) ** 2
@@ -113,18 +113,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Rays:
-    """The geodesic rays of a two-point homogeneous space.
+    """The geodesic rays of a two-point homogeneous space."""
 
-    Attributes
-    ----------
-    roots
-        Pairs (κ, multiplicity) of the curvatures across a ray, κ = 0 included: d − 1 directions in all.
-    end
-        How far a ray is shortest: the diameter, infinite on a space that is not compact.
-    """
-
-    roots: tuple[tuple[float, float], ...]
-    end: float = math.inf
+    roots: tuple[tuple[float, float], ...]  # (κ, multiplicity) across a ray, κ = 0 included: d − 1 directions in all
+    end: float = math.inf  # how far a ray is shortest: the diameter, infinite on a space that is not compact
 
     @property
     def dim(self) -> int:
@@ -133,20 +125,36 @@ class Rays:
 
     @property
     def curvature(self) -> float | None:
-        """κ of the sphere (a circle for d = 1), Euclidean or hyperbolic space that this is; None on projective spaces.
-
-        >>> Rays(((1.0, 2),), math.pi).curvature, Rays(((1.0, 2),), math.pi / 2).curvature
-        (1.0, None)
-        """
+        """κ of the sphere (a circle for d = 1), Euclidean or hyperbolic space that this is; None on projective spaces."""
         if not self.roots:
             return 0.0 if math.isinf(self.end) else (math.pi / self.end) ** 2
         (curvature, _), *others = self.roots
         closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
         return curvature if not others and self.end == closes else None
 
+    @property
+    def growth(self) -> float:
+        """h in e^{hr}, the growth of a sphere's volume."""
+        return sum(count * math.sqrt(-k) for k, count in self.roots if k < 0)
+
+
+class Tabulated(ABC):
+    """What an engine has whose distance from the footpoint has a table."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """The integrated density of the distance."""
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        return self.table.cdf(r)
+
+    def moment(self, order: int) -> float:
+        return self.table.moment(order)
+
 
 @dataclass(frozen=True)
-class RadialLaw:
+class RadialLaw(Tabulated):
     """The law of r with density ∝ exp(−r²/2σ²) or exp(−r/σ), σ = `scale`, times ∏ sn_κ(r)^n."""
 
     kind: Kind
@@ -155,8 +163,13 @@ class RadialLaw:
 
     @cached_property
     def table(self) -> Table:
-        """The integrated density."""
-        return Table(self._log_density, self._peak(), self.scale, high=self.rays.end)
+        shift = self.rays.growth * self.scale
+        if self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
+            raise ParameterError(
+                f"scale={self.scale!r}: on hyperbolic space of dimension {self.rays.dim} the distances concentrate at "
+                f"(d−1)·scale² = {shift * self.scale:.3g}, beyond double precision; use a smaller scale"
+            )
+        return Table(self._log_density, self._peak(), self.scale, self.rays.end)
 
     @cached_property
     def reach(self) -> float:
@@ -169,14 +182,9 @@ class RadialLaw:
         return self.table.log_mass + self._log_constant + log_sphere_area(self.rays.dim)
 
     @property
-    def _growth(self) -> float:
-        """h in e^{hr}, the growth of a sphere's volume."""
-        return sum(count * math.sqrt(-k) for k, count in self.rays.roots if k < 0)
-
-    @property
     def _log_constant(self) -> float:
         """What `_log_density` leaves out of log(weight·∏ sn^n)."""
-        shift = self._growth * self.scale
+        shift = self.rays.growth * self.scale
         halves = sum(count * math.log(2.0 * math.sqrt(-k)) for k, count in self.rays.roots if k < 0)
         return (shift * shift / 2 if self.kind == "gaussian" else 0.0) - halves
 
@@ -185,7 +193,7 @@ class RadialLaw:
 
         Gaussian: −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
         """
-        h, s = self._growth, self.scale
+        h, s = self.rays.growth, self.scale
         # The Laplace rate in exact arithmetic: next to the limit of integrability 1/σ − h has no digits in doubles.
         weight = (
             -((r / s - h * s) ** 2) / 2 if self.kind == "gaussian" else -float(1 - Fraction(h) * Fraction(s)) / s * r
@@ -221,9 +229,3 @@ class RadialLaw:
             x = math.sqrt(abs(k)) * r
             pull += count / (r if k == 0 else r * ((math.tan(x) if k > 0 else math.tanh(x)) / x))
         return (r / self.scale) / self.scale < pull if self.kind == "gaussian" else 1 / self.scale < pull
-
-
-@lru_cache(maxsize=256)
-def radial_law(kind: Kind, rays: Rays, scale: float) -> RadialLaw:
-    """`RadialLaw` with its table kept."""
-    return RadialLaw(kind, rays, scale)

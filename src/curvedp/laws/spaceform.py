@@ -10,32 +10,27 @@ from dataclasses import dataclass
 from functools import lru_cache, singledispatch
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
 from curvedp.laws.base import Floats, uniform_directions
 from curvedp.laws.logconcave import radius_sampler
-from curvedp.laws.radial import Kind, RadialLaw, Rays, radial_law
+from curvedp.laws.radial import Kind, RadialLaw, Rays
+from curvedp.privacy.certify import certified_delta
+from curvedp.privacy.constant_curvature import constant_curvature_profile
+from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.projective import ProjectiveProfile
+from curvedp.privacy.rotations import certified_rotation_delta
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
 _BOOST_LIMIT = 32.0
-# Beyond this value of (d−1)σ the position of the peak, (d−1)σ², has lost half its digits beside the width σ.
-_LARGEST_SHIFT = 1e8
 
 
 @lru_cache(maxsize=256)
 def rays_of(manifold: Manifold) -> Rays | None:
-    """The rays of a two-point homogeneous space, read off its curvatures; None where directions differ.
-
-    >>> from curvedp.geometry import Rotations, Sphere, Stiefel
-    >>> rays_of(Sphere(3)), rays_of(Stiefel(4, 2))
-    (Rays(roots=((1.0, 2),), end=3.141592653589793), None)
-    >>> rays_of(Rotations(3)).curvature is None  # a projective space
-    True
-    """
+    """The rays of a two-point homogeneous space, read off its curvatures; None where directions differ."""
     roots, end, dim = manifold.root_curvatures, manifold.injectivity_radius, manifold.dim
     if roots is None or not (manifold.is_homogeneous and manifold.is_symmetric):
         return None
@@ -46,12 +41,7 @@ def rays_of(manifold: Manifold) -> Rays | None:
 
 def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
     """(curvature, dimension) of the space forms whose product the manifold is, if they are at most two and one flat space
-    counts for all, else None. SPD(2) is ℝ × H² with κ = −½.
-
-    >>> from curvedp.geometry import Euclidean, Product, SPDAffineInvariant
-    >>> space_form_factors(Product(Euclidean(3), SPDAffineInvariant(2)))
-    ((0.0, 3), (0.0, 1), (-0.5, 2))
-    """
+    counts for all, else None. SPD(2) is ℝ × H² with κ = −½."""
     if len(manifold.factors) > 1 and rays_of(manifold) is None:
         parts = [space_form_factors(factor) for factor in manifold.factors]
         pairs = tuple(pair for part in parts for pair in part or ())
@@ -67,49 +57,40 @@ def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | No
     return ((0.0, flat), (curvature, count + 1))
 
 
+def isotropic_profile(kind: Kind, rays: Rays, scale: float, sensitivity: float) -> PrivacyProfile:
+    """The exact profile: of constant curvature, or of a real or complex projective space."""
+    if rays.curvature is not None:
+        return constant_curvature_profile(kind, rays.curvature, rays.dim, scale, sensitivity)
+    least = min(curvature for curvature, _ in rays.roots)
+    field = "real" if len(rays.roots) == 1 else "complex"
+    return ProjectiveProfile(kind, field, rays.dim, least, scale, sensitivity)
+
+
+def isotropic_certified_delta(
+    kind: Kind, rays: Rays, scale: float, sensitivity: float, eps: float
+) -> tuple[float, float]:
+    """Rigorous bounds on δ(eps)."""
+    if rays.curvature is not None:
+        return certified_delta(kind, rays.curvature, rays.dim, scale, sensitivity, eps)
+    if len(rays.roots) == 1 and rays.dim == 3:
+        return certified_rotation_delta(kind, rays.roots[0][0], scale, sensitivity, eps)
+    raise ParameterError("certified bounds on projective spaces are for dimension 3, as Rotations(3); use the profile")
+
+
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
     """The engine for a two-point homogeneous manifold, else None."""
     rays = rays_of(manifold)
-    return None if rays is None else SpaceForm(kind, manifold, rays, scale)
+    return None if rays is None else SpaceForm(kind, rays, scale, manifold)
 
 
 @dataclass(frozen=True)
-class SpaceForm:
+class SpaceForm(RadialLaw):
     """The isotropic law of one kind on one two-point homogeneous space."""
 
-    kind: Kind
     manifold: Manifold
-    rays: Rays
-    scale: float
-
-    @property
-    def radial(self) -> RadialLaw:
-        """The law of the distance."""
-        shift = (self.manifold.dim - 1) * self.scale
-        hyperbolic = any(curvature < 0 for curvature, _ in self.rays.roots)
-        if hyperbolic and self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
-            raise ParameterError(
-                f"scale={self.scale!r}: on {self.manifold!r} the distances concentrate at (d−1)·scale² = "
-                f"{shift * self.scale:.3g}, beyond double precision; use a smaller scale"
-            )
-        return radial_law(self.kind, self.rays, self.scale)
-
-    @property
-    def log_normalizer(self) -> float:
-        """log ∫ weight(d(x, p)) dvol(x)."""
-        return self.radial.log_normalizer
-
-    def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(d ≤ r)."""
-        return self.radial.table.cdf(r)
-
-    def moment(self, order: int) -> float:
-        """E[d^order]."""
-        return self.radial.table.moment(order)
 
     def check_representable(self) -> None:
-        """Refuses parameters whose draws double-precision coordinates cannot hold; the rule reads no data."""
-        reach, limit = self.radial.reach, self.manifold.float_reach
+        reach, limit = self.reach, self.manifold.float_reach
         if reach > limit:
             raise ParameterError(
                 f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {reach:.4g}, "
@@ -117,7 +98,6 @@ class SpaceForm:
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """`count` points about the center (one point, or `count` of them)."""
         manifold, dim = self.manifold, self.manifold.dim
         if self.rays.curvature == 0:
             if self.kind == "gaussian":

@@ -57,13 +57,10 @@ class ChainEnvelope:
 
     @classmethod
     def tightest(cls, m: int, sigma: float) -> "ChainEnvelope":
-        """Tangent points near the best ones, which are the mean gaps under the envelope itself.
-
-        Any points give a valid envelope, so a fixed number of steps of the fixed-point iteration is enough.
-        """
-        nodes = np.polynomial.hermite_e.hermegauss(m)[0][
-            ::-1
-        ]  # where the ρᵢ/σ·√2 are as σ → 0; far apart they sit at σ²h
+        """Tangent points near the best ones, which are the mean gaps under the envelope itself: any points give a valid
+        envelope, so a fixed number of steps of the fixed-point iteration is enough."""
+        # where the ρᵢ/σ·√2 are as σ → 0; far apart they sit at σ²h
+        nodes = np.polynomial.hermite_e.hermegauss(m)[0][::-1]
         where = sigma * nodes / math.sqrt(2) + sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2
         envelope = cls(m, sigma, where)
         for _ in range(_STEPS):

@@ -21,11 +21,7 @@ _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}
 
 @lru_cache(maxsize=32)
 def spd_confidence(m: int, beta: int, sigma: float, sensitivity: float) -> ConfidenceProfile:
-    """The bound for `RiemannianGaussian(SPDAffineInvariant(m), sigma)`, or HPDAffineInvariant(m) for β = 2; m >= 3.
-
-    >>> spd_confidence(3, 1, 2.0, 0.5).label
-    'confidence bound from 19230 samples, wrong with probability at most 1e-06'
-    """
+    """The bound for `RiemannianGaussian(SPDAffineInvariant(m), sigma)`, or HPDAffineInvariant(m) for β = 2; m >= 3."""
     if sigma > 25.0:  # beyond the reach of doubles, whatever is drawn
         raise ParameterError(_TOO_LARGE)
     net, covering = weyl_net(m, _SPACINGS.get(m, 1.0))

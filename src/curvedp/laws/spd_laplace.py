@@ -63,7 +63,6 @@ class MatrixLaplace:
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ exp(−d/σ) dvol."""
         mixing = (self.m - 1) / 2 * math.log(2 * math.pi) - math.log(self.scale)
         return log_volume_constant(self.m, self.beta) + mixing + _mixture(self)[2]
 
@@ -88,11 +87,9 @@ class MatrixLaplace:
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """LYL* with W = LL* and Y about the identity."""
-        rho = (
-            accepted(rng, best_laplace(self), self.m, count) if self.m > 1 else rng.laplace(0.0, self.scale, (count, 1))
-        )
-        return turned(rng, center, rho, self.beta)
+        if self.m == 1:
+            return turned(rng, center, rng.laplace(0.0, self.scale, (count, 1)), self.beta)
+        return turned(rng, center, accepted(rng, best_laplace(self), self.m, count), self.beta)
 
 
 @lru_cache(maxsize=64)

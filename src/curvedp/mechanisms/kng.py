@@ -16,8 +16,8 @@ from scipy.special import log_ndtr
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
-from curvedp.laws import GeodesicBall
 from curvedp.laws.cells import CellSampler, LocalConstants
+from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID

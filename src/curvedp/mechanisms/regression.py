@@ -18,8 +18,8 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
-from curvedp.laws import TangentBundleBall
 from curvedp.laws.cells import LocalConstants
+from curvedp.laws.domains import TangentBundleBall
 from curvedp.mechanisms.base import Draw, Mechanism, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.kng import KNormMechanism, check_width, kng_draw

@@ -16,7 +16,7 @@ from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps, place_of
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
 from curvedp.laws.exact.spd import _sampler, acceptance
-from curvedp.laws.exact.spd_turn import _FarDraw
+from curvedp.laws.exact.spd_chain import _FarDraw
 from curvedp.laws.logconcave import mode as mode_of
 from curvedp.laws.spaceform import rays_of
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
@@ -239,7 +239,7 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
         if max(chances.values()) < 0.5:
             chances["_ChainDraw"] = math.exp(FloatChain.tightest(m, sigma).log_acceptance)
     counting = Counting(np.random.default_rng(8))
-    draws = [_sampler(m, 1, sigma)(counting) for _ in range(60)]
+    draws = [_sampler("gaussian", m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
     assert {type(draw).__name__ for draw in draws} == {best}
     assert acceptance("gaussian", m, 1, sigma) <= chances[best] * (1 + 1e-12)
@@ -250,7 +250,7 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
 
 @pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
-    assert type(_sampler(m, 1, sigma)(source())).__name__ == kind
+    assert type(_sampler("gaussian", m, 1, sigma)(source())).__name__ == kind
 
 
 # ---- constant curvature

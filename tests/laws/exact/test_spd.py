@@ -10,9 +10,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
 from curvedp.laws.exact.spd import cholesky
-from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
+from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain, draw_far
 from curvedp.laws.exact.spd_near import draw_near, near_envelope
-from curvedp.laws.exact.spd_turn import draw_far
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, sample_log_eigenvalues
 from goodness import accepts, ks, off_origin, rejects, uniform_directions

@@ -50,7 +50,7 @@ def test_the_chain_by_brute_force(chain: ChainEnvelope) -> None:
         u = LazyUniforms(source(seed), 1)
         share = float(u.balls(64)[0])
         sums = np.cumsum(message)
-        assert chain.pick(0, 0, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
+        assert chain.pick(0, len(sums) - 1, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)
         above = 300 + 30 * seed
         sums = np.cumsum(z[-1] * factor[above])
         assert chain.pick(m - 1, above, u) == pytest.approx(np.searchsorted(sums, share * sums[-1]), abs=1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -21,50 +21,24 @@ from curvedp.entropy.balls import (
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.csprng import Source
 from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, Manifold, PoincareBall, Rotations, Sphere
-from curvedp.laws.exact.heat import heat_hop
+from curvedp.laws.exact.heat import HeatHop
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
-from curvedp.laws.radial import Kind, Rays
 
 Steps = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
 class Place:
-    """How points of one manifold are written down, for Arb arrays and FloatBalls alike.
+    """How points of one manifold are written down, for Arb arrays and FloatBalls alike."""
 
-    Attributes
-    ----------
-    normals
-        How many standard normals make a uniform direction.
-    steps
-        The radius r as (cs r, sn r): how far along the footpoint and along the direction.
-    columns
-        The footpoint as vectors, of those coordinates that count.
-    tangents
-        The normals as vectors. Those as long as the footpoint's live in the same space.
-    along
-        (footpoint's vectors, normals' vectors, cs, sn) to the point's vectors.
-    signed
-        Whether a point is a vector up to its sign: the sign is then a fair coin, since which of the two the footpoint is
-        given by may depend on the data.
-    """
-
-    normals: int
-    steps: Callable[[arb], Steps]
-    columns: Callable[[Any], list[Any]]
-    along: Callable[[list[Any], list[Any], Any, Any], list[Any]]
-    tangents: Callable[[Any], list[Any]] = lambda g: [g]
+    normals: int  # how many standard ones make a uniform direction
+    steps: Callable[[arb], Steps]  # the radius r as (cs r, sn r): how far along the footpoint and along the direction
+    columns: Callable[[Any], list[Any]]  # the footpoint as vectors, of those coordinates that count
+    along: Callable[[list[Any], list[Any], Any, Any], list[Any]]  # (footpoint, normals, cs, sn) to the point's vectors
+    tangents: Callable[[Any], list[Any]] = lambda g: [g]  # the normals as vectors; as long ones are in the same space
+    # Whether a point is a vector up to its sign: the sign is then a fair coin, since which of the two the footpoint is given
+    # by may depend on the data.
     signed: bool = False
-
-
-def _circular(r: arb) -> Steps:
-    sn, cs = r.sin_cos()
-    return cs, sn
-
-
-def _hyperbolic(r: arb) -> Steps:
-    sn, cs = r.sinh_cosh()
-    return cs, sn
 
 
 @singledispatch
@@ -73,24 +47,18 @@ def place_of(manifold: Manifold) -> Place | None:
     return None
 
 
-@place_of.register
-def _(manifold: Euclidean) -> Place:
-    return Place(manifold.dim, lambda r: (arb(1), r), lambda p: [p], _euclidean)
+def _circular(r: arb) -> Steps:
+    return tuple(reversed(r.sin_cos()))
 
 
-@place_of.register
-def _(manifold: Sphere) -> Place:
-    return Place(manifold.dim + 1, _circular, lambda p: [p], _sphere)
+def _hyperbolic(r: arb) -> Steps:
+    return tuple(reversed(r.sinh_cosh()))
 
 
-@place_of.register
-def _(manifold: Lorentz) -> Place:
-    return Place(manifold.dim, _hyperbolic, lambda p: [p[1:]], _lorentz)
-
-
-@place_of.register
-def _(manifold: PoincareBall) -> Place:
-    return Place(manifold.dim, _hyperbolic, lambda p: [p], _poincare)
+place_of.register(Euclidean, lambda M: Place(M.dim, lambda r: (arb(1), r), lambda p: [p], _euclidean))
+place_of.register(Sphere, lambda M: Place(M.dim + 1, _circular, lambda p: [p], _sphere))
+place_of.register(Lorentz, lambda M: Place(M.dim, _hyperbolic, lambda p: [p[1:]], _lorentz))
+place_of.register(PoincareBall, lambda M: Place(M.dim, _hyperbolic, lambda p: [p], _poincare))
 
 
 @place_of.register
@@ -122,18 +90,13 @@ def _(manifold: Rotations) -> Place | None:
 
 
 def draw_curved(
-    kind: Kind | Literal["heat"],
-    manifold: Manifold,
-    rays: Rays,
-    scale: float,
-    center: np.ndarray,
-    source: Source,
-    grid: int,
+    law: RadialBall | HeatHop, manifold: Manifold, center: np.ndarray, source: Source, grid: int
 ) -> np.ndarray:
     """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
     place = place_of(manifold)
     assert place is not None  # the caller has asked
-    hops = [(radius, LazyNormals(source, place.normals)) for radius in _radii(kind, rays, scale, source)]
+    radii = [law.draw(source) for _ in range(law.count)] if isinstance(law, HeatHop) else [draw_radius(law, source)]
+    hops = [(radius, LazyNormals(source, place.normals)) for radius in radii]
     sign = 1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
 
     if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
@@ -167,19 +130,10 @@ def draw_curved(
     return decide(balls, first_precision(grid))
 
 
-def _radii(kind: Kind | Literal["heat"], rays: Rays, scale: float, source: Source) -> list[LazyRadius]:
-    if kind == "heat":
-        hop = heat_hop(rays, scale)
-        return [hop.draw(source) for _ in range(hop.count)]
-    return [draw_radius(RadialBall(kind, rays, scale), source)]
-
-
 def _joined(manifold: Manifold, parts: Sequence[Sequence[int | None]], sign: int) -> np.ndarray:
     """One vector after another, or side by side as the columns of a matrix."""
-    if len(manifold.point_shape) == 1:
-        return np.array([sign * k for part in parts for k in part], dtype=object)  # type: ignore[operator]
-    columns = [[sign * k for k in part] for part in parts]  # type: ignore[operator]
-    return np.array(columns, dtype=object).T
+    columns = [np.array(part, dtype=object) * sign for part in parts]
+    return np.concatenate(columns) if len(manifold.point_shape) == 1 else np.stack(columns, axis=1)
 
 
 def _steps(radius: LazyRadius, place: Place, precision: int) -> Steps | None:

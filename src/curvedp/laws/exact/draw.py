@@ -6,10 +6,9 @@ whole ball lies in one cell of the grid. No float rounding touches the law, so n
 apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof and the threat model.
 """
 
-import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.heat import heat_hop
+from curvedp.laws.exact.radial import RadialBall
 from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.heat import HeatKernel
 from curvedp.laws.radial import Kind
@@ -38,8 +38,8 @@ _ON_MANIFOLD = 1e-6  # residual of a footpoint where not every array is one
 class ExactDraw:
     """A draw on the grid: `integers`·2^-grid, the ideal draw rounded to the nearest grid point.
 
-    `integers` are the ambient coordinates of a point, or coordinates of the tangent space at the public `base` where
-    one is given. They are all that is released; `value` and `point` are functions of them.
+    `integers` are the ambient coordinates of a point, or coordinates of the tangent space at the origin (`in_chart`). They
+    are all that is released; `value` and `point` are functions of them.
 
     *Guarantees*
     - `tau` bounds the total variation between the law of `integers` and the ideal rounded law, for AES an ideal cipher.
@@ -50,55 +50,35 @@ class ExactDraw:
     grid: int
     tau: float
     manifold: Manifold
-    base: Any = None
 
     @property
     def value(self) -> np.ndarray:
-        """integers·2^-grid as float64 (rounded to nearest where an integer has more than 53 bits)."""
-        floats = [_scaled(int(k), self.grid) for k in self.integers.ravel()]
+        """integers·2^-grid as float64: Python divides integers with a single, correct rounding."""
+        floats = [int(k) / (1 << self.grid) for k in self.integers.ravel()]
         return np.array(floats, dtype=np.float64).reshape(self.integers.shape)
-
-    @property
-    def sha256(self) -> str:
-        """Hexadecimal digest of the integers in C order, in decimal, separated by commas: what a certificate holds."""
-        return hashlib.sha256(",".join(str(int(k)) for k in self.integers.ravel()).encode()).hexdigest()
 
     @property
     def point(self) -> Any:
         """A point of the manifold near the grid point: post-processing, in floats."""
-        return _to_point(self.manifold, self.value, self.base)
+        return drawn_point(self.manifold, self.value)
 
 
-def _scaled(k: int, grid: int) -> float:
-    return k / (1 << grid)  # Python divides integers with a single, correct rounding
-
-
-def _released_shape(manifold: Manifold, base: Any) -> tuple[int, ...]:
-    if isinstance(base, tuple):
-        parts = zip(manifold.factors, base, strict=True)
-        return (sum(math.prod(_released_shape(factor, part)) for factor, part in parts),)
-    return manifold.point_shape if base is None else (manifold.dim,)
-
-
-def _to_point(manifold: Manifold, value: np.ndarray, base: Any) -> Any:
-    if isinstance(base, tuple):
-        parts, start = [], 0
-        for factor, factor_base in zip(manifold.factors, base, strict=True):
-            shape = _released_shape(factor, factor_base)
-            stop = start + math.prod(shape)
-            parts.append(_to_point(factor, value[start:stop].reshape(shape), factor_base))
-            start = stop
-        return manifold.join(parts)
-    if base is None:
-        return manifold.project(value)
-    return manifold.exp(base, manifold.from_coordinates(base, value))
-
-
-def drawn_base(manifold: Manifold) -> Any:
-    """Where the coordinates of an intrinsic draw are taken: None for ambient ones."""
+def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
+    """The shape of the integers of an intrinsic draw; those of the factors of a product stand one after the other."""
     if len(manifold.factors) > 1:
-        return tuple(drawn_base(factor) for factor in manifold.factors)
-    return manifold.origin if in_chart(manifold) else None
+        return (sum(math.prod(drawn_shape(factor)) for factor in manifold.factors),)
+    return (manifold.dim,) if in_chart(manifold) else manifold.point_shape
+
+
+def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
+    """The point that `ExactDraw.point` makes of grid coordinates, for an intrinsic draw."""
+    if len(manifold.factors) > 1:
+        ends = np.cumsum([math.prod(drawn_shape(factor)) for factor in manifold.factors])[:-1]
+        parts = zip(manifold.factors, np.split(value, ends), strict=True)
+        return manifold.join([drawn_point(factor, part.reshape(drawn_shape(factor))) for factor, part in parts])
+    if in_chart(manifold):
+        return manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, value))
+    return manifold.project(value)
 
 
 def has_exact_laplace(manifold: Manifold) -> bool:
@@ -122,19 +102,6 @@ def in_chart(manifold: Manifold) -> bool:
     return rays is not None and rays.curvature == 0 and not ambient and manifold.positive_matrices is None
 
 
-def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
-    """The shape of the integers of an intrinsic draw."""
-    return _released_shape(manifold, drawn_base(manifold))
-
-
-def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
-    """The point that `ExactDraw.point` makes of grid coordinates, for an intrinsic draw."""
-    return _to_point(manifold, value, drawn_base(manifold))
-
-
-# ---- the laws ---------------------------------------------
-
-
 def exact_gaussian(
     manifold: Manifold, sigma: float, center: Any, *, source: Source | None = None, grid: int = 30
 ) -> ExactDraw:
@@ -148,11 +115,6 @@ def exact_gaussian(
     - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
       sphere, the lift of the spatial part on Lorentz, the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for
       up to 4096 numbers, and grows with their number and with the trials that a draw of matrices is expected to take.
-
-    >>> from curvedp.geometry import Sphere
-    >>> draw = exact_gaussian(Sphere(2), 0.1, [1.0, 0.0, 0.0])
-    >>> draw.integers.shape, draw.grid, draw.tau == 2.0**-100
-    ((3,), 30, True)
     """
     start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold.float_reach)
     return _draw("gaussian", manifold, sigma, start, check_source(source), _grid(grid))
@@ -161,18 +123,9 @@ def exact_gaussian(
 def exact_laplace(
     manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
 ) -> ExactDraw:
-    """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid.
-
-    On two-point homogeneous spaces (Euclidean: the multivariate Laplace of the norm), SPDAffineInvariant and
-    HPDAffineInvariant.
-
-    *Guarantees*
-    - As for `exact_gaussian`. Where the law does not exist, `NotIntegrable` names the limit.
-
-    >>> from curvedp.geometry import Lorentz
-    >>> exact_laplace(Lorentz(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
-    (3,)
-    """
+    """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid, with the guarantees of
+    `exact_gaussian`: on two-point homogeneous spaces (Euclidean: the multivariate Laplace of the norm), SPDAffineInvariant
+    and HPDAffineInvariant. Where the law does not exist, `NotIntegrable` names the limit."""
     start, scale = _center(manifold, center), _scale("scale", scale, manifold.float_reach)
     return _draw("laplace", manifold, scale, start, check_source(source), _grid(grid))
 
@@ -180,18 +133,13 @@ def exact_laplace(
 def exact_heat_kernel(
     manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
 ) -> ExactDraw:
-    """Where Brownian motion from the center is at time scale², rounded to the grid: on Sphere, Lorentz, PoincareBall, d >= 2.
-
-    >>> from curvedp.geometry import Sphere
-    >>> exact_heat_kernel(Sphere(2), 0.5, [1.0, 0.0, 0.0]).integers.shape
-    (3,)
-    """
+    """Where Brownian motion from the center is at time scale², rounded: on Sphere, Lorentz, PoincareBall, d >= 2."""
     start, scale = _center(manifold, center), HeatKernel(manifold, scale).scale
     rays = rays_of(manifold)
     assert rays is not None  # the law has checked it
     hop, grid = heat_hop(rays, scale), _grid(grid)
     allowance = Allowance(math.prod(manifold.point_shape) * hop.count, 0.25)  # at least e^{−1} of the hops survive
-    integers = draw_curved("heat", manifold, rays, scale, start, allowance.meter(check_source(source)), grid)
+    integers = draw_curved(hop, manifold, start, allowance.meter(check_source(source)), grid)
     return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
 
 
@@ -203,29 +151,24 @@ def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, sour
             for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
-        return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold, tuple(p.base for p in parts))
+        return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold)
     matrices = manifold.positive_matrices
     allowance = Allowance(math.prod(manifold.point_shape), acceptance(kind, *matrices, scale) if matrices else 1.0)
     metered = allowance.meter(source)
-    base: Any = None
     if kind == "gaussian" and manifold.is_linear:
         integers = _flat_gaussian(center, scale, metered, grid)
     elif rays is not None and place_of(manifold) is not None:
-        integers = draw_curved(kind, manifold, rays, scale, center, metered, grid)
+        integers = draw_curved(RadialBall(kind, rays, scale), manifold, center, metered, grid)
     elif matrices:
         integers = draw_spd(kind, *matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
-        base = manifold.origin
-        coordinates = np.asarray(manifold.to_coordinates(base, manifold.log(base, center)))
+        coordinates = np.asarray(manifold.to_coordinates(manifold.origin, manifold.log(manifold.origin, center)))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(
             f"manifold={manifold!r} has no exact {kind} sampler; LogGaussianMechanism works on every manifold"
         )
-    return ExactDraw(integers, grid, allowance.tau(), manifold, base)
-
-
-# ---- flat -------------------------------------------------------
+    return ExactDraw(integers, grid, allowance.tau(), manifold)
 
 
 def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -> np.ndarray:
@@ -238,24 +181,17 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
             integers, certain = (normals.floats() * sigma + start).round(grid)
         out[certain] = [int(k) for k in integers[certain]]
         open_ = np.flatnonzero(~certain)
-    precision, scale = first_precision(grid), arb(sigma)
-    # In a call and not in a closure over i, so that each question keeps its own coordinate.
-    asked = [(i, _coordinate(normals, i, arb(float(start[i])), scale, grid)) for i in open_.tolist()]
-    for i, question in asked:
-        out[i] = decide(question, precision)
+    scale = arb(sigma)
+
+    def cell(i: int, foot: arb, precision: int) -> int | None:
+        return round_arb(foot + scale * normals.ball(i, precision), grid)
+
+    for i in open_.tolist():
+        out[i] = decide(partial(cell, i, arb(float(start[i]))), first_precision(grid))
     return out
 
 
-def _coordinate(normals: LazyNormals, i: int, start: arb, sigma: arb, grid: int) -> Callable[[int], int | None]:
-    return lambda precision: round_arb(start + sigma * normals.ball(i, precision), grid)
-
-
-# ---- what comes in, what it cost --------------------------------
-
-
 def _grid(grid: int) -> int:
-    if type(grid) is int and 1 <= grid <= _MAX_GRID:
-        return grid
     if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
     return whole
@@ -266,37 +202,30 @@ def _scale(name: str, scale: float, reach: float) -> float:
     return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
 
 
-def _finite(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = _validate.array(name, value)
-    if array.shape != shape:
-        raise ParameterError(f"{name} has shape {array.shape}; it must have shape {shape}")
-    if not np.all(np.isfinite(array)):
-        raise ParameterError(f"{name} must be finite")
-    return array
-
-
 def _center(manifold: Manifold, center: Any) -> np.ndarray:
     if not isinstance(manifold, Manifold):
         raise ParameterError(f"manifold={manifold!r} must be a manifold")
-    array = _finite("center", center, manifold.point_shape)
+    array = _validate.array("center", center)
+    if array.shape != manifold.point_shape:
+        raise ParameterError(f"center has shape {array.shape}; it must have shape {manifold.point_shape}")
+    if not np.all(np.isfinite(array)):
+        raise ParameterError("center must be finite")
     _check_on(manifold, array)
     return array
 
 
 def _check_on(manifold: Manifold, center: np.ndarray) -> None:
+    unlifted = manifold.quadric is None  # on a quadric an array is lifted or scaled to a point
     if len(manifold.factors) > 1:
         for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
             _check_on(factor, part)
-    elif manifold.quadric is not None and manifold.quadric[0] > 0:
-        if not np.any(center):
-            raise ParameterError("center must not be 0 on a sphere")
-    elif manifold.curvature_bounds[0] < 0 and center.ndim == 1 and manifold.quadric is None:
+    elif manifold.quadric is not None and manifold.quadric[0] > 0 and not np.any(center):
+        raise ParameterError("center must not be 0 on a sphere")
+    elif unlifted and manifold.curvature_bounds[0] < 0 and center.ndim == 1:
         balls = arb_array(center)
         if decide(lambda p: _sign(balls.dot(balls) - 1)) >= 0:
             raise ParameterError("center must lie inside the unit ball")
-    elif (
-        manifold.quadric is None and manifold.curvature_bounds[0] >= 0 and not manifold.residual(center) <= _ON_MANIFOLD
-    ):
+    elif unlifted and manifold.curvature_bounds[0] >= 0 and not manifold.residual(center) <= _ON_MANIFOLD:
         raise ParameterError(f"center must be a point of {manifold!r}")
 
 

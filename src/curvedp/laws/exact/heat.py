@@ -115,13 +115,7 @@ class HeatHop:
 
 @lru_cache(maxsize=256)
 def heat_hop(rays: Rays, scale: float) -> HeatHop:
-    """The longest time in whose multiples this one is drawn.
-
-    Raises
-    ------
-    ParameterError
-        If it would be drawn in more than 1024 hops.
-    """
+    """The longest time in whose multiples this one is drawn; `ParameterError` if that takes more than 1024 hops."""
     count = 1
     while not HeatHop(rays, scale, count).feasible:
         scale, count = scale / 2, 4 * count

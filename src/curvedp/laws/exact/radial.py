@@ -8,7 +8,7 @@ ball arithmetic, so the envelope is one fixed public function of (law, space, σ
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from flint import arb
@@ -49,27 +49,23 @@ class RadialBall:
         ratio = float(unit) / self.rays.end
         return unit / round(ratio) if ratio > 0.75 else unit * round(1 / ratio)
 
-    @property
-    def _inverse_scale(self) -> arb:
-        return 1 / arb(self.scale)
-
     def log_density(self, r: arb) -> arb:
-        q = r * self._inverse_scale
+        """h(r)"""
+        q = r * (1 / arb(self.scale))
         total = -q * q / 2 if self.kind == "gaussian" else -q
         for k, count in self.rays.roots:
+            x = arb(abs(k)).sqrt() * r
             if k == 0:
                 total = total + count * r.log()
-                continue
-            root = arb(abs(k)).sqrt()
-            if k > 0:
-                total = total + count * (root * r).sin().log()
+            elif k > 0:
+                total = total + count * x.sin().log()
             else:  # log sinh x = x + log(1 − e^{−2x}) − log 2, which does not overflow
-                total = total + count * (root * r + (-(-2 * root * r).expm1()).log() - arb.const_log2())
+                total = total + count * (x + (-(-2 * x).expm1()).log() - arb.const_log2())
         return total
 
     def slope(self, r: arb) -> arb:
         """h′(r)"""
-        inverse = self._inverse_scale
+        inverse = 1 / arb(self.scale)
         total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
         for k, count in self.rays.roots:
             root = arb(abs(k)).sqrt()
@@ -78,7 +74,7 @@ class RadialBall:
 
     def bending(self, r: arb) -> arb:
         """−h″(r)"""
-        inverse = self._inverse_scale
+        inverse = 1 / arb(self.scale)
         total = inverse * inverse if self.kind == "gaussian" else arb(0)
         for k, count in self.rays.roots:
             root = arb(abs(k)).sqrt()
@@ -116,11 +112,8 @@ class _Piece:
 @dataclass(frozen=True)
 class _Envelope:
     law: RadialBall
-    level: float  # subtracted from h, so that nothing over- or underflows
-    pieces: tuple[_Piece, ...]
-
-    def __hash__(self) -> int:
-        return hash(self.law)
+    level: float = field(hash=False)  # subtracted from h, so that nothing over- or underflows
+    pieces: tuple[_Piece, ...] = field(hash=False)
 
 
 def _expm1(x: arb) -> arb:
@@ -135,12 +128,9 @@ def _envelope(law: RadialBall) -> _Envelope:
         width = float(spread) if spread.is_finite() else 0.0
         points = sorted({t for t in (top + c * width for c in _OFFSETS) if t > 0 and arb(t) < law.end} | {top})
         level = float(law.log_density(arb(top)))
-        cuts = [0.0, *(_crossing(law, a, b) for a, b in itertools.pairwise(points))]
-        pieces = []
-        for i, (t, start) in enumerate(zip(points, cuts, strict=True)):
-            stop = cuts[i + 1] if i + 1 < len(cuts) else None
-            pieces.append(_piece(law, level, t, start, stop))
-        return _Envelope(law, level, tuple(pieces))
+        cuts = [_crossing(law, a, b) for a, b in itertools.pairwise(points)]
+        ends = zip(points, [0.0, *cuts], [*cuts, None], strict=True)
+        return _Envelope(law, level, tuple(_piece(law, level, *end) for end in ends))
 
 
 def _piece(law: RadialBall, level: float, t: float, start: float, stop: float | None) -> _Piece:
@@ -166,12 +156,8 @@ def _crossing(law: RadialBall, a: float, b: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _cumulative(envelope: _Envelope, precision: int) -> list[arb]:
-    total, sums = arb(0), [arb(0)]
     with at_precision(precision + 16):
-        for piece in envelope.pieces:
-            total = total + piece.mass(envelope.law)
-            sums.append(total)
-    return sums
+        return list(itertools.accumulate((piece.mass(envelope.law) for piece in envelope.pieces), initial=arb(0)))
 
 
 class LazyRadius:
@@ -197,8 +183,7 @@ class LazyRadius:
 
     def log_ratio(self, precision: int) -> arb:
         """log of target over envelope at this radius: at most 0."""
-        r = self.ball(precision)
-        piece = self._envelope.pieces[self._index]
+        r, piece = self.ball(precision), self._envelope.pieces[self._index]
         line = arb(piece.height) + arb(piece.slope) * (r - arb(piece.start))
         return self._envelope.law.log_density(r) - self._envelope.level - line
 
@@ -208,6 +193,5 @@ def draw_radius(law: RadialBall, source: Source) -> LazyRadius:
     envelope = _envelope(law)
     while True:
         radius = LazyRadius(envelope, LazyUniforms(source, 1))
-        coin = LazyUniforms(source, 1)
-        if accepts(coin, radius.log_ratio):
+        if accepts(LazyUniforms(source, 1), radius.log_ratio):
             return radius

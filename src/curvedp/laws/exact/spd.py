@@ -15,20 +15,11 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from curvedp.entropy.balls import (
-    FILTER_GRID,
-    FloatBall,
-    arb_array,
-    decide,
-    first_precision,
-    float_ball,
-    round_arb,
-)
+from curvedp.entropy.balls import FILTER_GRID, FloatBall, arb_array, decide, first_precision, float_ball, round_arb
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
-from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain
+from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far, draw_far_laplace
 from curvedp.laws.exact.spd_near import LaplaceBound, NearDraw, draw_near, near_envelope
-from curvedp.laws.exact.spd_turn import TurnedDraw, draw_far, draw_far_laplace
 from curvedp.laws.radial import Kind
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
@@ -37,7 +28,7 @@ from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
 
 def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
     """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""
-    draw = (_sampler if kind == "gaussian" else _laplace_sampler)(m, beta, scale)(source)
+    draw = _sampler(kind, m, beta, scale)(source)
     center = center if beta == 1 else np.kron(center[..., 0], np.eye(2)) + np.kron(center[..., 1], [[0, -1], [1, 0]])
     places = _free_entries(m, beta)
 
@@ -49,12 +40,10 @@ def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, so
             return _mirrored(m, beta, [int(k) for k in integers[places]])
 
     def balls(precision: int) -> np.ndarray | None:
-        factor = cholesky(center)
-        inner = draw.exp(precision)
-        if factor is None or inner is None:
+        if (factor := cholesky(center)) is None:
             return None
         lower = arb_mat(factor.tolist())
-        point = lower * inner * lower.transpose()
+        point = lower * draw.exp(precision) * lower.transpose()
         cells = [round_arb(point[i, j], grid) for i, j in zip(*(p.tolist() for p in places), strict=True)]
         return None if None in cells else _mirrored(m, beta, [k for k in cells if k is not None])
 
@@ -74,21 +63,18 @@ def acceptance(kind: Kind, m: int, beta: int, scale: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _sampler(m: int, beta: int, sigma: float) -> Callable[[Source], NearDraw | TurnedDraw]:
-    best = best_envelope(m, sigma, beta) if m > 1 else NearEnvelope(1, sigma, 1.0, beta)
+def _sampler(kind: Kind, m: int, beta: int, scale: float) -> Callable[[Source], NearDraw | TurnedDraw]:
+    if kind == "laplace":
+        if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
+            return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
+        return lambda source: draw_far_laplace(m, scale, source, beta)
+    best = best_envelope(m, scale, beta) if m > 1 else NearEnvelope(1, scale, 1.0, beta)
     if isinstance(best, NearEnvelope):
-        return lambda source: draw_near(near_envelope(m, sigma, best.tangent, beta), source)
+        return lambda source: draw_near(near_envelope(m, scale, best.tangent, beta), source)
     if isinstance(best, FloatChain):
-        chain = ChainEnvelope(m, sigma, best.positions)
+        chain = ChainEnvelope(m, scale, best.positions)
         return lambda source: draw_chain(chain, source)
-    return lambda source: draw_far(m, sigma, source, beta)
-
-
-@lru_cache(maxsize=64)
-def _laplace_sampler(m: int, beta: int, scale: float) -> Callable[[Source], NearDraw | TurnedDraw]:
-    if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
-        return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
-    return lambda source: draw_far_laplace(m, scale, source, beta)
+    return lambda source: draw_far(m, scale, source, beta)
 
 
 def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:

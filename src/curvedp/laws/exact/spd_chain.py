@@ -1,26 +1,131 @@
-"""The chain envelope of the SPD Gaussian (see `spd`), for σ between near and far: gaps of neighbors kept exact.
+"""The far and the chain envelope of the SPD Gaussian (see `spd`), which draw eigenvalues, then a Haar rotation.
 
-On ρ₁ > … > ρ_m, x ↦ log 2 sinh x is concave: a tangent at a public x⁰ bounds each pair that is not adjacent, and is
-linear in ρ. Adjacent pairs are eˣ(1 − e^{−2x}). So the envelope is ∏ N(ρᵢ; μᵢ, σ²)·∏(1 − e^{−(ρᵢ−ρᵢ₊₁)})₊, a Markov chain.
-With the line cut into cells, 1 − e^{−(top of A − bottom of B)} bounds the factor of neighbors in cells A ≥ B: a finite
-Markov chain, sampled by messages from the last coordinate to the first; then each ρᵢ is a normal restricted to its cell.
+Far: 2·sinh x ≤ eˣ, so ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)})^β.
 
-Every constant is an exact real number, evaluated in balls as far as a decision needs.
+Chain, for σ between near and far (`laws.spd_chain` has the proof): ∏ N(ρᵢ; μᵢ, σ²)·∏(1 − e^{−(ρᵢ−ρᵢ₊₁)})₊, the gaps of
+neighbors kept exact. With the line cut into cells, 1 − e^{−(top of A − bottom of B)} bounds the factor of neighbors in cells
+A ≥ B: a finite Markov chain, sampled by messages from the last coordinate to the first; then each ρᵢ is a normal restricted
+to its cell. Every constant is an exact real number, evaluated in balls as far as a decision needs.
 """
 
 import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_mat
 
-from curvedp.entropy.balls import decide
-from curvedp.entropy.bits import LazyUniforms
+from curvedp.entropy.balls import arb_array, decide
+from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.entropy.precision import precision as at_precision
-from curvedp.laws.exact.spd_turn import TurnedDraw, accepted
 
 _CELLS = 1024
+
+
+class TurnedDraw(ABC):
+    """Decreasing eigenvalues ρ as lazy reals, and the reflections that turn diag(e^ρ)."""
+
+    def __init__(self, m: int, beta: int = 1) -> None:
+        self.m, self.beta = m, beta
+        self._turns: list[LazyNormals] = []
+
+    @abstractmethod
+    def rho(self, precision: int) -> list[arb]:
+        """The eigenvalues of V."""
+
+    @abstractmethod
+    def log_ratio(self, precision: int) -> arb:
+        """Log of target over envelope: at most 0."""
+
+    def decreasing(self) -> bool:
+        def certain(precision: int) -> bool | None:
+            gaps = [a - b for a, b in itertools.pairwise(self.rho(precision))]
+            if any(gap < 0 for gap in gaps):
+                return False
+            return True if all(gap > 0 for gap in gaps) else None
+
+        return decide(certain)
+
+    def turn(self, source: Source) -> None:
+        """Normals for reflections in dimensions 2, …, m (Stewart 1980).
+
+        Their product is Haar up to the signs or phases of its columns, which Q·diag(e^ρ)·Q* does not see.
+        """
+        self._turns = [LazyNormals(source, self.beta * k) for k in range(2, self.m + 1)]
+
+    def exp(self, precision: int) -> arb_mat:
+        """Q·diag(e^ρ)·Q*, complex numbers as blocks. I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁ carries g to e₁."""
+        size, beta = self.beta * self.m, self.beta
+        point = arb_mat(size, size)
+        for i, value in enumerate(self.rho(precision)):
+            for k in range(beta * i, beta * (i + 1)):
+                point[k, k] = value.exp()
+        for normals in self._turns:
+            g = normals.balls(precision)
+            g[:beta] = g[:beta] * (1 + (g.dot(g) / g[:beta].dot(g[:beta])).sqrt())
+            u = arb_array(np.zeros((size, beta)))
+            u[size - len(g) :, 0] = g
+            if beta == 2:
+                u[size - len(g) :: 2, 1], u[size - len(g) + 1 :: 2, 1] = -g[1::2], g[::2]
+            mirror = arb_mat((np.eye(size) - u.dot(u.T) * (2 / g.dot(g))).tolist())
+            point = mirror * point * mirror
+        return point
+
+
+T = TypeVar("T", bound=TurnedDraw)
+
+
+def accepted(propose: Callable[[], T], source: Source) -> T:
+    """An exact draw of the eigenvalues and the rotation: rejection until one is accepted, with no cap."""
+    while True:
+        trial = propose()
+        if trial.decreasing() and accepts(LazyUniforms(source, 1), trial.log_ratio):
+            trial.turn(source)
+            return trial
+
+
+def draw_far(m: int, sigma: float, source: Source, beta: int = 1) -> TurnedDraw:
+    """From the far envelope."""
+    return accepted(lambda: _FarDraw(m, sigma, LazyNormals(source, m), beta), source)
+
+
+def draw_far_laplace(m: int, scale: float, source: Source, beta: int = 1) -> TurnedDraw:
+    """From the far envelope of the Laplace law."""
+    return accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
+
+
+class _FarDraw(TurnedDraw):
+    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
+        super().__init__(m, beta)
+        self._sigma, self._normals = sigma, normals
+
+    def _deviation(self, normals: np.ndarray) -> arb:
+        return arb(self._sigma)
+
+    def rho(self, precision: int) -> list[arb]:
+        normals, m, beta = self._normals.balls(precision), self.m, self.beta
+        sigma = self._deviation(normals)
+        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
+
+    def log_ratio(self, precision: int) -> arb:
+        """β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})"""
+        rho = self.rho(precision)
+        product = arb(1)
+        for i, high in enumerate(rho):
+            for low in rho[i + 1 :]:
+                product = product * -(low - high).expm1()
+        return self.beta * product.log()
+
+
+class _FarLaplace(_FarDraw):
+    """The variance is Gamma((m+1)/2, c), a χ² of m + 1 degrees of freedom over 2c = 1/scale² − β²|h|² (`spd_laplace`)."""
+
+    def _deviation(self, normals: np.ndarray) -> arb:
+        rest, m = normals[self.m :], self.m
+        return (rest.dot(rest) / (1 / arb(self._sigma) ** 2 - arb(self.beta**2 * m * (m * m - 1)) / 12)).sqrt()
 
 
 class ChainEnvelope:
@@ -54,17 +159,12 @@ class ChainEnvelope:
             growth = [arb(0), *(arb(e).exp() for e in self._edges)]  # e^bottom of each cell
             plain: list[list[arb]] = []
             tilted: list[list[arb]] = []
-            for i in reversed(range(self.m)):
-                sums, weighted, s, t = [], [], arb(0), arb(0)
-                for k in range(_CELLS):
-                    z = cdf[i][k + 1] - cdf[i][k]
-                    if plain:
-                        z = z * self._prefix(plain[0][k], tilted[0][k], growth, k)
-                    s, t = s + z, t + z * growth[k]
-                    sums.append(s)
-                    weighted.append(t)
-                plain.insert(0, sums)
-                tilted.insert(0, weighted)
+            for row in reversed(cdf):
+                z = [high - low for low, high in itertools.pairwise(row)]
+                if plain:
+                    z = [each * self._prefix(plain[0][k], tilted[0][k], growth, k) for k, each in enumerate(z)]
+                plain.insert(0, list(itertools.accumulate(z)))
+                tilted.insert(0, list(itertools.accumulate(each * e for each, e in zip(z, growth, strict=True))))
         return cdf, growth, plain, tilted
 
     @staticmethod
@@ -73,26 +173,21 @@ class ChainEnvelope:
         return plain - tilted / growth[above + 1] if above + 1 < _CELLS else plain
 
     def pick(self, i: int, above: int, u: LazyUniforms) -> int:
-        """The cell of coordinate i below the cell `above` of its neighbor (the last cell for i = 0: no neighbor)."""
+        """The cell of coordinate i below the cell `above` of its neighbor."""
 
         def certain(precision: int) -> int | None:
             _, growth, plain, tilted = self.tables(precision)
-            top = above if i else _CELLS - 1
 
             def mass(k: int) -> arb:
-                return self._prefix(plain[i][k], tilted[i][k], growth, top)
+                return self._prefix(plain[i][k], tilted[i][k], growth, above)
 
-            goal = u.balls(precision)[0] * mass(top)
-            low, high = 0, top
+            goal = u.balls(precision)[0] * mass(above)
+            low, high = 0, above
             while low < high:
-                middle = (low + high) // 2
-                value = mass(middle)
-                if goal < value:
-                    high = middle
-                elif goal > value:
-                    low = middle + 1
-                else:
+                value = mass(middle := (low + high) // 2)
+                if not (goal < value or goal > value):
                     return None
+                low, high = (low, middle) if goal < value else (middle + 1, high)
             return low
 
         return decide(certain)
@@ -100,11 +195,8 @@ class ChainEnvelope:
     def log_bounds(self, cells: list[int], precision: int) -> arb:
         """Σ log(1 − e^{−(top of A − bottom of B)}) over neighbors."""
         growth = self.tables(precision)[1]
-        total = arb(0)
-        for a, b in itertools.pairwise(cells):
-            if a + 1 < _CELLS:
-                total = total + (1 - growth[b] / growth[a + 1]).log()
-        return total
+        pairs = [(a, b) for a, b in itertools.pairwise(cells) if a + 1 < _CELLS]
+        return sum(((1 - growth[b] / growth[a + 1]).log() for a, b in pairs), arb(0))
 
     def log_rest(self, rho: list[arb]) -> arb:
         """Σ log 2 sinh x − its tangent, over the pairs that are not adjacent: at most 0."""
@@ -128,7 +220,7 @@ class _ChainDraw(TurnedDraw):
         self._envelope = envelope
         self._cells: list[int] = []
         for i in range(envelope.m):
-            above = self._cells[-1] if i else 0
+            above = self._cells[-1] if i else _CELLS - 1  # the first has no neighbor
             self._cells.append(envelope.pick(i, above, LazyUniforms(source, 1)))
         self._places = LazyUniforms(source, envelope.m)
 

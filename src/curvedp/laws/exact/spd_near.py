@@ -100,8 +100,7 @@ def near_envelope(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
 def draw_near(envelope: TangentBound | LaplaceBound, source: Source) -> "NearDraw":
     while True:
         trial = NearDraw(envelope, LazyNormals(source, envelope.numbers))
-        coin = LazyUniforms(source, 1)
-        if accepts(coin, trial.log_ratio):
+        if accepts(LazyUniforms(source, 1), trial.log_ratio):
             return trial
 
 
