@@ -8,7 +8,7 @@ apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof an
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,7 @@ class ExactDraw:
         return drawn_point(self.manifold, self.value)
 
 
+@lru_cache(maxsize=256)
 def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
     """The shape of the integers of an intrinsic draw; those of the factors of a product stand one after the other."""
     if len(manifold.factors) > 1:
@@ -94,6 +95,7 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
     return manifold.is_linear or in_chart(manifold) or has_exact_laplace(manifold)
 
 
+@lru_cache(maxsize=256)
 def in_chart(manifold: Manifold) -> bool:
     """Whether a draw is released in global flat coordinates: a flat space, no product, whose points are not its vectors."""
     if len(manifold.factors) > 1:
@@ -181,17 +183,16 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
             integers, certain = (normals.floats() * sigma + start).round(grid)
         out[certain] = [int(k) for k in integers[certain]]
         open_ = np.flatnonzero(~certain)
-    scale = arb(sigma)
-
-    def cell(i: int, foot: arb, precision: int) -> int | None:
-        return round_arb(foot + scale * normals.ball(i, precision), grid)
-
+    scale, precision = arb(sigma), first_precision(grid)
     for i in open_.tolist():
-        out[i] = decide(partial(cell, i, arb(float(start[i]))), first_precision(grid))
+        foot = arb(float(start[i]))
+        out[i] = decide(lambda p, i=i, foot=foot: round_arb(foot + scale * normals.ball(i, p), grid), precision)  # type: ignore[misc]
     return out
 
 
 def _grid(grid: int) -> int:
+    if type(grid) is int and 1 <= grid <= _MAX_GRID:
+        return grid
     if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
     return whole
