@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     LogGaussianMechanism,
     LogLaplaceMechanism,
+    certificate,
 )
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.verify import verify_certificate
@@ -287,3 +289,17 @@ def test_a_center_near_the_largest_double_is_a_point_or_refused(M):
             except ParameterError:
                 continue
             assert np.isfinite(found).all()
+
+
+def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
+    """What is paid for is not refused over the name of a package; it verifies like any other."""
+
+    def nowhere(package):
+        raise PackageNotFoundError(package)
+
+    certificate._software.cache_clear()  # the versions are read once in a process
+    monkeypatch.setattr(certificate, "version", nowhere)
+    made = LogGaussianMechanism.calibrated(Euclidean(2), 0.1, GDP(1.0)).release(np.zeros(2)).certificate
+    certificate._software.cache_clear()
+    assert made.software["curvedp"] == made.software["numpy"] == "not installed"
+    assert all(check.holds for check in verify_certificate(made))

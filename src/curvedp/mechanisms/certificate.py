@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from html import escape
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from math import exp, inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +112,14 @@ def digest_of_integers(integers: Sequence[Any]) -> str:
 
 @cache
 def _software() -> Mapping[str, str]:  # reading the packages' metadata takes longer than most draws
-    return {"curvedp": version("curvedp"), "python": platform.python_version(), **{p: version(p) for p in _PACKAGES}}
+    return {"curvedp": _version("curvedp"), "python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from its sources: what is paid for is not lost over a name
+        return "not installed"
 
 
 @dataclass(frozen=True)

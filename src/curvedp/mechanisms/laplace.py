@@ -15,10 +15,14 @@ class LaplaceMechanism(IsotropicMechanism):
 
     Parameters
     ----------
-    manifold, sensitivity, statistic : as of `GaussianMechanism`
-        Where the statistic lives and how far it can move, or a statistic that knows both.
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far it can move between neighbors; the caller vouches for it.
     scale : float
         The scale σ.
+    statistic : Statistic
+        Instead of manifold and sensitivity: a statistic that knows both.
 
     Notes
     -----
@@ -41,8 +45,10 @@ class LaplaceMechanism(IsotropicMechanism):
     like: ClassVar[str | None] = "log-laplace"
     kind: ClassVar[Any] = "laplace"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(
+        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+    ) -> None:
+        super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release

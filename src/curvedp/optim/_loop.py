@@ -214,7 +214,7 @@ def is_added(guarantee: Any, noise: Any) -> bool:
 def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:
     """The learning rate of each step, from a number or from a schedule step -> rate."""
     values = [learning_rate(step) for step in range(steps)] if callable(learning_rate) else [learning_rate] * steps
-    return np.array([_validate.positive("learning_rate", value) for value in values])
+    return np.array([_validate.within("learning_rate", value, 0, 1e300, open_low=True) for value in values])
 
 
 def recorded(record_history: int, steps: int) -> np.ndarray:
