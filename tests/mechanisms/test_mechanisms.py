@@ -299,7 +299,8 @@ def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
 
     certificate._software.cache_clear()  # the versions are read once in a process
     monkeypatch.setattr(certificate, "version", nowhere)
-    made = LogGaussianMechanism.calibrated(Euclidean(2), 0.1, GDP(1.0)).release(np.zeros(2)).certificate
+    mechanism = LogGaussianMechanism.for_statistic(FrechetMean(Euclidean(2), None, 1.0, 20), GDP(1.0))
+    made = mechanism.release(np.zeros(2)).certificate
     certificate._software.cache_clear()
     assert made.software["curvedp"] == made.software["numpy"] == "not installed"
     assert all(check.holds for check in verify_certificate(made))
