@@ -4,13 +4,18 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
+from queue import Queue
+from threading import Thread
 
 import numpy as np
 import pytest
+import uvicorn
 
 from curvedp import Ledger
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.signing import new_identity, write_key
+from curvedp.studio.server import serve
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright (extra: test)")
@@ -22,32 +27,67 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def studio(tmp_path):
-    """The address of a running studio, as the terminal prints it."""
-    M = SPDAffineInvariant(2)
-    z = 0.3 * np.random.default_rng(0).normal(size=(300, M.dim))
-    np.save(tmp_path / "tensors.npy", M.exp(M.origin, M.from_coordinates(M.origin, z)))
-    write_key(tmp_path / "our.key", new_identity())
+@contextmanager
+def in_a_process(folder):
     command = [sys.executable, "-m", "curvedp", "studio", "--no-browser", "--key", "our.key"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        yield re.search(r"http\S+", process.stdout.readline())[0]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline()
         process.terminate()
         process.wait(20)
 
 
+@contextmanager
+def in_a_thread(folder):
+    """The same server without a process, whose imports are most of its time."""
+    said, servers = Queue(), []
+
+    class Known(uvicorn.Server):
+        def __init__(self, config):
+            super().__init__(config)
+            servers.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn, "Server", Known)
+        given = {"browser": False, "key": folder / "our.key", "say": said.put}
+        thread = Thread(target=serve, args=(folder / "studio",), kwargs=given)
+        thread.start()
+        yield said.get(timeout=20)
+        servers[0].should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
 @pytest.fixture
-def page(studio):
+def studio(tmp_path, request):
+    """The address of a running studio, as the terminal prints it; by mouse, that of the command."""
+    M = SPDAffineInvariant(2)
+    z = 0.3 * np.random.default_rng(0).normal(size=(300, M.dim))
+    np.save(tmp_path / "tensors.npy", M.exp(M.origin, M.from_coordinates(M.origin, z)))
+    write_key(tmp_path / "our.key", new_identity())
+    running = in_a_process if request.function is test_by_mouse else in_a_thread
+    with running(tmp_path) as said:
+        yield re.search(r"http\S+", said)[0]
+
+
+@pytest.fixture(scope="module")
+def browser():
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_context(viewport={"width": 1100, "height": 900}).new_page()
-        page.said, page.asked = [], []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(studio)
-        yield page
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(studio, browser):
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    page = context.new_page()
+    page.said, page.asked = [], []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.goto(studio)
+    yield page
+    context.close()
 
 
 def checked(page, tmp_path):
