@@ -1,5 +1,6 @@
 """The Laplace law on matrices: normalizer and CDF by quadrature over eigenvalues, draws in floats and exact ones, pure DP."""
 
+import functools
 import math
 
 import numpy as np
@@ -27,6 +28,7 @@ NEAR_AND_FAR = [
 ]
 
 
+@functools.cache
 def sphere_of_eigenvalues(m):
     """Nodes and weights on the unit sphere of ρ, m = 2 or 3: all orders at once, by symmetry."""
     if m == 2:  # from the wall ρ₁ = ρ₂, where |sinh| has its corner

@@ -7,7 +7,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from flint import fmpz_poly
+from flint import acb, ctx, fmpz_poly
 
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose_profiles, laplace_profile
 from curvedp.privacy._transforms import Loss, convolved, tilted
@@ -112,12 +112,13 @@ def test_powers_of_very_many_steps_by_sixty_digits(kind, count):
 
 def mp_wrapped(index, weights, count, size):
     """The weights' convolution with themselves modulo `size`, as an inverse transform of powers."""
-    with mp.workdps(60):
-        roots = [mp.expjpi(mp.mpf(-2 * k) / size) for k in range(size)]
-        place = [(int(i) % size, mp.mpf(float(w))) for i, w in zip(index, weights, strict=True)]
-        powers = [mp.fsum(w * roots[i * k % size] for i, w in place) ** count for k in range(size)]
-        back = [mp.fsum(powers[k] * mp.conj(roots[i * k % size]) for k in range(size)) for i in range(size)]
-        return np.array([float(mp.re(value) / size) for value in back])
+    with ctx.workdps(60):
+        place = [acb(0)] * size
+        for i, w in zip(index, weights, strict=True):
+            place[int(i) % size] += acb(float(w))
+        back = acb.dft([value**count for value in acb.dft(place)], inverse=True)
+        assert max(float(value.real.rad()) for value in back) < 1e-30
+        return np.array([float(value.real.mid()) for value in back])
 
 
 def exact_wrapped(index, weights, count, size):

@@ -1,5 +1,6 @@
 """Profiles on projective spaces: the loss law against brute integration in ambient coordinates, δ against another route."""
 
+import functools
 import itertools
 import math
 
@@ -55,9 +56,12 @@ def test_losses_of_draws_follow_the_tails(kind, space, scale, distance) -> None:
     assert np.max(np.abs((seen - wrong) / spread)) > 5
 
 
+gauss = functools.cache(np.polynomial.legendre.leggauss)
+
+
 def nodes(a, b, count: int = 48):
     """A rule on [a, b] that takes square roots at both ends: x = a + (b − a)·(1 − cos θ)/2."""
-    z, w = np.polynomial.legendre.leggauss(count)
+    z, w = gauss(count)
     theta = (z + 1) * math.pi / 2
     half = (np.asarray(b) - a)[..., None] / 2
     return np.asarray(a)[..., None] + half * (1 - np.cos(theta)), half * np.sin(theta) * math.pi / 2 * w
