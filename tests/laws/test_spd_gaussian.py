@@ -154,7 +154,7 @@ CASES = [(1, 0.3), (1, 2.0), (2, 0.2), (2, 2.5), (3, 0.3), (3, 1.8), (5, 0.2), (
 
 @pytest.mark.parametrize(("m", "sigma"), [*CASES, (20, 0.7)])
 def test_draws_follow_the_radial_and_determinant_laws(m, sigma):
-    n = {10: 40_000, 20: 10_000}.get(m, 100_000)
+    n = {10: 15_000, 20: 4_000}.get(m, 40_000)
     rho = sample_log_eigenvalues(np.random.default_rng(m), m, sigma, n)
     radius = np.linalg.norm(rho, axis=1)
     assert kstest(radius, lambda r: radial_cdf(m, sigma, r)).pvalue > 1e-4

@@ -19,7 +19,7 @@ EPS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 CASES = [
     (Lorentz(d), s, D) for d in (2, 3, 10) for s in (0.02, 0.2, 0.7 / math.sqrt(d - 1)) for D in (0.1 * s, s, 3 * s)
 ]
-CASES += [(M, s, s) for M in (SPDAffineInvariant(2), HPDAffineInvariant(2)) for s in (0.1, 0.6)]
+CASES += [(M, s, s) for M, s in ((SPDAffineInvariant(2), 0.1), (HPDAffineInvariant(2), 0.6))]
 
 
 @pytest.mark.parametrize(("M", "sigma", "D"), CASES, ids=str)

@@ -144,7 +144,7 @@ def test_tradeoff_of_a_product_at_every_alpha(factors):
     assert np.all(found >= GDP(profile.mu).tradeoff(alpha) * (1 - 1e-6))
     for eps in (0.0, 0.5):
         best = stats.norm.cdf(-eps / profile.mu - profile.mu / 2)  # where the Gaussian of this μ has it
-        fine = best + np.linspace(-0.02, 0.02, 17)
+        fine = best + np.linspace(-0.01, 0.01, 9)
         assert np.max(1 - profile.tradeoff(fine) - np.exp(eps) * fine) == pytest.approx(profile.delta(eps), abs=1e-5)
 
 

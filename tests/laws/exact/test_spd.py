@@ -44,7 +44,7 @@ def logs(manifold, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
     return (vectors * np.log(values)[:, None, :]) @ np.conj(np.swapaxes(vectors, 1, 2))
 
 
-@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 700), (2, 1.8, 700), (3, 0.5, 700), (3, 1.6, 600)])
+@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 450), (2, 1.8, 450), (3, 0.5, 450), (3, 1.6, 400)])
 def test_draws_of_hermitian_matrices(m: int, sigma: float, n: int) -> None:
     """Every sinh is squared, and the eigenvectors are uniform on the complex sphere."""
     v = logs(HPDAffineInvariant(m), sigma, n, np.asarray(off_origin(HPDAffineInvariant(m))))
