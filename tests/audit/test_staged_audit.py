@@ -38,14 +38,19 @@ def test_another_walk_is_noticed(monkeypatch):
 
 
 def test_another_law_is_noticed(monkeypatch):
-    released, kept, asked = staged.released, [], itertools.count()
 
-    def once(*given):  # the same real releases for both comparisons
-        if (place := next(asked) % staged.RELEASES) == len(kept):
-            kept.append(released(*given))
-        return kept[place]
+    def once(function):  # the same real releases, and their scores, for both comparisons
+        kept, asked = [], itertools.count()
 
-    monkeypatch.setattr(staged, "released", once)
+        def called(*given):
+            if (place := next(asked) % staged.RELEASES) == len(kept):
+                kept.append(function(*given))
+            return kept[place]
+
+        return called
+
+    for name in ("released", "score_of"):
+        monkeypatch.setattr(staged, name, once(getattr(staged, name)))
     mechanism = EVERY["median, GDP(1.0), Euclidean(d=3)"]
     pair = dict(staged.attacks(mechanism))["opposite"]
     honest, quiet = (staged.audited(mechanism, pair, 4000, cheat).scores for cheat in ({}, {"all": 0.5}))

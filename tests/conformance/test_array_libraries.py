@@ -64,8 +64,9 @@ SEEN = ("chart", "unchart", "dist", "norm", "exp", "from_coordinates")
 
 
 def _jit(jax, f):
-    """Compiled without the optimizer: it takes most of the time and rewrites arithmetic little."""
-    return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
+    """Compiled without the optimizer and emitters: they take most of the time and rewrite arithmetic little."""
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    return jax.jit(f, compiler_options={**options, "xla_cpu_use_fusion_emitters": False})
 
 
 @pytest.mark.slow  # compiles every kernel

@@ -175,6 +175,10 @@ def test_a_shared_ball_and_all_classes_move_by_what_is_paid(half, holds):
             model = PrivateMDM(M, radius="private", guarantee=GDP(half), ball="shared")
             with warnings.catch_warnings(action="ignore"):
                 worst = max(worst, spent(lambda data, model=model, y=y: model.fit(data, y), X, Y))
+            if worst > 1.0:  # refuted: no other pair can take that back
+                break
+        if worst > 1.0:
+            break
     assert (worst <= 1.0) == holds
     assert worst > 0.5
 

@@ -119,7 +119,7 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
         RiemannianGaussian(Euclidean(mechanism.near.released), mechanism.last),
     )
     found = []
-    for _ in range(40):
+    for _ in range(24):
         drawn = value + mechanism.last * rng.standard_normal(value.size)
         found.append(line_region(mechanism.statistic, Reading("line", law, drawn, np.stack([q, *W])), LEVEL))
     assert all(each.theorem.startswith("conservative") for each in found)
