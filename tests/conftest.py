@@ -2,11 +2,13 @@
 
 import ctypes
 import gc
+import io
 import os
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,3 +71,20 @@ def sphere_file(tmp_path: Path) -> Path:
     np.savez(tmp_path / "x.npz", directions=X, other=np.zeros(3))
     np.savetxt(tmp_path / "x.csv", X, delimiter=",", header="x,y,z", comments="")
     return tmp_path
+
+
+@pytest.fixture
+def plain_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of reports are made but not drawn, which takes most of a release's time: tests/report and
+    `test_every_statistic_from_a_table` draw them."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure.savefig
+
+    def savefig(self: Figure, target: Any, *given: Any, **more: Any) -> None:
+        if more.get("format") == "svg" and isinstance(target, io.StringIO):
+            target.write('<?xml version="1.0"?><svg></svg>')
+        else:
+            drawn(self, target, *given, **more)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)

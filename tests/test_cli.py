@@ -121,6 +121,7 @@ def test_a_private_ball_from_a_table(table, statistic, given):
     assert about in result.output, "what was left outside is not covered, and that is said"
 
 
+@pytest.mark.usefixtures("plain_pictures")
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_how_many_records_persons_have_is_theirs_and_not_told(table, statistic):
     """Nothing that leaves says 337: a person may give any number of records."""
@@ -338,7 +339,7 @@ def test_bad_records_are_mapped(sphere_file):
     assert result.exit_code == 0, result.output
 
 
-def test_demo(tmp_path):
+def test_demo(tmp_path, request):
     result = run("demo", "--output", tmp_path / "demo", "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout[result.stdout.index("{") :])
@@ -347,6 +348,7 @@ def test_demo(tmp_path):
     assert "without paying" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert run("verify", tmp_path / "demo" / "certificate-3.json").exit_code == 0
     first = (tmp_path / "demo" / "digits.ledger").read_bytes()
+    request.getfixturevalue("plain_pictures")  # they were drawn once
     again = run("demo", "--output", tmp_path / "demo")
     assert again.exit_code == 0, again.output
     assert "without paying" in again.output, "comparisons that nobody paid for are called so"

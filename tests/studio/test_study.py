@@ -15,6 +15,8 @@ from curvedp.studio.desk import Desk
 from curvedp.studio.study import Study, guarantee_of, notebook
 from studio.desks import STUDY, Browser, directions, paid
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 # Of each statistic: what is chosen besides, and how many are counted in `table`, 120 records of 30 persons.
 OWN = {
     "mean": {"radius": 0.7},
