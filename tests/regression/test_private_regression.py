@@ -171,7 +171,7 @@ def test_the_law_of_private_lines_by_quadrature():
     model = PrivateGeodesicRegression(
         Euclidean(1), radius=0.5, speed=1.0, clip=0.4, guarantee=PureDP(eps), method="kng", source=source(5)
     )
-    fits = [model.fit(x, Y) and (model.predict([0.5])[0, 0], model.velocity_[0]) for _ in range(400)]
+    fits = [model.fit(x, Y) and (model.predict([0.5])[0, 0], model.velocity_[0]) for _ in range(250)]
     middle, velocity = np.array(fits).T
 
     def pvalues(plan):

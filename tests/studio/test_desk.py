@@ -17,6 +17,8 @@ from curvedp.studio import server
 from curvedp.studio.desk import Desk
 from studio.desks import HEADER, STUDY, Browser, directions, paid
 
+pytestmark = pytest.mark.usefixtures("plain_pictures")
+
 
 @pytest.fixture
 def desk(tmp_path):
