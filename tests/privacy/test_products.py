@@ -140,12 +140,14 @@ def test_tradeoff_of_a_product_at_every_alpha(factors):
     assert np.all((found >= 0) & (found <= 1 - alpha))
     assert np.all(np.diff(found) <= 0)
     middle = (alpha >= 0.1) & (alpha <= 0.9)
-    assert found[middle] == pytest.approx(profile.tradeoff(alpha[middle]), rel=1e-6)
+    several = (0.0, 0.5)
+    best = stats.norm.cdf(-np.array(several) / profile.mu - profile.mu / 2)  # where the Gaussian of this μ has it
+    fine = np.add.outer(best, np.linspace(-0.01, 0.01, 9))
+    again = profile.tradeoff(np.concatenate([alpha[middle], *fine]))  # together: the search over splits is shared
+    assert found[middle] == pytest.approx(again[: middle.sum()], rel=1e-6)
     assert np.all(found >= GDP(profile.mu).tradeoff(alpha) * (1 - 1e-6))
-    for eps in (0.0, 0.5):
-        best = stats.norm.cdf(-eps / profile.mu - profile.mu / 2)  # where the Gaussian of this μ has it
-        fine = best + np.linspace(-0.01, 0.01, 9)
-        assert np.max(1 - profile.tradeoff(fine) - np.exp(eps) * fine) == pytest.approx(profile.delta(eps), abs=1e-5)
+    for eps, at, value in zip(several, fine, again[middle.sum() :].reshape(fine.shape), strict=True):
+        assert np.max(1 - value - np.exp(eps) * at) == pytest.approx(profile.delta(eps), abs=1e-5)
 
 
 def test_products_know_their_ends():
