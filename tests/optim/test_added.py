@@ -133,7 +133,9 @@ def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
 )
 def test_certificates_hold_and_do_not_tell_n(name, target):
     texts = []
-    for records in (X, X[:-1], X[:0]) if target is TARGETS[0] else (X, X[:0]):
+    fewer = [X[:-1]] if target is TARGETS[0] else []
+    none = [X[:0]] if name == "rgd" or target is not TARGETS[0] else []  # of the others under another guarantee
+    for records in (X, *fewer, *none):
         result = RUNS[name](records, target)
         assert "added or removed" in result.certificate.unit
         assert M.residual(result.point) < 1e-9
