@@ -70,6 +70,7 @@ def test_the_wheel_installs_and_its_core_works(dist, tmp_path):
             "install",
             "-q",
             "--no-deps",
+            "--no-compile",
             "--no-index",
             "--target",
             str(tmp_path),

@@ -36,7 +36,7 @@ def test_every_space_is_drawn(M, panels, tmp_path):
     x, Y = data(M)
     fit = fit_geodesic(M, x, Y)
     picture = plot_geodesic(M, x, Y, fitted=fit, private=fit)
-    picture.savefig(tmp_path / "picture.png")
+    picture.savefig(tmp_path / "picture.png", dpi=30)
     assert len(picture.axes) == panels
     assert len(plot_geodesic(M, [5, 9], None, private=fit).axes) < panels or panels <= 3  # no data: no row, no colors
 
