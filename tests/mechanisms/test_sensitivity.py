@@ -258,13 +258,14 @@ def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
     start = np.zeros((n + 1, manifold.dim))
     start[:, 0] = [r] * (n - 1) + [-r, r]
     found = [-change(start.ravel())]
-    z = rng.normal(size=start.size)
-    best = change(z)
-    for step in np.geomspace(1.0, 0.01, 60):
-        trial = z + step * rng.normal(size=start.size)
-        if (value := change(trial)) < best:
-            z, best = trial, value
-    found.append(-best)
+    for _ in range(2):
+        z = rng.normal(size=start.size)
+        best = change(z)
+        for step in np.geomspace(1.0, 0.01, 60):
+            trial = z + step * rng.normal(size=start.size)
+            if (value := change(trial)) < best:
+                z, best = trial, value
+        found.append(-best)
     assert max(found) <= bound * (1 + 1e-12)  # round-off of V itself, which a release charges apart
     if manifold.curvature_bounds == (0.0, 0.0):
         assert max(found) > bound * (1 - 1e-9)

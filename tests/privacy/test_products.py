@@ -142,7 +142,7 @@ def test_tradeoff_of_a_product_at_every_alpha(factors):
     middle = (alpha >= 0.1) & (alpha <= 0.9)
     several = (0.0, 0.5)
     best = stats.norm.cdf(-np.array(several) / profile.mu - profile.mu / 2)  # where the Gaussian of this μ has it
-    fine = np.add.outer(best, np.linspace(-0.01, 0.01, 9))
+    fine = np.add.outer(best, np.linspace(-0.02, 0.02, 17))
     again = profile.tradeoff(np.concatenate([alpha[middle], *fine]))  # together: the search over splits is shared
     assert found[middle] == pytest.approx(again[: middle.sum()], rel=1e-6)
     assert np.all(found >= GDP(profile.mu).tradeoff(alpha) * (1 - 1e-6))
