@@ -47,7 +47,7 @@ def first_and_second(space: str, guarantee: str) -> tuple[float, float]:
     """In this process, whose caches are empty."""
     M, given = FIRST[space], GUARANTEES[guarantee]
     one, other = (
-        cpu(lambda X=X: PrivateFrechetMean(M, radius=0.5, guarantee=given).fit(X))  # type: ignore[misc]
+        cpu(lambda X=X: PrivateFrechetMean(M, radius=0.5, guarantee=given).fit(X))
         for X in (records(M, 700), records(M, 700, 1))
     )
     return one, other
@@ -71,14 +71,14 @@ def main(repeats: int = 3) -> None:
     far = np.asarray(M.dist(M.origin, X))
     for words, radius in (("all inside", 1.01 * float(far.max())), ("6% outside", float(np.quantile(far, 0.94)))):
         mean = PrivateFrechetMean(M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian")
-        fit = min(cpu(lambda mean=mean: mean.fit(X)) for _ in range(repeats))  # type: ignore[misc]
+        fit = min(cpu(lambda mean=mean: mean.fit(X)) for _ in range(repeats))
         print(f"  {words}: {fit:.2f} s over {plain:.2f} s = {fit / plain:.2f}", flush=True)
     print("without a radius (outer ball 5) over radius 0.5, 'auto', the second fit of each (goal 2)")
     for space, (M, n) in WITHOUT_RADIUS.items():
         X, both = records(M, n), []
         for radius, outer in (("private", 5.0 if M.convexity_radius > 5 else None), (0.5, None)):
             mean = PrivateFrechetMean(M, radius=radius, outer_radius=outer, guarantee=GDP(1.0))
-            both.append(min([cpu(lambda mean=mean, X=X: mean.fit(X)) for _ in range(repeats + 1)][1:]))  # type: ignore[misc]
+            both.append(min([cpu(lambda mean=mean, X=X: mean.fit(X)) for _ in range(repeats + 1)][1:]))
         print(f"  {space:>7} n={n}: {both[0]:.2f} s over {both[1]:.2f} s = {both[0] / both[1]:.2f}", flush=True)
 
 
