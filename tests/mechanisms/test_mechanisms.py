@@ -31,7 +31,7 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
     certificate,
 )
-from curvedp.mechanisms.statistic import FrechetMean, public_ball
+from curvedp.mechanisms.statistic import FrechetMean, Length, check_fields, public_ball
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from spaces import SPACES
@@ -304,3 +304,17 @@ def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
     certificate._software.cache_clear()
     assert made.software["curvedp"] == made.software["numpy"] == "not installed"
     assert all(check.holds for check in verify_certificate(made))
+
+
+def test_fields_are_checked_where_types_are_text_too():
+    """As under `from __future__ import annotations`: a check that is not found must not be left out."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Made:
+        scale: "Length"
+
+    Made.__module__ = "curvedp.mechanisms.statistic"  # where the name means something
+    check_fields(Made(2.0))
+    for bad in (math.nan, -1.0, 0.0, math.inf, "x"):
+        with pytest.raises(ParameterError, match="scale"):
+            check_fields(Made(bad))

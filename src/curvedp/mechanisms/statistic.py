@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from math import inf, nextafter
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -49,8 +49,11 @@ Several = Annotated[int, partial(_validate.integer, minimum=2)]
 
 def check_fields(made: Any) -> None:
     """Every field of a dataclass becomes what the check beside its type makes of it."""
-    for each in fields(made):
-        for check in getattr(each.type, "__metadata__", ()):
+    named = fields(made)
+    as_text = any(isinstance(each.type, str) for each in named)  # `from __future__ import annotations`
+    types = get_type_hints(type(made), include_extras=True) if as_text else {each.name: each.type for each in named}
+    for each in named:
+        for check in getattr(types[each.name], "__metadata__", ()):
             assign(made, **{each.name: check(each.name, getattr(made, each.name))})
 
 
