@@ -14,11 +14,14 @@ from curvedp.geometry import (
 )
 from curvedp.regression.bounds import (
     Domain,
+    endpoint_clips,
+    endpoint_norm,
     endpoint_sensitivity,
     gradient_sensitivities,
+    gradient_slopes,
     joint_sensitivity,
 )
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import clipped_gradient, prediction_distances
 from examples.geodesics import fit_geodesic
 
 ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
@@ -100,3 +103,82 @@ def test_erratum_e24_a_bound_at_the_optimum_is_none_elsewhere():
     two = [clipped_gradient(M, x[[k]], y[[k]], clip, 1.0)(p, v)[0][0, 0] for k in (0, 1)]
     assert abs(one[0] - one[1]) > 4 * 2 * clip
     assert abs(two[0] - two[1]) <= 2 * clip * (1 + 1e-12)
+
+
+# ---- the endpoint norm of the gradient, which the K-norm law on the tangent bundle follows ----
+
+
+def _in_disc(rng, m):
+    z = rng.standard_normal((m, 2))
+    return z / np.linalg.norm(z, axis=1, keepdims=True) * rng.random((m, 1)) ** 0.25
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), Euclidean(2)], ids=repr)
+@pytest.mark.parametrize("clip", [0.15, 0.6])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_lipschitz_constants_of_the_endpoint_norm(M, clip, spread):
+    """Against slopes at random places; where all responses are at the center the constants are not far above them."""
+    rng = np.random.default_rng(4)
+    n, radius, speed = 12, 0.7, 1.6
+    x = rng.random(n) - 0.5
+    z = rng.standard_normal((n, 2))
+    z = spread * z / np.linalg.norm(z, axis=1, keepdims=True)
+    Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
+    domain = Domain(radius, speed, clip, n, 1.0)
+    along, fibre = gradient_slopes(M, domain, x, np.full(n, spread)).everywhere()
+    gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
+    m, h = 4000, 1e-5
+    p = M.exp(M.origin, M.from_coordinates(M.origin, radius * _in_disc(rng, m)))
+    v = M.from_coordinates(p, speed * _in_disc(rng, m))
+    here = endpoint_norm(*gradient(p, v))
+    unit = rng.standard_normal((m, 2))
+    u = M.from_coordinates(p, unit / np.linalg.norm(unit, axis=1, keepdims=True))
+    q = M.exp(p, h * u)
+    slopes = np.abs(endpoint_norm(*gradient(q, M.transport(p, q, v))) - here) / h
+    fibres = np.abs(endpoint_norm(*gradient(p, v + h * u)) - here) / h
+    assert slopes.max() <= along * (1 + 1e-6)
+    assert fibres.max() <= fibre * (1 + 1e-6)
+    if spread == 0 and clip == 0.6:
+        assert slopes.max() > 0.4 * along
+        assert fibres.max() > 0.3 * fibre
+
+
+def _steepest_in_parts(M, size, claimed):
+    """The largest slope over the constant, along p and along v, in parts of that size about random places, with the
+    constants of parts of the size `claimed`; and how far below those of the whole domain the constants go."""
+    rng = np.random.default_rng(5)
+    n, radius, speed, clip, m, h = 8, 0.6, 0.8, 0.15, 3000, 1e-6
+    x = rng.random(n) - 0.5
+    z = rng.standard_normal((n, M.dim))
+    z *= 1.1 * rng.random((n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)  # some are clipped, some are not
+    Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
+    slopes = gradient_slopes(M, Domain(radius, speed, clip, n, 1.2), x, np.linalg.norm(z, axis=1))
+    gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
+
+    def unit(p):
+        u = rng.standard_normal((m, M.dim))
+        return M.from_coordinates(p, u / np.linalg.norm(u, axis=1, keepdims=True))
+
+    p = M.exp(M.origin, (radius - size) * rng.random((m, 1)) * unit(np.repeat(M.origin[None], m, axis=0)))
+    v = (speed - size) * rng.random((m, 1)) * unit(p)
+    along, fibre = slopes.near(prediction_distances(M, x, Y, p, v), np.full((m, 2), claimed))
+    q = M.exp(p, size * rng.random((m, 1)) * unit(p))
+    w = M.transport(p, q, v) + size * rng.random((m, 1)) * unit(q)
+    here, u = endpoint_norm(*gradient(q, w)), unit(q)
+    r = M.exp(q, h * u)
+    first = np.abs(endpoint_norm(*gradient(r, M.transport(q, r, w))) - here) / h
+    second = np.abs(endpoint_norm(*gradient(q, w + h * u)) - here) / h
+    whole = slopes.everywhere()
+    ratios = np.array([np.max(first / (along + 1e-7)), np.max(second / (fibre + 1e-7))])  # 1e-7: of the difference
+    return ratios, [np.min(along) / whole[0], np.min(fibre) / whole[1]]
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.05, 0.3])
+@pytest.mark.parametrize("M", [Sphere(1), Sphere(2), Lorentz(2), Euclidean(1), Euclidean(2)], ids=repr)
+def test_the_gradient_is_no_steeper_in_a_part_than_is_said_there(M, size):
+    """Slopes at random places of the part, by differences: below the constants, which are below those of the domain."""
+    ratios, gain = _steepest_in_parts(M, size, size)
+    assert np.all(ratios <= 1 + 1e-6)
+    assert size == 0.3 or max(gain) < 0.8
+    if size == 0.3 and M.dim > 1:  # the constants of the place alone would not do
+        assert np.any(_steepest_in_parts(M, size, 0.0)[0] > 1.05)
