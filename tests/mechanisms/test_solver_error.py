@@ -6,10 +6,12 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     KendallShapes,
     Lorentz,
     PoincareBall,
+    Product,
     SPDAffineInvariant,
     SPDLogCholesky,
     SPDLogEuclidean,
@@ -19,8 +21,11 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.mean.bound import contraction, solver_error
 from curvedp.geometry.mean.streamed import Domain
+from curvedp.mechanisms.gradient import GradientMechanism
+from curvedp.mechanisms.measured import clip, logs_at
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+from curvedp.privacy import GDP
 from curvedp.records.base import open_records
 from spaces import EDGES, SPACES
 
@@ -236,3 +241,51 @@ def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(
             worst = max(worst, float(mp.sqrt(square) / part))
     assert worst <= M.float_spread(radius)
     assert worst > M.float_spread(radius) / 1e5  # an honest bound is not far away
+
+
+PULLED = [M for M in (*SPACES, *EDGES, Product(Lorentz(2), PoincareBall(2))) if M.held_radius(40.0) < 40.0]
+
+
+def true_distance(M, x):
+    """From the origin, in 60 digits, where the space is one of hyperbolic parts."""
+    with mp.workdps(60):
+        match M:
+            case Lorentz():
+                return mp.asinh(mp.norm([mp.mpf(float(part)) for part in x[1:]]))
+            case PoincareBall():
+                return 2 * mp.atanh(mp.norm([mp.mpf(float(part)) for part in x]))
+            case Product():
+                return mp.norm([true_distance(*each) for each in zip(M.factors, M.split(x), strict=True)])
+            case Correlation():  # the last entry of a row of the Cholesky factor is 1/cosh of the row's distance
+                L = mp.cholesky(mp.matrix(x.tolist()))
+                return mp.norm([mp.acosh(1 / L[i, i]) for i in range(1, M.m)])
+        return mp.mpf(float(M.dist(M.origin, x)))
+
+
+@pytest.mark.parametrize("manifold", PULLED, ids=repr)
+def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
+    """Records from anywhere in a ball of radius 40 end within `reach`, some at its edge. Two records at either end, of which
+    one goes to the other end, move the computed mean and gradient as far as is charged, the variance no farther."""
+    rng, n = np.random.default_rng(3), 4
+    mean, variance = FrechetMean(manifold, None, 40.0, n), FrechetVariance(manifold, None, 40.0, n)
+    gradient = GradientMechanism.for_statistic(mean, GDP(1.0))
+    assert mean.reach < 0.6 * mean.radius
+    z = rng.normal(size=(60, manifold.dim))
+    z *= np.minimum(manifold.float_reach, rng.uniform(0, 40, size=60))[:, None] / np.linalg.norm(z, axis=1)[:, None]
+    far = min(manifold.float_reach, 20.0) * np.eye(manifold.dim)[-1]
+    if isinstance(manifold, Product):  # both factors as far out as they can be
+        far = far + far[::-1]
+    ends = np.asarray(manifold.unchart(manifold.origin, np.stack([far, -far])))
+    inside = project_to_ball(
+        manifold, manifold.origin, 40.0, np.concatenate([manifold.unchart(manifold.origin, z), ends])
+    )
+    away = [true_distance(manifold, x) for x in inside]
+    assert 0.99999 * mean.reach <= max(away) <= mean.reach
+    pair = [open_records(ends[list(order)], manifold.point_shape) for order in ([0, 0, 1, 1], [0, 1, 1, 1])]
+    (one, spread), (other, narrower) = map(mean.moments, pair)
+    assert 0.99 * frechet_mean_sensitivity(manifold, mean.reach, n) <= manifold.dist(one, other) <= mean.sensitivity
+    assert 0.1 * variance.sensitivity < spread - narrower <= variance.sensitivity
+    steps = [
+        clip(logs_at(manifold, manifold.origin, mean.accepted(each.array())), mean.reach).mean(axis=0) for each in pair
+    ]
+    assert 0.99999 * gradient.sensitivity <= np.linalg.norm(steps[0] - steps[1]) <= gradient.sensitivity

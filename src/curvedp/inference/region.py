@@ -185,11 +185,11 @@ def sampling(statistic: Statistic, miss: float) -> float:
     direction at the population's, which has expectation 0."""
     match statistic:
         case FrechetMean():  # d(mean, b) <= |G|/λ, E|G|² <= r²/n, c = 2rS/n, S the stretch of log_b
-            convex, s = _convexity(statistic.manifold, statistic.radius)
+            convex, s = _convexity(statistic.manifold, statistic.reach)
             stretch = s / sin(s) if s > 0 else 1.0
-            return statistic.radius * _length(statistic.n, miss, stretch) / convex
+            return statistic.reach * _length(statistic.n, miss, stretch) / convex
         case FrechetVariance():  # c its sensitivity; its expectation is at most E|G|²/λ below the population's variance
-            M, r, n = statistic.manifold, statistic.radius, statistic.n
+            M, r, n = statistic.manifold, statistic.reach, statistic.n
             convex, _ = _convexity(M, r)
             return dispersion_sensitivity(M, r, n) * sqrt(n * log(2 / miss) / 2) + r * r / (n * convex)
         case SecondMoment():  # its length: E‖S − Σ‖² <= r⁴/n, c = √2·r²/n

@@ -86,9 +86,9 @@ class GradientMechanism(ShrunkMeanMechanism):
         return data.carried(self.manifold, self.statistic.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
-        grid, (draws, noisy) = FixedPoint(2 * self.radius), exact_noise(source, self.law)
-        streamed = partial(_sums, self.manifold, self.center, self.radius, grid)
-        total = data.sums(partial(clipped_sums, self.radius, grid) if data.where == "memory" else streamed)
+        grid, (draws, noisy) = FixedPoint(2 * self.reach), exact_noise(source, self.law)
+        streamed = partial(_sums, self.manifold, self.center, (self.radius, self.reach), grid)
+        total = data.sums(partial(clipped_sums, self.reach, grid) if data.where == "memory" else streamed)
         mean = grid.mean(total.reshape(2, -1), data.n) / self.unit
         return drawn(self._at(self.unit * noisy(mean[None], np.array([self.scale / self.unit]))[0]), draws)
 
@@ -116,9 +116,11 @@ class GradientMechanism(ShrunkMeanMechanism):
 
 
 def _moved(mean: Any) -> float:
-    return mean_moved(mean.radius, FixedPoint(2 * mean.radius), mean.manifold.dim, mean.n)
+    return mean_moved(mean.reach, FixedPoint(2 * mean.reach), mean.manifold.dim, mean.n)
 
 
-def _sums(manifold: Any, center: np.ndarray, r: float, grid: FixedPoint, block: np.ndarray) -> np.ndarray:
-    inside = project_to_ball(manifold, center, r, np.asarray(block, dtype=np.float64))
-    return clipped_sums(r, grid, logs_at(manifold, center, np.asarray(inside)))
+def _sums(
+    manifold: Any, center: np.ndarray, radii: tuple[float, float], grid: FixedPoint, block: np.ndarray
+) -> np.ndarray:
+    inside = project_to_ball(manifold, center, radii[0], np.asarray(block, dtype=np.float64))
+    return clipped_sums(radii[1], grid, logs_at(manifold, center, np.asarray(inside)))

@@ -142,7 +142,7 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
     @cached_property
     def sensitivity(self) -> float:
         """Of the gradient, anywhere in the ball; each computed one is off by the kernels' float error, at both ends."""
-        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.statistic.n)
+        exact = mean_gradient_sensitivity(self.manifold, self.reach, self.statistic.n)
         return nextafter(exact + 4 * CHART_ERROR * self.radius, inf)
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

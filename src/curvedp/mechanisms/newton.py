@@ -129,7 +129,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     def gradient_sensitivity(self, distance: Any) -> Any:
         """Largest change of the computed mean log_w xᵢ at `distance` from the center: the theorem's, and the float error."""
-        exact = mean_gradient_sensitivity(self.manifold, self.radius, self.statistic.n, distance)
+        exact = mean_gradient_sensitivity(self.manifold, self.reach, self.statistic.n, distance)
         digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(sqrt(max(-self.curvature, 0.0)) * distance)
         return exact + 4 * self.radius * digits
 

@@ -19,7 +19,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.mean.bound import farthest_record, solver_error
 from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
@@ -270,6 +270,11 @@ class _OfBall(Statistic):
         """The ball that holds the records, at home."""
         return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
 
+    @cached_property
+    def reach(self) -> float:
+        """How far from the center a moved record can be: the radius, or less where floats hold less of the ball."""
+        return farthest_record(self.manifold, self.radius)
+
     @property
     def domain(self) -> Domain:
         """The ball at home and its space."""
@@ -308,13 +313,13 @@ class FrechetMean(_OfBall):
     @cached_property
     def sensitivity(self) -> float:
         """The theorem's (docs/sensitivity.md), and the solver's error at both ends."""
-        return frechet_mean_sensitivity(self.manifold, self.radius, self.n) + 2 * self.solver_error
+        return frechet_mean_sensitivity(self.manifold, self.reach, self.n) + 2 * self.solver_error
 
     @cached_property
     def chart_sensitivity(self) -> float:
         """The theorem's for the chart, which stretches the solver's error too."""
         stretch = chart_stretch(self.manifold, self.radius)
-        return mean_chart_sensitivity(self.manifold, self.radius, self.n) + 2 * self.solver_error * stretch
+        return mean_chart_sensitivity(self.manifold, self.reach, self.n) + 2 * self.solver_error * stretch
 
     @property
     def values(self) -> Ball:
@@ -342,7 +347,7 @@ class FrechetVariance(_OfBall):
     @cached_property
     def sensitivity(self) -> float:
         """The theorem's, and the error of the computed mean and of the computed distances at both ends."""
-        r, error = self.radius, self.solver_error
+        r, error = self.reach, self.solver_error
         # A mean off by η raises the mean square by at most 2·2r·η + η²; squares of computed distances are off by twice
         # CHART_ERROR, relative.
         exact = dispersion_sensitivity(self.manifold, r, self.n)

@@ -16,6 +16,7 @@ import numpy as np
 from curvedp.entropy import Source
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean.bound import farthest_record
 from curvedp.mechanisms.base import Draw, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import shrunk
@@ -124,13 +125,18 @@ class ClippedSum(SumStatistic):
         z = self._logs(records)
         return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
 
+    @cached_property
+    def reach(self) -> float:
+        """r: the radius, or less where floats hold less of the ball."""
+        return farthest_record(self.manifold, self.radius)
+
     def _logs(self, records: np.ndarray) -> np.ndarray:
         inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
-        return clip(logs_at(self.manifold, self.center, inside), self.radius) / self.radius
+        return clip(logs_at(self.manifold, self.center, inside), self.reach) / self.reach
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """exp_c of the quotient, shrunk and in the ball."""
-        return np.asarray(self.manifold.unchart(self.center, self.radius * self.step(total, noise)))
+        return np.asarray(self.manifold.unchart(self.center, self.reach * self.step(total, noise)))
 
     def step(self, total: np.ndarray, noise: float) -> np.ndarray:
         """The mean of clip_r(log_c x)/r, as far as it is known."""
@@ -157,7 +163,7 @@ class SpreadSum(ClippedSum):
         """In [0, r²]."""
         count = max(total[self.manifold.dim] / self.weight, 1.0)
         square = float(np.sum(self.step(total, noise) ** 2))
-        return np.array([self.radius**2 * float(np.clip(total[-1] / count - square, 0.0, 1.0))])
+        return np.array([self.reach**2 * float(np.clip(total[-1] / count - square, 0.0, 1.0))])
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,6 +97,11 @@ class MeanMechanism(Mechanism):
         """Of the public ball."""
         return float(self.statistic.radius)
 
+    @property
+    def reach(self) -> float:
+        """How far from the center the moved records can be."""
+        return float(self.statistic.reach)
+
     def accepted(self, data: Any) -> Any:
         return self.statistic.accepted(data)
 

@@ -107,6 +107,9 @@ class Product(Manifold):
         parts = zip(self.factors, self._split_coordinates(z), strict=True)
         return namespace(z).concat([factor.held_coordinates(part) for factor, part in parts], axis=-1)
 
+    def held_radius(self, radius: float) -> float:
+        return min(radius, math.hypot(*(factor.held_radius(radius) for factor in self.factors)))
+
     def held_share(self, z: Array) -> Array:
         """The least of the factors', so that the point stays on its geodesic."""
         xp = namespace(z)

@@ -55,6 +55,13 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
 
 
+def farthest_record(M: Manifold, radius: float) -> float:
+    """How far from the center `project_to_ball` leaves a record at most: less than the radius in a ball of which floats hold
+    a part alone (`M.held_radius`). That place is computed: to the kernels' error, and to the rounding of its coordinates."""
+    held = M.held_radius(radius)
+    return radius if held == radius else min(radius, held * (1 + KERNEL_ERROR) + 2.0**-50 * M.float_spread(held))
+
+
 def mean_iterations(M: Manifold, radius: float) -> int:
     """How many steps `frechet_mean(..., ball=(center, radius))` takes: a function of public quantities alone."""
     return _iterations(check_manifold(M), length("radius", radius))
