@@ -100,6 +100,18 @@ def test_the_release_has_the_law_that_is_simulated():
     assert ks_2samp(distance[0], np.asarray(manifold.dist(mean, wrong))).pvalue < 1e-6
 
 
+@pytest.mark.parametrize("guarantee", [GDP(1.0), PureDP(2.0)])
+@pytest.mark.parametrize("manifold", [Lorentz(3), Sphere(2)])
+def test_populations_are_simulated_at_once_as_if_one_after_another(manifold, guarantee):
+    rng, n = np.random.default_rng(5), 20
+    mechanism = NewtonMechanism.for_statistic(FrechetMean(manifold, None, 0.8, 300), guarantee)
+    several = np.stack([in_ball(manifold, radius, n, rng) for radius in (0.2, 0.5, 0.8)])
+    once = mechanism.simulate(np.random.default_rng(6), several, 7)
+    rng = np.random.default_rng(6)
+    assert once.shape == (3, 7, *manifold.point_shape)
+    assert np.allclose(once, [mechanism.simulate(rng, each, 7) for each in several], rtol=0, atol=1e-13)
+
+
 def test_noise_is_divided_by_the_records_own_curvature():
     manifold, radius, n, rng = PoincareBall(3), 6.0, 2000, np.random.default_rng(4)
     X, statistic = in_ball(manifold, radius, n, rng), FrechetMean(manifold, None, radius, n)

@@ -16,16 +16,19 @@ from curvedp.privacy import (
     PureDP,
     RaoDP,
     RenyiDP,
+    constant_curvature,
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
     smallest_scale,
 )
+from curvedp.privacy import calibrate as calibrate_module
 from curvedp.privacy.calibrate import (
     _bisect,
     _excess,
     _least_cost,
     _secant,
+    _sketched,
     meets,
 )
 from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_mu_below
@@ -181,6 +184,36 @@ def test_the_search_is_short(kind, curvature, dim, D, target):
     assert len(set(asked)) <= 12
     assert meets(profile_at(found), target)
     assert not meets(profile_at(found * (1 - 2.0**-20)), target)
+
+
+SKETCHED = [("laplace", 0.0, 10), ("laplace", -1.0, 3), ("gaussian", 1.0, 2), ("gaussian", -1.0, 10)]
+
+
+@pytest.mark.parametrize(("kind", "curvature", "dim"), SKETCHED)
+@pytest.mark.parametrize("target", [GDP(0.9), GDP(3.0), ApproxDP(1.0, 1e-6), ApproxDP(3.0, 1e-3)])
+def test_a_sketch_agrees_with_the_table_and_spares_tables(kind, curvature, dim, target, monkeypatch):
+    """Where the search ends, two tables are built, of the answer and of the lattice point below: the sketch led there."""
+    make, built = gaussian_profile if kind == "gaussian" else laplace_profile, []
+    whole = constant_curvature.LossTable
+    monkeypatch.setattr(constant_curvature, "LossTable", lambda law: built.append(law) or whole(law))
+    D = 0.01 * (1 + dim / 1000 + target.cost()[0].numerator % 97 / 1e4)  # no other test has asked for it
+    found = smallest_scale(lambda s: make(curvature, dim, s, D), target, D / math.sqrt(dim))
+    assert len(built) <= 2
+    profile = make(curvature, dim, found, D)
+    assert _sketched(profile, target) == pytest.approx(_least_cost(profile, target), rel=1e-10)
+    other = make(curvature, dim, 1.5 * found, D)
+    assert _sketched(other, target) == pytest.approx(_least_cost(other, target), rel=1e-9)
+
+
+def test_a_wrong_sketch_changes_nothing_but_the_time(monkeypatch):
+    """The answer is seen to meet the target, and its predecessor to miss it, whatever led there."""
+    truth = calibrate("laplace", 0.0, 4, 0.011, GDP(0.7))
+    honest = calibrate_module._sketched
+    for factor in (0.5, 0.999, 1 - 1e-9, 1 + 1e-11, 2.0):
+        monkeypatch.setattr(
+            calibrate_module, "_sketched", lambda p, t, f=factor: (f * honest(p, t)[0], honest(p, t)[1])
+        )
+        assert calibrate("laplace", 0.0, 4, 0.011, GDP(0.7)) == truth
 
 
 def test_costs_by_definition():

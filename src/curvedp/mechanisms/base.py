@@ -109,6 +109,7 @@ class Mechanism(ABC):
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
     like: ClassVar[str | None] = None  # one that errs by about as much, and is calibrated in no time
     most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
+    together: ClassVar[bool] = False  # whether those of all populations can be asked for at once
     registry: ClassVar[_lazy.Registry[type["Mechanism"]]] = _lazy.Registry("curvedp.mechanisms")
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -168,6 +168,8 @@ def predicted_error(mechanism: Any) -> float:
     means = np.stack([each.mean for each in about])[:, None]
     if isinstance(mechanism, ValueMechanism):
         drawn = mechanism.simulate(rng, means, (len(about), draws))
+    elif mechanism.together:
+        drawn = mechanism.simulate(rng, np.stack([each.records for each in about]), draws)
     else:
         drawn = np.stack([mechanism.simulate(rng, each.records, draws) for each in about])
     released = mechanism.finished(drawn.reshape(-1, *manifold.point_shape)).reshape(drawn.shape)

@@ -23,10 +23,10 @@ from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
 from curvedp.mechanisms.chart import CHART_ERROR, james_stein
-from curvedp.mechanisms.noise import least_noise, spread_of
+from curvedp.mechanisms.noise import float_noise, least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
-from curvedp.mechanisms.vectors import Noise, ShrunkMeanMechanism, drawn, exact_noise, simulated_noise
+from curvedp.mechanisms.vectors import Noise, ShrunkMeanMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee
 
 _WORK = 1 << 21  # coordinates held at once
@@ -76,6 +76,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
     name: ClassVar[str] = "noisy-newton"
     option: ClassVar[str | None] = "newton"
     staged: ClassVar[bool] = True
+    together: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +178,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         draws, noisy = exact_noise(source, self.law)
-        value, stages, noise = self._walk(data, 1, noisy)
+        value, stages, noise = self._walk(data[None], 1, noisy)
         return drawn(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
 
     def checks(self, certificate: Certificate) -> list[Check]:
@@ -203,8 +204,16 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return checks
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
-        """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        return self._walk(records, size, simulated_noise(rng, self.law))[0]
+        """Float releases for records that stand for n of their kind: for predicted error, NOT for release. Of several
+        populations at once, as if one after another: a walk takes its time by its steps, hardly by their number."""
+        several = np.asarray(records).reshape(-1, *np.shape(records)[-1 - len(self.manifold.point_shape) :])
+        columns = [
+            c for share in self.shares[1] for c in ((self.manifold.dim, 2) if share > 0 else (self.manifold.dim,))
+        ]
+        drawn = [[float_noise(rng, self.law, (size, c)) for c in columns] for _ in several]
+        noise = (np.concatenate(step) for step in zip(*drawn, strict=True))
+        found = self._walk(several, len(several) * size, lambda values, b: values + b[:, None] * next(noise))[0]
+        return found if several.ndim > np.ndim(records) else found.reshape(-1, size, *self.manifold.point_shape)
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
@@ -222,7 +231,8 @@ class NewtonMechanism(ShrunkMeanMechanism):
         self, records: np.ndarray | None, size: int, noisy: Noise, seen: list[Any] | None = None
     ) -> tuple[np.ndarray, list[Stage], np.ndarray]:
         """`size` independent walks from the center, the noise of the first one's steps, and what is left of it in each
-        coordinate (about: from the private H). Without records, a walk is read back from what `noisy` gives."""
+        coordinate (about: from the private H), of populations of records, shape (k, n, *point_shape), for as many walks
+        each. Without records, a walk is read back from what `noisy` gives."""
         M, stages = self.manifold, []
         w = np.broadcast_to(self.center, (size, *M.point_shape))
         bend = np.zeros((size, 2))
@@ -235,12 +245,12 @@ class NewtonMechanism(ShrunkMeanMechanism):
             logs: dict[Any, np.ndarray] = {}
             here = w[:1] if step == 0 else w  # at first all walks are at the center
             measured = np.zeros((1, M.dim)) if records is None else self._means(here, records, None, logs)
-            gradient = noisy(np.broadcast_to(measured, (size, M.dim)), scales)
+            gradient = noisy(np.repeat(measured, size // len(measured), axis=0), scales)
             if seen is not None:
                 seen.append((w[0], gradient[0], float(scales[0])))
             axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
             if stages[-1].hessian_scale is not None:
-                values = np.zeros((1, 2)) if records is None else self._means(w, records, axis, logs)
+                values = np.zeros((1, 2)) if records is None else self._means(here, records, axis, logs)
                 scale = stages[-1].hessian_scale
                 bend = self._settled(noisy(values, np.full(size, scale)), scale * spread_of(self.law, 2))
             along, across = self._hessian(bend)
@@ -260,20 +270,22 @@ class NewtonMechanism(ShrunkMeanMechanism):
     def _means(
         self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None, logs: dict[Any, np.ndarray]
     ) -> np.ndarray:
-        """At each point: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an axis is given. The logarithms
-        are kept for the next question at the same points."""
-        M = self.manifold
-        columns = M.dim if axis is None else 2
-        points = max(1, _WORK // (len(records) * M.dim))
+        """At each point, for its share of the populations: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an
+        axis is given. The logarithms are kept for the next question at the same points."""
+        M, (groups, n) = self.manifold, records.shape[:2]
+        points = max(1, _WORK // (n * M.dim))
         rows = max(1, _WORK // M.dim)
+        walks = max(len(w), groups) if axis is None else len(axis)
+        whose = np.arange(walks) * groups // walks
 
         def total(at: slice, part: slice) -> np.ndarray:
-            key = len(w), at.start, part.start
-            if key not in logs:
-                alone = len(w) == 1
-                found = M.chart(w[0], records[part]) if alone else M.chart(w[at, None], records[None, part])
-                logs[key] = np.asarray(found)[None] if alone else np.asarray(found)
-            z = logs[key]
+            key = len(w), at.start if len(w) > 1 else 0, part.start
+            if key not in logs and len(w) == 1:
+                logs[key] = np.asarray(M.chart(w[0], records[:, part].reshape(-1, *M.point_shape)))
+                logs[key] = logs[key].reshape(groups, -1, M.dim)
+            elif key not in logs:
+                logs[key] = np.asarray(M.chart(w[at, None], records[whose[at], part]))
+            z = logs[key] if len(logs[key]) == len(whose[at]) else logs[key][whose[at]]
             if axis is None:
                 return np.asarray(z.sum(axis=1))
             s = np.linalg.norm(z, axis=-1)
@@ -281,10 +293,10 @@ class NewtonMechanism(ShrunkMeanMechanism):
             t = self._bend(s)
             return np.stack([t.sum(axis=1), (t * np.minimum(cosine**2, 1.0)).sum(axis=1)], axis=-1)
 
-        out = np.empty((len(w), columns))
-        for at in blocks(len(w), points):
-            parts = in_threads(lambda part, at=at: total(at, part), blocks(len(records), rows))  # type: ignore[misc]
-            out[at] = np.sum(parts, axis=0) / len(records)
+        out = np.empty((walks, M.dim if axis is None else 2))
+        for at in blocks(walks, points):
+            parts = in_threads(lambda part, at=at: total(at, part), blocks(n, rows))  # type: ignore[misc]
+            out[at] = np.sum(parts, axis=0) / n
         return out
 
     def _settled(self, noisy: np.ndarray, scale: float) -> np.ndarray:

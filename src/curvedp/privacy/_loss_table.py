@@ -51,9 +51,22 @@ class LossTails:
         """A length on which the tails vary, such as D·√Fisher, the standard deviation of L for D → 0."""
         return self.distance * self.fisher  # type: ignore[attr-defined, no-any-return]
 
+    def resolved(self) -> "LossTails":
+        """The same with as many quadrature nodes as its tails need."""
+        return self
+
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """(log P₁(L > t), log P₁(L <= t)) for an array of 0 <= t < max_loss, each with its own digits."""
         raise NotImplementedError
+
+    def delta(self, eps: float) -> float:
+        """δ(ε) by one rule over all losses that count where they are nearly normal, or soon at their largest."""
+        past = eps - self.loss_scale**2 / 2
+        reach = min(self.max_loss - eps, 44.0, math.sqrt(past * past + 88 * self.loss_scale**2) - past)
+        if reach <= 0:
+            return 0.0
+        t = eps + reach * _OFFSET
+        return reach * math.exp(log_sum(self.log_tails(t)[0] + eps - t + _LOG_WEIGHT, axis=0))
 
 
 class LossTable:
@@ -97,9 +110,9 @@ class LossTable:
     def _ulp(self, w: Array) -> Array:
         return np.exp(w) if math.isfinite(self.T) else w
 
-    def extend(self) -> None:
+    def extend(self, times: int = 1) -> None:
         """Double the range of an unbounded loss."""
-        self._panels.add(np.array([self.w_end, 2 * self.w_end]))
+        self._panels.add(self.w_end * 2.0 ** np.arange(times + 1))
 
     def _w(self, t: Array, gap: Array) -> Array:
         """The panel coordinate of t, given T − t."""

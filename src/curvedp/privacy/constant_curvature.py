@@ -5,11 +5,12 @@ proof, by the first variation over caps about η₂, is in docs/exact-profiles.m
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from threading import get_ident
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +35,22 @@ def _check(name: str, value: float, low: float, high: float) -> None:
 @dataclass(frozen=True)
 class RadialProfile(PrivacyProfile):
     """The profile of an isotropic law, from a radial integral or a closed form."""
+
+    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
+
+    @property
+    @abstractmethod
+    def law(self) -> LossTails:
+        """The law of the loss, with as many quadrature nodes as mostly do."""
+
+    @cached_property
+    def tails(self) -> LossTails:
+        return self.law.resolved()
+
+    @property
+    def sketched(self) -> Any:
+        law = None if self.closed else self.law
+        return replace(law, order=128) if isinstance(law, SpaceFormLaw) else None
 
     @cached_property
     def _table(self) -> LossTable:
@@ -65,7 +82,6 @@ class ConstantCurvatureProfile(RadialProfile):
     sensitivity: float
 
     lengths: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
-    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,15 +113,15 @@ class ConstantCurvatureProfile(RadialProfile):
                 f" and curvature {self.curvature:g}: above it the Laplace density has infinite mass"
             )
 
-    @cached_property
-    def tails(self) -> LossTails:
+    @property
+    def law(self) -> LossTails:
         root = math.sqrt(abs(self.curvature)) or 1.0
         k = (self.curvature > 0) - (self.curvature < 0)
         s, distance = self.scale * root, self.sensitivity * root
         if k == 1:
             distance = min(distance, math.pi)
         if self.dim > 1:
-            return SpaceFormLaw(self.kind, k, self.dim, s, distance).resolved()
+            return SpaceFormLaw(self.kind, k, self.dim, s, distance)
         if k == 1:
             return CircleGaussian(s, distance) if self.kind == "gaussian" else CircleLaplace(s, distance)
         if self.kind == "laplace":
@@ -118,7 +134,7 @@ class ConstantCurvatureProfile(RadialProfile):
             return self.pure_epsilon
         return float_of(Fraction(self.sensitivity) / Fraction(self.scale), up=True)  # whatever the curvature
 
-    @property
+    @cached_property
     def floor(self) -> PrivacyProfile | None:
         if self.curvature < 0 and self.dim > 1:
             return FloorProfile(self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency)

@@ -98,16 +98,16 @@ class PrivacyProfile(Guarantee):
         (`closes`): beyond the grid, δ(ε) <= δ_μ(ε) is then a theorem, not an observation. It stops short of the end of
         the table, where δ is an integral over what the table is only continued by.
         """
-        table, best = self._table, self._mu_in_table
-        for _ in range(200 if math.isinf(table.T) else 0):
-            stop = 0.75 * table.end
-            floor = max(best, self._tail_mu * (1 + 1e-10))
-            if self._closes(floor, stop):
+        table, best, doubled = self._table, self._mu_in_table, 0
+        while math.isinf(table.T):
+            stop, floor = 0.75 * table.end, max(best, self._tail_mu * (1 + 1e-10))
+            times = next((n for n in range(200 - doubled) if self._closes(floor, stop * 2.0**n)), None)
+            if times is None:
+                raise NotResolved("the tail of the privacy loss could not be closed")
+            if times == 0:
                 return up(floor, 2 * RELATIVE_ERROR)
-            table.extend()
-            best = max(best, self._mu_on(self._known(stop / 2)))
-        if math.isinf(table.T):
-            raise NotResolved("the tail of the privacy loss could not be closed")
+            table.extend(times)
+            best, doubled = max(best, self._mu_on(self._known(stop / 2))), doubled + times
         # twice, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½
         return up(best, 2 * RELATIVE_ERROR)
 
@@ -290,6 +290,11 @@ class PrivacyProfile(Guarantee):
     def corners(self) -> "list[PrivacyProfile]":
         """Profiles of pairs of neighbors among which the worst one often is: where a calibration starts its search."""
         return [self]
+
+    @property
+    def sketched(self) -> Any:
+        """The law of the loss by a fixed quadrature, which says δ(ε) without a table; None if none does."""
+        return None
 
     @property
     def space(self) -> str:

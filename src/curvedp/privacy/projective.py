@@ -207,12 +207,11 @@ class ProjectiveProfile(RadialProfile):
                 f"sensitivity={self.sensitivity!r} must not exceed the diameter {_HALF / root:g} of the space"
             )
 
-    @cached_property
-    def tails(self) -> SpaceFormLaw:
+    @property
+    def law(self) -> SpaceFormLaw:
         root = math.sqrt(self.curvature)
         distance = min(self.sensitivity * root, _HALF)
-        law = ProjectiveLaw(self.kind, 1, self.dim, self.scale * root, distance, is_complex=self.field == "complex")
-        return law.resolved()
+        return ProjectiveLaw(self.kind, 1, self.dim, self.scale * root, distance, is_complex=self.field == "complex")
 
     @property
     def space(self) -> str:
