@@ -112,7 +112,7 @@ class LossTable:
 
     def extend(self, times: int = 1) -> None:
         """Double the range of an unbounded loss."""
-        self._panels.add(self.w_end * 2.0 ** np.arange(times + 1))
+        self._panels.add(np.array([self.w_end * 2.0**n for n in range(times + 1)]))
 
     def _w(self, t: Array, gap: Array) -> Array:
         """The panel coordinate of t, given T − t."""

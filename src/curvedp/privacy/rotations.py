@@ -45,7 +45,7 @@ class _Law:
         half = arb.pi() / 2
         distance = arb(profile.sensitivity) * root
         self.end, self.D = half, distance if distance < half else half
-        peak = arb(profile.tails.mode)
+        peak = arb(profile.law.mode)
         self.unit = self._weight(peak) * peak.sin() ** 2  # integrals are in units of about the largest density
 
     def _weight(self, r: Any) -> Any:
