@@ -19,6 +19,7 @@ from curvedp.federated import (
     in_process,
     new_identity,
 )
+from curvedp.federated import site as of_sites
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
@@ -177,6 +178,31 @@ def test_clocks_that_differ_are_refused():
     old, people, records = study(3, dropouts=0, created="2026-01-01T00:00:00+00:00")
     with pytest.raises(FederationRefused):
         run(old, people, records)
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_run_that_a_server_draws_out_ends_with_the_plan(late, monkeypatch, tmp_path):
+    plan, people, records = study(3, dropouts=0, hours=2.0)
+    ledger = Ledger(tmp_path / "ledger", GDP(5.0))
+    sites, begun = sites_of(plan, people, records, ledger=ledger), datetime.now
+    hours = [0.0]
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return begun(tz) + timedelta(hours=hours[0])
+
+    monkeypatch.setattr(of_sites, "datetime", Clock)
+
+    def ask(requests):
+        if any(request.get("round") == late for request in requests.values()):
+            hours[0] = 2.2
+        return in_process(sites)(requests)
+
+    with pytest.raises(FederationRefused, match="0 of 3 sites"):
+        coordinate(plan, ask)
+    assert bool(ledger.entries) == (late > 0)  # nothing is paid for a vector that is not given
+    assert {len(site.state["masked"]) for site in sites.values()} == {late}
 
 
 def test_records_that_are_not_the_plans_are_refused():

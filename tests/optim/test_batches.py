@@ -20,6 +20,14 @@ def inclusion(n, rate, steps, seed):
     return table
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e-17, 1e-18, 1e-19, 1e-30, 1e-300, 5e-324])
+def test_hardly_anybody_is_drawn_at_the_smallest_rates(rate):
+    # A gap of more than 2^63 coins was another number, in or before the row: endless, or a batch of the wrong records.
+    flat, _, sizes = poisson_batches(Randomness(np.random.default_rng(0)), 1000, rate, 100)
+    assert len(flat) == 0
+    assert not sizes.any()
+
+
 @pytest.mark.parametrize(("n", "rate"), [(3, 0.3), (8, 0.05), (5, 0.9), (4, 1.0)])
 def test_poisson_batches_are_independent_coins(n, rate):
     steps = 20_000

@@ -119,6 +119,31 @@ def test_gaussian_with_the_four_point_pair():
     assert both.epsilon(1e-10) == math.inf
 
 
+@pytest.mark.parametrize("mu", [1e-3, 1e-2, 0.3, 30.0])
+@pytest.mark.parametrize(
+    "points", [[(0.5, 0.0)], [(3.0, 0.0)], [(1.0, 1e-6)], [(1.0, 1e-9), (0.05, 0.0)], [(40.0, 1e-6)]]
+)
+def test_losses_in_heaps_that_lie_apart(points, mu):
+    # Between heaps a tilt towards the upper one only magnified its own rounding: δ came out as 1, in the middle of a curve.
+    parts = [ApproxDP(e, d) if d else PureDP(e) for e, d in points]
+    heaps, infinite = [(0.0, 1.0)], -math.expm1(math.fsum(math.log1p(-d) for _, d in points))
+    for e, d in points:
+        heaps = [(x + sign * e, p * (1 - d) * expit(sign * e)) for x, p in heaps for sign in (1, -1)]
+    top = points[0][0]
+    eps = np.sort(
+        np.concatenate([np.linspace(0, 1.5 * top, 40), top * (1 + np.array([-0.1, -0.01, -1e-3, 1e-3, 0.05]))])
+    )
+    truth = sum(p * gaussian(mu, eps - x) for x, p in heaps) + infinite
+    both = compose(GDP(mu), *parts)
+    found = both.delta(eps)
+    check(found, truth, 2e-3 if top <= 1e4 * mu else 2e-2)  # one grid serves both
+    assert np.all(np.diff(found) <= 1e-9 * found[1:])
+    for delta in (0.3, 0.01):
+        at = both.epsilon(delta)
+        reached = sum(p * gaussian(mu, at - x) for x, p in heaps) + infinite
+        assert delta * (1 - 2e-2) <= reached <= delta or at == 0
+
+
 def test_many_randomized_responses_against_the_binomial():
     e0, k = 0.1, 100
     j = np.arange(k + 1)

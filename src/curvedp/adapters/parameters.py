@@ -51,7 +51,8 @@ def clipped_sum(framed: list[Framed], gradients: list[Any], clip: float) -> np.n
     """The sum of the records' gradients, each of length at most `clip` over all parameters; 0 where it is not finite."""
     rows = np.concatenate([each.coordinates(part) for each, part in zip(framed, gradients, strict=True)], axis=1)
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):  # a data-dependent warning is a release; a length that overflows is scaled to 0
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray((rows * np.minimum(1.0, clip / np.maximum(lengths, clip))).sum(axis=0))
 
 

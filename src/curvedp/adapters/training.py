@@ -53,6 +53,8 @@ class PrivateOptimizer:
     def __post_init__(self) -> None:
         for name, least in (("n", 2), ("steps", 1), ("batch_size", 1)):
             _validate.integer(name, getattr(self, name), least)
+        if self.batch_size > self.n:
+            raise ParameterError(f"batch_size={self.batch_size} is more than the {self.n} records")
         self.framed = [Framed(p) for group in self.optimizer.param_groups for p in group["params"]]
         charged = rounded_clip(_validate.positive("clip", self.clip), *size(self.framed), self.n, self.batch_size)
         check_guarantee(self.guarantee)

@@ -95,8 +95,10 @@ def poisson_batches(random: Randomness, n: int, rate: float, steps: int) -> tupl
     position = -1
     while position < cells:
         count = int(1.1 * rate * (cells - position)) + 16
-        gaps = np.ones(count) if rate == 1 else np.ceil(np.log(random.uniform(count)) / np.log1p(-rate))
-        run = position + np.cumsum(np.maximum(gaps, 1).astype(np.int64))
+        with np.errstate(over="ignore"):  # of a rate, which is public
+            gaps = np.ones(count) if rate == 1 else np.ceil(np.log(random.uniform(count)) / np.log1p(-rate))
+        # a gap beyond the last cell ends the row however long it is: at tiny rates it would leave the whole numbers
+        run = position + np.cumsum(np.clip(gaps, 1, cells + 1).astype(np.int64))
         heads.append(run)
         position = int(run[-1])
     flat = np.concatenate(heads)

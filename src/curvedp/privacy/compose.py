@@ -41,7 +41,8 @@ class Composition(Guarantee):
     Guarantees: `delta` is an upper bound for parts fixed beforehand, mechanisms that adapt included (Zhu, Dong and Wang
     2022). It is not a filter: parts chosen after seeing outputs need `compose` within one definition, or a ledger. It
     exceeds the exact composition of the parts' profiles by a relative amount that falls with the square of the grid (below
-    1e-3 down to δ = 1e-30); there is no round-off floor, only the δ = 1e-44 cut of each part's tail.
+    1e-3 down to δ = 1e-30, where no part's losses are 10⁴ times another's); there is no round-off floor, only the δ = 1e-44
+    cut of each part's tail.
 
     Parameters
     ----------

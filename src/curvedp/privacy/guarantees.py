@@ -100,6 +100,10 @@ class ApproxDP(Guarantee):
         left = 1 - self.delta0 - _inflated(self.eps, alpha)
         return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
 
+    def loss_reach(self, delta: float) -> float:
+        """ε: beyond it δ stays as it is, and there is an atom at it, which a grid should meet."""
+        return self.eps
+
     def implies(self) -> dict[str, float]:
         return {"angle": hellinger_angle(_log_cosh(self.eps / 2) - math.log1p(-self.delta0))}
 

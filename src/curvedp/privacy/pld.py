@@ -28,6 +28,7 @@ _FEWEST_POINTS, _MOST_POINTS = 1 << 15, 1 << 20  # of a window
 _GROWTH = 2.0**-10  # dots may lie this much of their loss apart, which adds 2^-20/6 of its variance at most …
 _FEWEST = 16384  # … but no farther than this part of the whole range
 _RATES = (6.0, 18.0, 36.0, 60.0, 90.0)  # −log δ at which the tilts are best, to e^-101 = 1e-44
+_MAGNIFIED = 20.0  # log of what is made of rounding errors before another tilt is asked: e^20·u is 5e-8
 _REACH = 26.0  # a window leaves out e^-26 of a tilted distribution on each side
 
 
@@ -117,7 +118,7 @@ class Composed:
         out = np.ones(eps.shape)
         region = np.searchsorted(self.ends[:-1], eps)
         for k in np.unique(region):
-            out[region == k] = self._interpolated(int(k), eps[region == k])
+            out[region == k] = self._served(int(k), eps[region == k])
         return np.minimum(out, self._interpolated(0, eps)) if self._many else out
 
     def bracket(self, delta: float) -> tuple[float, float]:
@@ -148,6 +149,15 @@ class Composed:
             self._curves[k] = self._transformed(*self.tilt(k))
         return self._curves[k]
 
+    def _served(self, k: int, eps: Array) -> Array:
+        """By this tilt, and far below its own losses by those before it too: rounding counts e^{λ(loss − ε)}-fold there, and
+        losses lie in heaps apart where a bounded part is composed with a small Gaussian one."""
+        value, (rate, center) = self._interpolated(k, eps), self.centers[k]
+        below = rate * (center - eps) > _MAGNIFIED
+        if k and below.any():
+            value[below] = np.minimum(value[below], self._served(k - 1, eps[below]))
+        return value
+
     def _interpolated(self, k: int, eps: Array) -> Array:
         width, first, values = self._curve(k)
         position = np.minimum(eps, (first + len(values) - 1) * width) / width * (1 - 4 * U)  # rounded down
@@ -155,7 +165,10 @@ class Composed:
         right = np.minimum(left + 1, len(values) - 1)
         share = np.clip(np.expm1((position - left - first) * width) / math.expm1(width), 0.0, 1.0)
         value = np.minimum(up(values[left] * (1 - share) + values[right] * share, 1e-15), 1.0)
-        return np.where(position < first, 1.0, value)
+        # Below the window by the chord in e^ε to e^ε = 0, where every profile is 1: it is convex there.
+        rise = -np.expm1(np.minimum(position - first, 0.0) * width)
+        chord = np.minimum(up(values[0] + (1 - values[0]) * rise, 1e-14), 1.0)
+        return np.where(position < first, chord, value)
 
     def _on(self, width: float) -> list[tuple[Loss, int]]:
         if width not in self._losses:
@@ -169,7 +182,8 @@ class Composed:
         factors = self._on(width)
         last = sum(n * int(loss.index[-1]) for loss, n in factors)
         start = -last if math.isinf(below) else math.floor(low / width)
-        end = last + 1 if math.isinf(beyond) else math.ceil(high / width)
+        # a window is found on a rough grid, on which losses may reach beyond the last of this one
+        end = max(last + 1 if math.isinf(beyond) else math.ceil(high / width), start + 1)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
         masses, kappa, error = convolved(factors, rate, size)
         first = max(start, 0)
