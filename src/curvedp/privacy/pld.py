@@ -168,7 +168,7 @@ class Composed:
         # Below the window by the chord in e^ε to e^ε = 0, where every profile is 1: it is convex there.
         rise = -np.expm1(np.minimum(position - first, 0.0) * width)
         chord = np.minimum(up(values[0] + (1 - values[0]) * rise, 1e-14), 1.0)
-        return np.where(position < first, chord, value)
+        return np.asarray(np.where(position < first, chord, value))
 
     def _on(self, width: float) -> list[tuple[Loss, int]]:
         if width not in self._losses:
