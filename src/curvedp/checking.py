@@ -36,10 +36,8 @@ class Checked:
 
     Attributes
     ----------
-    facts : dict
-        What was counted and measured, by name.
-    advice : list of str
-        What to do about it, one line each.
+    facts, advice : dict and list of str
+        What was counted and measured, by name; and what to do about it, one line each.
     """
 
     manifold: Manifold
@@ -82,10 +80,8 @@ def check(
         Where the records are meant to live.
     X : array, frame, list or path
         Whatever `curvedp.records.read_records` reads.
-    center : array, optional
-        The public ball's center; the manifold's origin otherwise.
-    radius : float, optional
-        The public ball's radius. Without one nothing is said about the ball.
+    center, radius : array and float, optional
+        The public ball's; the center is the manifold's origin otherwise, and without a radius nothing is said of the ball.
     groups : array, optional
         Whose record each is, where a person has several.
     **reading

@@ -15,17 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp._console import (
-    JsonOption,
-    check_picture,
-    command,
-    console,
-    errors,
-    inert,
-    number_or_word,
-    save_picture,
-    show,
-)
+from curvedp import _console
+from curvedp._console import JsonOption, check_picture, command, console, inert, number_or_word, save_picture, show
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
@@ -180,7 +171,7 @@ def audit(
         there = ", ".join(sorted({name for name, _ in case_names()}))
         raise ParameterError(f"no mechanism is called {only!r}; there are: {there}")
     work = audit_all(samples, canaries, only=only, jobs=jobs)
-    rows = list(track(work, "attacking", total=len(names), console=errors, transient=True))
+    rows = list(track(work, "attacking", total=len(names), console=_console.errors, transient=True))
     if json:
         print(json_module.dumps([row._asdict() for row in rows]))
     else:
@@ -208,7 +199,7 @@ def demo(
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
     from curvedp.demo import run_demo
 
-    summary = run_demo(output, console=errors if json else console)
+    summary = run_demo(output, console=_console.errors if json else console)
     if json:
         print(json_module.dumps(summary))
 

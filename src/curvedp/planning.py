@@ -44,10 +44,9 @@ class Plan:
 
     Attributes
     ----------
-    errors : dict
-        Predicted mean distance to the mean of the records as moved into the ball, by mechanism, best first.
-    left_out : dict
-        Why the other mechanisms are not considered, by mechanism.
+    errors, left_out : dict
+        Predicted mean distance to the mean of the records as moved into the ball, by mechanism, best first; and why the
+        other mechanisms are not considered.
     useless : float
         The error at which the public center is as good: what it would have itself, at most a third of the radius. Of a
         dispersion, the variance itself.
@@ -253,10 +252,8 @@ def plan(
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the records will live.
-    n : int
-        How many there will be; of persons, where a person has several.
+    manifold, n : Manifold and int
+        Where the records will live, and how many there will be; of persons, where a person has several.
     radius : float or "private"
         Of the public ball; with "private" the error is that of records as spread out as `Plan.spread`. A classifier has none.
     guarantee : Guarantee

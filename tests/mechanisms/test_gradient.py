@@ -5,7 +5,7 @@ import pytest
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Stiefel
 from curvedp.laws.exact import exact_gaussian
-from curvedp.mechanisms import vectors
+from curvedp.mechanisms import noise
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 
@@ -22,7 +22,7 @@ def test_the_worst_record_moves_the_step_by_what_is_charged(M, monkeypatch):
         noised.append(value / scale)  # in units of the noise, which is 1
         return exact_gaussian(space, scale, value, **options)
 
-    monkeypatch.setattr(vectors, "exact_gaussian", draw)
+    monkeypatch.setattr(noise, "exact_gaussian", draw)
     for z in (-5 * RADIUS, -RADIUS, 0.0, RADIUS, 5 * RADIUS) if M.injectivity_radius > 4 else (-RADIUS, 0.0, RADIUS):
         mechanism.release(np.concatenate([M.unchart(M.origin, z * np.eye(M.dim)[:1]), others]))
     moved = max(float(np.linalg.norm(a - b)) for a in noised for b in noised)

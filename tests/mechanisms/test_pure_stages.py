@@ -33,7 +33,6 @@ from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.stages import Shells, Stages, least_loss
 from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.vectors import simulated_noise
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.signing import digest
 from transcript import SPACES, STATISTICS, cloud, leaked, median, opposite, pairs, released, served
@@ -278,7 +277,9 @@ def test_shells_find_a_length_on_every_scale():
     rng = np.random.default_rng(6)
     for size in (1e-5, 1.0, 1e3):
         lengths = size * np.abs(rng.normal(size=400))
-        stages = Stages(1.0, simulated_noise(rng, "laplace"), "laplace")
+        stages = Stages(
+            1.0, lambda values, b: values + b[:, None] * float_noise(rng, "laplace", values.shape), "laplace"
+        )
         beyond = partial(_beyond, lengths)
         typical, radius = Shells(63, 1.6).read(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1))
         assert 0.5 * size < typical < 5 * size

@@ -75,7 +75,7 @@ def test_n_is_nowhere_told(kind, monkeypatch):
     """Data sets of different n that are led to the same numbers publish the same bytes; no message quotes n."""
     M, seen = Sphere(2), set()
     for n in (0, 1, 2, 17, 400):
-        monkeypatch.setattr("curvedp.mechanisms.vectors.exact_gaussian", _led)
+        monkeypatch.setattr("curvedp.mechanisms.noise.exact_gaussian", _led)
         X = cloud(M, n, np.random.default_rng(3)) if n else np.empty((0, 3))
         maker = MAKERS.get(kind, lambda M: PrivatePCA(radius=1.0, guarantee=ADDED))(M)
         model = maker.set_params(source=GeneratorSource(np.random.default_rng(0))).fit(X)

@@ -32,13 +32,13 @@ from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.noise import Noise
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
 from curvedp.mechanisms.stages import StagedMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.sums import ClippedSum, SumMechanism
 from curvedp.mechanisms.value import ValueMechanism
-from curvedp.mechanisms.vectors import Noise
 from curvedp.mechanisms.verify import rebuild_mechanism
 from curvedp.privacy import GDP, Guarantee, PureDP
 from curvedp.records.base import open_records

@@ -80,10 +80,9 @@ class PrivateEstimator(BaseEstimator):
         source = check_source(self.source)
         entry = pay(self.ledger, self.label or self._name, self.guarantee, *(mechanism for mechanism, _, _ in jobs))
         with waiting("drawing exact noise"):
-            return [
-                mechanism.released(data, source, self.guarantee, unit, reason, entry)
-                for (mechanism, _, reason), data in zip(jobs, accepted, strict=True)
-            ]
+            told: Any = {"source": source, "guarantee": self.guarantee, "unit": unit, "entry": entry, "ready": True}
+            pairs = zip(jobs, accepted, strict=True)
+            return [mechanism.release(data, reason=reason, **told) for (mechanism, _, reason), data in pairs]
 
     def _told(self) -> Self:
         """The fitted estimator, after a `ReleaseWarning` for each of its alarms: last of all, so that what was paid for is
@@ -142,13 +141,11 @@ class BallEstimator(PrivateEstimator):
         mechanism = SumMechanism.for_statistic(statistic(self.manifold, *ball), self.guarantee)
         return Choice(mechanism, "noisy sums: the number of records is private", {}, {})
 
-    def _choice(
-        self, given: type[Any], private: type[InPrivateBall], summed: type[ClippedSum], records: Records
-    ) -> Choice:
-        """The mechanism for a statistic of records in the given ball, or in one found privately, or with n private."""
+    def _choice(self, given: Any, private: Any, summed: type[ClippedSum], records: Records, n: int) -> Choice:
+        """The mechanism for a statistic of n records in the given ball, or in one found privately, or with n private."""
         if self._adding:
             return self._summed(summed)
-        n, in_memory = records.n, records.where == "memory"
+        in_memory = records.where == "memory"
         if self._is_private:
             _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
             statistic = private(self.manifold, self.center, self.outer_radius, n)
@@ -179,8 +176,7 @@ def readable(block: np.ndarray) -> np.ndarray:
 
 def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
     """The stages that find a ball and release the statistic in it; warns, before anything is spent, of too few records."""
-    make = PrivateBallMechanism.for_statistic if in_memory else PrivateBallMechanism.streamed
-    mechanism = make(statistic, guarantee)
+    mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee, in_memory=in_memory)
     if not mechanism.enough:
         few = f"n = {statistic.n} at {guarantee} is few for a private ball"
         warnings.warn(f"{few}: it may be far off, which no error bar covers", ReleaseWarning, stacklevel=4)

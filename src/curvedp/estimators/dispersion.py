@@ -21,14 +21,10 @@ class PrivateDispersion(BallEstimator):
 
     Attributes
     ----------
-    variance_ : float
-        The private variance, in [0, r²].
-    deviation_ : float
-        Its square root.
-    certificate_ : Certificate
-        Why it may be published.
-    ball_ : Ball
-        The public ball, or the one that was found.
+    variance_, deviation_ : float
+        The private variance, in [0, r²], and its square root.
+    certificate_, ball_ : Certificate and Ball
+        Why it may be published; and the public ball, or the one that was found.
 
     Notes
     -----
@@ -51,7 +47,7 @@ class PrivateDispersion(BallEstimator):
         """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
         self._check_common()
         records, unit = self._opened(X, groups)
-        choice = self._choice(FrechetVariance, OuterBallVariance, SpreadSum, records)
+        choice = self._choice(FrechetVariance, OuterBallVariance, SpreadSum, records, records.n)
         self.variance_ = float(self._released(choice, records, unit)[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         return self._told()

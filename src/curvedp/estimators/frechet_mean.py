@@ -21,34 +21,25 @@ class PrivateFrechetMean(BallEstimator):
     ----------
     manifold : Manifold
         Where the records live.
-    radius : float
+    radius, center : float and point
         Of the public ball that holds the records; choose it from domain knowledge. Records outside it are moved into it,
-        records that are not finite become its center, silently: telling would be a release.
-        "private" finds a ball privately, inside the public outer ball.
-    center : point, optional
-        Of the public ball; the manifold's origin by default.
+        records that are not finite become its center, silently: telling would be a release. radius="private" finds a ball
+        privately, inside the public outer ball. The center is the manifold's origin by default.
     outer_radius : float, optional
         With `radius="private"`: the public outer ball's, as generous as one likes; by default all of a compact space, any
         unit of measurement on matrices, distance 25 in hyperbolic space and 1e6 in flat space.
-    guarantee : Guarantee
-        What is asked for.
-    mechanism : str
-        "auto" takes the smallest predicted error. By name: "gaussian", "laplace", "log-gaussian", "log-laplace", "newton",
-        "newton-long", "heat-kernel" (these three on spheres and hyperbolic spaces), "gradient" (any ball), "kng" (up to
-        dimension 4, drawn in floats).
-    ledger : Ledger, optional
-        The budget to spend from. Nothing is spent on a refusal.
-    label : str, optional
-        What the ledger's entry is called.
-    source : Source, optional
-        Replaces the cryptographic source in simulations, and is recorded.
+    guarantee, mechanism : Guarantee and str
+        What is asked for, and by which mechanism: "auto" takes the smallest predicted error. By name: "gaussian",
+        "laplace", "log-gaussian", "log-laplace", "newton", "newton-long", "heat-kernel" (these three on spheres and
+        hyperbolic spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+    ledger, label, source : Ledger, str and Source, optional
+        The budget to spend from (nothing is spent on a refusal) and what its entry is called; and what replaces the
+        cryptographic source in simulations, which is recorded.
 
     Attributes
     ----------
-    location_ : ndarray
-        The private mean, in the ball.
-    certificate_ : Certificate
-        Why it may be published.
+    location_, certificate_ : ndarray and Certificate
+        The private mean, in the ball, and why it may be published.
     predicted_error_ : float
         The mean distance that is expected, from public numbers alone, between `location_` and the mean of the records
         after they were moved into the ball. What moving them does is not in it; where released values make the ball doubtful,
@@ -93,7 +84,7 @@ class PrivateFrechetMean(BallEstimator):
         """
         self._check_common()
         records, unit = self._opened(X, groups)
-        choice = self._choice(FrechetMean, OuterBallMean, ClippedSum, records)
+        choice = self._choice(FrechetMean, OuterBallMean, ClippedSum, records, records.n)
         self.location_ = self._released(choice, records, unit)
         return self._told()
 

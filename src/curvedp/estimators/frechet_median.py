@@ -21,21 +21,13 @@ class PrivateFrechetMedian(BallEstimator):
         Where the records live.
     radius : float or "private"
         Of the public ball that holds the records, as generous as one likes; if private, the outer ball is taken.
-    center : point, optional
-        Of the public ball; the manifold's origin by default.
-    mechanism : {"auto", "median"}
-        There is one.
-    guarantee, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`; there is one mechanism, "median".
 
     Attributes
     ----------
-    location_ : ndarray
-        The private median.
-    certificate_ : Certificate
-        Why it may be published.
-    ball_ : Ball
-        The public ball.
+    location_, certificate_, ball_ : ndarray, Certificate and Ball
+        The private median, why it may be published, and the public ball.
 
     Notes
     -----

@@ -34,10 +34,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
     radius, center : float and point
         Public: they bound the middle of the geodesic. "private" finds a ball of the responses privately, and speed and clip
         with it: the geodesic stays in the ball, and residuals are clipped to its radius.
-    speed : float
-        Public: bounds the geodesic's length ‖v‖ over the whole range of a predictor.
-    clip : float
-        Public: bounds what the length of one residual counts for.
+    speed, clip : float
+        Public: they bound the geodesic's length ‖v‖ over the whole range of a predictor, and what one residual counts for.
     x_range : pair of numbers, or one pair for each predictor
         The public range of the predictors, such as (20, 90) for ages. Predictors outside are moved to its ends, missing ones
         to its middle; responses that are not finite are moved to the center, far ones to the ball that predictions and
@@ -56,10 +54,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         The geodesic at the lower end of the range; `velocity_` covers the whole range. With k > 1 predictors the model is
         x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of the ranges and `velocity_` stacks
         the v_j.
-    certificate_ : Certificate
-        Why they may be published.
-    method_ : str
-        Which was taken.
+    certificate_, method_ : Certificate and str
+        Why they may be published, and which method was taken.
 
     Notes
     -----

@@ -8,12 +8,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import BallEstimator, Job, private_ball_choice, readable
+from curvedp.estimators.base import BallEstimator, Job, readable
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import Choice, choose_mechanism
+from curvedp.mechanisms.choose import Choice
 from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
@@ -53,19 +53,12 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray
-        The labels, in order.
-    means_ : ndarray
-        One private mean a class; with `reduce`, of the features.
+    classes_, means_ : ndarray
+        The labels, in order, and one private mean a class; with `reduce`, of the features.
     certificates_ : list of Certificate
         One a class; with `reduce` one for all.
     classifier_ : LinearClassifier
         With `reduce`: the released reduction and means.
-
-    Raises
-    ------
-    ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes, types and labels, never because of a record's values; nothing is spent then.
 
     Notes
     -----
@@ -74,6 +67,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     `reduce` and `groups` want records in memory.
 
     Guarantees
+    - errors are because of parameters, shapes, types and labels, never of a record's values, and nothing is spent then;
     - all means together meet `guarantee` for replacing one record within its class;
     - with `reduce`, for replacing one record together with its label; the set of classes is public;
     - with adjacency="add-remove", for adding or removing one record with its label; n is private, the set of classes public;
@@ -148,19 +142,13 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             lonely = classes[sizes.index(min(sizes))]
             few = "one record" if min(sizes) else "no records"
             raise ParameterError(f"class {lonely} has {few}; each class needs at least 2")
-        made = {size: self._class_choice(size, min(sizes), records) for size in set(sizes)}
-        return [made[size] for size in sizes]
 
-    def _class_choice(self, size: int, least: int, records: Records) -> Choice:
-        """The mechanism for a class of so many records, where the smallest has `least`."""
-        in_memory = records.where == "memory"
-        if not self._is_private:
-            statistic = FrechetMean(self.manifold, self.center, self.radius, size)  # type: ignore[arg-type]  # None is refused there
-            return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
-        _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
-        everyone = OuterBallMean(self.manifold, self.center, self.outer_radius, records.n)
-        of_class = class_mean(everyone, size, least, self.guarantee, self.ball)
-        return private_ball_choice(of_class, self.guarantee, in_memory=in_memory)
+        def of_class(manifold: Any, center: Any, outer_radius: Any, size: int) -> OuterBallMean:
+            everyone = OuterBallMean(manifold, center, outer_radius, records.n)
+            return class_mean(everyone, size, min(sizes), self.guarantee, self.ball)
+
+        made = {size: self._choice(FrechetMean, of_class, ClippedSum, records, size) for size in set(sizes)}
+        return [made[size] for size in sizes]
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
         shared: Any = choices[0].mechanism.statistic

@@ -53,12 +53,10 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
 
     Attributes
     ----------
-    components_ : ndarray
-        (n_components, features), orthonormal rows.
+    components_, certificate_ : ndarray and Certificate
+        (n_components, features), orthonormal rows, and why they may be published.
     method_ : str
         Which was taken.
-    certificate_ : Certificate
-        Why they may be published.
 
     Notes
     -----

@@ -14,13 +14,7 @@ from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.reduction import (
-    LinearClassifier,
-    ReducedClasses,
-    ReducedMeans,
-    ReducedSoftmax,
-    longest_features,
-)
+from curvedp.mechanisms.reduction import LinearClassifier, ReducedClasses, ReducedSoftmax, longest_features
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
 from curvedp.records.chunked import by_chunks
@@ -37,9 +31,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     classes_: np.ndarray
     classifier_: LinearClassifier
 
-    def _fit_reduced(
-        self, kind: type[ReducedMeans | ReducedSoftmax], X: Any, y: Any, groups: Any, radius: Any = None
-    ) -> None:
+    def _fit_reduced(self, kind: Any, X: Any, y: Any, groups: Any, radius: Any = None) -> None:
         records = open_records(X, check_manifold(self.manifold).point_shape)
         labels = records.labels(y, self.classes)
         if len(labels.classes) < 2:
@@ -73,9 +65,8 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     def _applied(self, function: Any, X: Any, rest: tuple[int, ...]) -> Any:
         """A function of records, of a dask array by its chunks."""
         check_is_fitted(self)
-        return by_chunks(
-            function, X, self.manifold.point_shape, rest, np.dtype(np.float64) if rest else self.classes_.dtype
-        )
+        kind = np.dtype(np.float64) if rest else self.classes_.dtype
+        return by_chunks(function, X, self.manifold.point_shape, rest, kind)
 
 
 @dataclass(eq=False, repr=False)
@@ -89,31 +80,19 @@ class PrivateSoftmax(ReducedClassifier):
 
     Parameters
     ----------
-    manifold : Manifold
-        A space of covariance matrices; its metric is not used.
-    reduce : int
-        How many components are kept.
-    features : {"power", "log"}
-        What is taken of the reduced matrices: their square roots or their logarithms. A public choice.
+    manifold, reduce : Manifold and int
+        A space of covariance matrices, whose metric is not used, and how many components are kept.
+    features, classes
+        As in `PrivateMDM`, where labels are private.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
-    classes : sequence of labels, optional
-        The public set of classes; any other label is taken for the first of them, in order. Left out, it is the set of `y`,
-        which has to be public then: it tells of a class that one record alone has.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels, in order: a public set.
-    classifier_ : LinearClassifier
-        The released reduction and weights.
-    certificate_ : Certificate
-        Why they may be published.
-
-    Raises
-    ------
-    ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values; nothing is spent then.
+    classifier_, certificate_ : LinearClassifier and Certificate
+        The released reduction and weights, and why they may be published.
 
     Notes
     -----
@@ -121,6 +100,7 @@ class PrivateSoftmax(ReducedClassifier):
     spent.
 
     Guarantees
+    - errors are because of parameters, shapes and types, never of a record's values, and nothing is spent then;
     - `fit` meets `guarantee` for replacing one record together with its label, for ANY data; the set of classes is public;
     - with `groups`, for replacing one person with all their records and labels.
 

@@ -25,10 +25,8 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
 
     Attributes
     ----------
-    location_ : ndarray
-        The reference point, a private mean.
-    certificate_ : Certificate
-        Why it may be published.
+    location_, certificate_ : ndarray and Certificate
+        The reference point, a private mean, and why it may be published.
     n_features_in_ : int
         The numbers in a record.
 

@@ -165,6 +165,7 @@ def _tested(
     mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
     accepted, source = mechanism.accepted(data), check_source(source)
     entry = pay(ledger, label, guarantee, mechanism)
-    release = mechanism.released(accepted, source, guarantee, None, "the test that was asked for", entry)
+    told: Any = {"source": source, "guarantee": guarantee, "reason": "the test that was asked for", "entry": entry}
+    release = mechanism.release(accepted, **told, ready=True)
     pvalue = float(release.value[0])
     return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)

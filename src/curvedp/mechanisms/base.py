@@ -6,7 +6,7 @@ builder of a certificate, and is paid for by what `Mechanism.bill` says, the onl
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final
@@ -72,6 +72,11 @@ class Draw(NamedTuple):
     integers: Sequence[np.ndarray]
     tau: float | None
     stages: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(cls, value: Any, draws: Sequence[Any], stages: Sequence[Mapping[str, Any]] = ()) -> Self:
+        """A value that was made of these exact draws."""
+        return cls(value, [each.integers for each in draws], sum(each.tau for each in draws), stages)
 
 
 @dataclass(frozen=True, eq=False)  # a statistic may hold arrays
@@ -139,21 +144,16 @@ class Mechanism(ABC):
         """The least noise that meets the guarantee; refuses what it cannot meet, and a statistic that it is not for."""
 
     @classmethod
-    def numbers_of(cls) -> list[Field[Any]]:
-        """The fields that are its own."""
-        return [each for each in fields(cls) if each.name != "statistic"]
-
-    @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """The mechanism that a certificate describes, validated anew."""
-        told = (each.name for each in cls.numbers_of() if each.name in parameters or each.default is MISSING)
-        return cls(statistic=statistic, **{name: parameters[name] for name in told})
+        told = (each.name for each in fields(cls) if each.name in parameters or each.default is MISSING)
+        return cls(statistic=statistic, **{name: parameters[name] for name in told if name != "statistic"})
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Its own public numbers as JSON values; what is as by default goes without saying."""
-        told = {each.name: (getattr(self, each.name), each.default) for each in self.numbers_of()}
-        return {name: value for name, (value, default) in told.items() if value != default}
+        own = [each for each in fields(self) if each.name != "statistic"]
+        return {each.name: getattr(self, each.name) for each in own if getattr(self, each.name) != each.default}
 
     @property
     @abstractmethod
@@ -246,6 +246,7 @@ class Mechanism(ABC):
     # ---- what all share ----
 
     @final
+    @np.errstate(all="ignore")  # it is paid for: a warning, which a user may have made an error, must not end it
     def release(
         self,
         data: Any,
@@ -255,6 +256,7 @@ class Mechanism(ABC):
         unit: str | None = None,
         reason: str = "asked for by name",
         entry: Mapping[str, Any] | None = None,
+        ready: bool = False,
     ) -> Release:
         """The released value with its certificate.
 
@@ -268,21 +270,10 @@ class Mechanism(ABC):
         guarantee, unit, reason, entry : optional
             What was asked for, whose data are protected, why this mechanism, and the ledger's entry that paid, where that is
             not what the parameters give, one record, a wish by name, and none.
+        ready : bool
+            Whether the data are what `accepted` has given: for whoever pays in between.
         """
-        return self.released(self.accepted(data), check_source(source), guarantee, unit, reason, entry)
-
-    @final
-    @np.errstate(all="ignore")  # it is paid for: a warning, which a user may have made an error, must not end it
-    def released(
-        self,
-        accepted: Any,
-        source: Source,
-        guarantee: Guarantee | None,
-        unit: str | None,
-        reason: str,
-        entry: Mapping[str, Any] | None,
-    ) -> Release:
-        """`release` of what `accepted` has given; for whoever pays in between."""
+        accepted, source = data if ready else self.accepted(data), check_source(source)
         described = self.described()  # what has no name is refused before anything is drawn
         source.refresh()  # fresh bytes a release: clones of a machine must not share noise
         draw = self.draw(accepted, source)
@@ -292,7 +283,7 @@ class Mechanism(ABC):
             claims=Claims.of(self.profile, draw.tau or 0.0),
             unit=self.statistic.unit if unit is None else unit,
             trust=self.trust,
-            numerics={"path": self.path, "grid": self.grid, "tau": draw.tau, "profile": self.label},
+            numerics={"path": self.path, "grid": self.grid, "tau": draw.tau, "profile": self.profile.label},
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
                 "integers": _kept(draw.integers),
@@ -317,11 +308,6 @@ class Mechanism(ABC):
             "sensitivity": self.sensitivity,
         }
 
-    @property
-    def label(self) -> str:
-        """Whether the profile is exact, a proved bound, or a confidence bound with its failure probability."""
-        return self.profile.label
-
     def bill(self, budget: Guarantee, asked: Guarantee) -> Guarantee:
         """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the
         mechanism's own profile gives in it, which is exact where a single (ε, δ) gives nothing. The release satisfies
@@ -338,9 +324,9 @@ def _served(made: Callable[..., Any]) -> Any:
     """`for_statistic` that refuses what the mechanism is not for."""
 
     @wraps(made)
-    def for_statistic(kind: type[Mechanism], statistic: Any, guarantee: Any) -> Any:
+    def for_statistic(kind: type[Mechanism], statistic: Any, guarantee: Any, **more: Any) -> Any:
         kind.check_served(statistic)
-        return made(kind, statistic, guarantee)
+        return made(kind, statistic, guarantee, **more)
 
     return classmethod(for_statistic)
 

@@ -13,10 +13,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.noise import bounded, bounded_epsilon
+from curvedp.mechanisms.noise import VectorMechanism, bounded, bounded_epsilon
 from curvedp.mechanisms.regression import Data, LineMechanism, Pair, into_domain
 from curvedp.mechanisms.statistic import Count, Statistic
-from curvedp.mechanisms.vectors import VectorMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.rounding import up
 from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
@@ -81,19 +80,16 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
         each = (size + 1, more + 1) if self.law == "laplace" else (1, 1)
         return size * each[0] * self.scale**2 / (self.steps * 2 / 3), size * each[1] * self.last**2
 
-    @property
-    def near(self) -> Neighborhood:
-        """Of the last release."""
-        return Neighborhood(self.manifold, self.domain, self.last)
+    near = property(lambda self: Neighborhood(self.manifold, self.domain, self.last))  # of the last release
 
     def draw(self, data: Data, source: Source) -> Draw:
-        draws, exact = exact_noise(source, self.law)
+        draws, exact = self.exact_noise(source)
 
         def noisy(value: np.ndarray, scale: float) -> np.ndarray:
             return np.asarray(exact(value.reshape(1, -1), np.array([scale]))[0])
 
         pair = self._descend(lambda p, V: noisy(self._direction(data, p, V), self.scale))
-        return drawn(self._improved(pair, noisy(self.last_value(data, *pair), self.last)), draws)
+        return Draw.of(self._improved(pair, noisy(self.last_value(data, *pair), self.last)), draws)
 
     def _direction(self, data: Data, p: np.ndarray, V: np.ndarray) -> np.ndarray:
         x, Y, codes = data

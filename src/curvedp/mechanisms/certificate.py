@@ -322,10 +322,8 @@ class Release:
 
     Attributes
     ----------
-    value : Any
-        What was released.
-    certificate : Certificate
-        What it costs and how it was drawn.
+    value, certificate : Any and Certificate
+        What was released; what it costs and how it was drawn.
 
     Examples
     --------

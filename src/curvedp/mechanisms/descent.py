@@ -20,7 +20,7 @@ from curvedp.mechanisms.base import FLOAT, Draw, Mechanism
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Count, Length, Statistic, length
 from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, gaussian_profile
+from curvedp.privacy import GDP, Guarantee, gaussian_profile
 from curvedp.privacy import descent as costs
 
 Sampling = Annotated[str, partial(_validate.choice, options=("poisson", "fixed-size"))]
@@ -39,10 +39,8 @@ class ClippedGradient(Statistic):
     name: ClassVar[str] = "mean clipped gradient"
     valued: ClassVar[bool] = False
 
-    @property
-    def sensitivity(self) -> float:
-        """2C/n: each gradient depends on its own record and on released points only."""
-        return nextafter(2 * self.clip / self.n, inf)
+    # 2C/n: each gradient depends on its own record and on released points only
+    sensitivity = property(lambda self: nextafter(2 * self.clip / self.n, inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +55,7 @@ class ClippedGradientSum(Statistic):
     unit: ClassVar[str] = RECORD_ADDED
     units: ClassVar[tuple[str, ...]] = (PERSON_ADDED,)
     valued: ClassVar[bool] = False
-
-    @property
-    def sensitivity(self) -> float:
-        """C: a record adds one vector."""
-        return self.clip
+    sensitivity = property(lambda self: self.clip)  # C: a record adds one vector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,14 +100,9 @@ class _InBatches(_Descent):
     def composed(self, known: bool) -> Guarantee:
         """The composition of all steps, where the batches are known or not."""
 
-    @cached_property
-    def profile(self) -> Guarantee:
-        return self.composed(known=False)
-
-    @cached_property
-    def known_batches(self) -> Guarantee:
-        """What holds even where the batches are known: for definitions that gain nothing from their chance."""
-        return self.composed(known=True)
+    profile = cached_property(lambda self: self.composed(known=False))
+    # what holds even where the batches are known: for definitions that gain nothing from their chance
+    known_batches = cached_property(lambda self: self.composed(known=True))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,14 +114,9 @@ class DescentMechanism(_Descent):
 
     name: ClassVar[str] = "dp-rgd"
 
-    @cached_property
-    def profile(self) -> PrivacyProfile:
-        """T Gaussian releases are one of √T times the sensitivity."""
-        return gaussian_profile(0.0, 1, self.noise, sqrt(self.steps) * self.sensitivity)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return GDP(self.profile.mu)
+    # T Gaussian releases are one of √T times the sensitivity
+    profile = cached_property(lambda self: gaussian_profile(0.0, 1, self.noise, sqrt(self.steps) * self.sensitivity))
+    guarantee = property(lambda self: GDP(self.profile.mu))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

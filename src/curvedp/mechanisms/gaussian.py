@@ -30,10 +30,8 @@ class GaussianMechanism(IsotropicMechanism):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
+    manifold, sensitivity : Manifold and float
+        Where the statistic lives, and how far it can move between neighbors; the caller vouches for it.
     sigma : float
         The scale σ.
     statistic : Statistic

@@ -21,9 +21,8 @@ from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID, james_stein
 from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
-from curvedp.mechanisms.noise import float_noise, least_noise, spread_of
+from curvedp.mechanisms.noise import ShrunkMeanMechanism, float_noise, least_noise, spread_of
 from curvedp.mechanisms.statistic import Statistic
-from curvedp.mechanisms.vectors import ShrunkMeanMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
@@ -55,25 +54,13 @@ class GradientMechanism(ShrunkMeanMechanism):
             return f"the mean need not be unique in a ball of radius {space.convexity_radius:.6g} or more"
         return None
 
-    @cached_property
-    def sensitivity(self) -> float:
-        """2r/n, with the rounding of a record's vector and of the mean."""
-        return _moved(self.statistic)
-
-    @property
-    def deviation(self) -> float:
-        """Of the noise in each coordinate."""
-        return self.scale * spread_of(self.law, self.manifold.dim)
-
-    @property
-    def length(self) -> float:
-        """Of the noise, in the mean square."""
-        return self.deviation * sqrt(self.manifold.dim)
-
-    @property
-    def unit(self) -> float:
-        """A public power of two, so that the grid is fine whatever the records' unit."""
-        return 2.0 ** ceil(log2(self.radius))
+    # 2r/n, with the rounding of a record's vector and of the mean
+    sensitivity = cached_property(lambda self: _moved(self.statistic))
+    # of the noise in each coordinate
+    deviation = property(lambda self: self.scale * spread_of(self.law, self.manifold.dim))
+    length = property(lambda self: self.deviation * sqrt(self.manifold.dim))  # of the noise, in the mean square
+    # a public power of two, so that the grid is fine whatever the records' unit
+    unit = property(lambda self: 2.0 ** ceil(log2(self.radius)))
 
     def accepted(self, data: Any) -> Records:
         """The logarithms at home of records in memory; other records are read when they are wanted."""
@@ -86,11 +73,11 @@ class GradientMechanism(ShrunkMeanMechanism):
         return data.carried(self.manifold, self.statistic.center)  # type: ignore[no-any-return]  # records
 
     def draw(self, data: Records, source: Source) -> Draw:
-        grid, (draws, noisy) = FixedPoint(2 * self.reach), exact_noise(source, self.law)
+        grid, (draws, noisy) = FixedPoint(2 * self.reach), self.exact_noise(source)
         streamed = partial(_sums, self.manifold, self.center, (self.radius, self.reach), grid)
         total = data.sums(partial(clipped_sums, self.reach, grid) if data.where == "memory" else streamed)
         mean = grid.mean(total.reshape(2, -1), data.n) / self.unit
-        return drawn(self._at(self.unit * noisy(mean[None], np.array([self.scale / self.unit]))[0]), draws)
+        return Draw.of(self._at(self.unit * noisy(mean[None], np.array([self.scale / self.unit]))[0]), draws)
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""

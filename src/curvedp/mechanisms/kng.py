@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, inf, log1p, nextafter, sqrt
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,14 +17,14 @@ from scipy.special import log_ndtr
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
-from curvedp.laws.cells import CellSampler, LocalConstants
+from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import CHART_ERROR, GRID
+from curvedp.mechanisms.noise import MeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, Statistic, assign
-from curvedp.mechanisms.vectors import MeanMechanism
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
 _WIDEST = 1e8
@@ -54,28 +55,11 @@ class KNormMechanism(Mechanism):
             raise ParameterError("the scale of the certificate is below 2Δ/ε")
         return found
 
-    @cached_property
-    def epsilon(self) -> float:
-        """The pure ε."""
-        return pure_epsilon(self.asked)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.asked
-
-    @property
-    def scale(self) -> float:
-        """s = 2Δ/ε, rounded up."""
-        return nextafter(2 * self.sensitivity / self.epsilon, inf)
-
-    @property
-    def profile(self) -> PureDP:
-        """What one draw costs: pure ε, and nothing finer is claimed."""
-        return PureDP(self.epsilon)
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"epsilon": self.epsilon, "scale": self.scale}
+    epsilon = cached_property(lambda self: pure_epsilon(self.asked))  # the pure ε
+    guarantee = property(lambda self: self.asked)
+    scale = property(lambda self: nextafter(2 * self.sensitivity / self.epsilon, inf))  # s = 2Δ/ε, rounded up
+    profile = property(lambda self: PureDP(self.epsilon))  # what one draw costs: pure ε, and nothing finer is claimed
+    parameters = property(lambda self: {"epsilon": self.epsilon, "scale": self.scale})
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -84,12 +68,10 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
 
     Parameters
     ----------
-    manifold : Manifold
-        Of dimension up to 4.
+    manifold, n : Manifold and int
+        Of dimension up to 4, and how many records there are.
     center, radius : point and float
         The public ball that holds the records and the release; `center` is the origin by default.
-    n : int
-        How many records there are.
     guarantee : Guarantee
         What is asked for: pure ε, or what pure ε implies.
     statistic : FrechetMean
@@ -134,10 +116,7 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         """Its draws are in floats, and take as long as the records make them."""
         return "by name only: it draws in floats, for a time that depends on the records"
 
-    @cached_property
-    def domain(self) -> GeodesicBall:
-        """Where the draw lies."""
-        return GeodesicBall(self.manifold, self.center, self.radius)
+    domain = cached_property(lambda self: GeodesicBall(self.manifold, self.center, self.radius))  # where the draw lies
 
     @cached_property
     def sensitivity(self) -> float:
@@ -183,16 +162,17 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
 
 
 def kng_draw(
-    domain: GeodesicBall,
-    scale: float,
-    g: Callable[..., Any],
-    lipschitz: tuple[float, ...] | LocalConstants,
-    source: Source,
+    domain: GeodesicBall, scale: float, g: Callable[..., Any], lipschitz: Any, source: Source
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing), and
     those coordinates as integers."""
     check_width(domain, scale)
-    z = CellSampler(domain, scale, g, lipschitz, _Bulk(source)).draw(1)
+    rng = SimpleNamespace(  # the three variates that the sampler draws, under the names of a NumPy generator's
+        random=source.uniform,
+        uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
+        standard_exponential=lambda size: -np.log(source.uniform(size, full_precision=True)),
+    )
+    z = CellSampler(domain, scale, g, lipschitz, rng).draw(1)
     integers = np.round(z * 2.0**GRID)
     return tuple(np.asarray(x[0]) for x in domain.points(integers / 2.0**GRID)), integers
 
@@ -202,22 +182,6 @@ def check_width(domain: GeodesicBall, scale: float) -> None:
     widest = max(domain.radii) / scale
     if not widest <= _WIDEST:
         raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
-
-
-class _Bulk:
-    """The three variates that the sampler draws, from a source, under the names of a NumPy generator's."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def random(self, size: Any) -> Any:
-        return self._source.uniform(size)
-
-    def uniform(self, low: float, high: float, size: Any) -> Any:
-        return low + (high - low) * self._source.uniform(size)
-
-    def standard_exponential(self, size: Any) -> Any:
-        return -np.log(self._source.uniform(size, full_precision=True))
 
 
 def pure_epsilon(guarantee: Guarantee) -> float:

@@ -15,10 +15,8 @@ class LaplaceMechanism(IsotropicMechanism):
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the statistic lives.
-    sensitivity : float
-        How far it can move between neighbors; the caller vouches for it.
+    manifold, sensitivity : Manifold and float
+        Where the statistic lives, and how far it can move between neighbors; the caller vouches for it.
     scale : float
         The scale σ.
     statistic : Statistic
@@ -45,18 +43,13 @@ class LaplaceMechanism(IsotropicMechanism):
     like: ClassVar[str | None] = "log-laplace"
     kind: ClassVar[Any] = "laplace"
 
-    def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
-    ) -> None:
-        super().__init__(manifold, sensitivity, scale, statistic=statistic)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
-    @property
-    def sigma(self) -> float:
-        """The scale."""
-        return self.scale
+    sigma = property(lambda self: self.scale)  # the scale
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:

@@ -71,10 +71,7 @@ class _LogMechanism(IsotropicMechanism):
         dim = space.dim
         return lambda scale: constant_curvature_profile(cls.kind, 0.0, dim, scale, moved)
 
-    @property
-    def sigma(self) -> float:
-        """The scale."""
-        return self.scale
+    sigma = property(lambda self: self.scale)  # the scale
 
     @property
     def length(self) -> float:
@@ -82,23 +79,15 @@ class _LogMechanism(IsotropicMechanism):
         dim = self.manifold.dim
         return self.scale * spread_of(self.kind, dim) * sqrt(dim)
 
-    @property
-    def base(self) -> np.ndarray:
-        """o, where the chart is."""
-        return np.asarray(self.statistic.base)
-
-    @cached_property
-    def noised(self) -> Manifold:
-        return Euclidean(self.manifold.dim)
+    base = property(lambda self: np.asarray(self.statistic.base))  # o, where the chart is
+    noised = cached_property(lambda self: Euclidean(self.manifold.dim))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
         drawn = super().draw(self._coordinates(data), source)
         return drawn._replace(value=self.at(drawn.value))
 
-    @property
-    def drawn_shape(self) -> tuple[int, ...]:
-        return (self.manifold.dim,)
+    drawn_shape = property(lambda self: (self.manifold.dim,))
 
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""

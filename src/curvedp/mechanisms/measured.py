@@ -61,10 +61,7 @@ class OuterBall(Statistic):
         assign(self, center=ball.center, outer_radius=ball.radius)
         super().__post_init__()
 
-    @property
-    def outer(self) -> Ball:
-        """The public outer ball."""
-        return Ball(self.center, self.outer_radius)
+    outer = property(lambda self: Ball(self.center, self.outer_radius))  # the public outer ball
 
     @property
     def typical(self) -> Ball:
@@ -72,10 +69,8 @@ class OuterBall(Statistic):
         Wasserstein's metric): the stages are made for any spread."""
         return Ball(self.center, min(1.0, (self.manifold.injectivity_radius or 1.0) / 4, self.outer_radius / 2))
 
-    @property
-    def sensitivity(self) -> float:
-        """Of a mean of vectors of unit length: every stage scales it by its own radius."""
-        return 2 / self.n
+    # of a mean of vectors of unit length: every stage scales it by its own radius
+    sensitivity = property(lambda self: 2 / self.n)
 
 
 class Measured:
@@ -146,8 +141,7 @@ class Measured:
         assert records is not None  # or nothing is read of them
         if self._last[0] is None or not np.array_equal(self._last[0], c):
             self._last = c, open_records(logs_at(M, c, records.array()), (M.dim,), least=0)
-        found: Records = self._last[1]
-        return found
+        return self._last[1]  # type: ignore[no-any-return]  # records
 
 
 def mean_moved(bound: float, grid: FixedPoint, size: int, n: int) -> float:

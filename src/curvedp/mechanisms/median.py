@@ -17,9 +17,8 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.measured import Measured, OuterBall, mean_moved
-from curvedp.mechanisms.noise import LAWS, Law, spread_of
+from curvedp.mechanisms.noise import LAWS, Law, Noise, spread_of
 from curvedp.mechanisms.stages import WIDER, Search, Shells, StagedMechanism, Stages
-from curvedp.mechanisms.vectors import Noise
 
 
 class _Plan(NamedTuple):

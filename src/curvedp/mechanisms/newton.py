@@ -23,10 +23,9 @@ from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
 from curvedp.mechanisms.chart import CHART_ERROR, james_stein
-from curvedp.mechanisms.noise import float_noise, least_noise, spread_of
+from curvedp.mechanisms.noise import Noise, ShrunkMeanMechanism, float_noise, least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
-from curvedp.mechanisms.vectors import Noise, ShrunkMeanMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee
 
 _WORK = 1 << 21  # coordinates held at once
@@ -177,9 +176,9 @@ class NewtonMechanism(ShrunkMeanMechanism):
     # ---- the steps ----
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        draws, noisy = exact_noise(source, self.law)
+        draws, noisy = self.exact_noise(source)
         value, stages, noise = self._walk(data[None], 1, noisy)
-        return drawn(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
+        return Draw.of(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every step's noise, at the distance from the center that it says."""

@@ -1,23 +1,35 @@
-"""The two laws of noise about vectors: Gaussian, and for pure ε the Laplace law of the Euclidean norm, density ∝ exp(−|y|/b).
+"""Gaussian noise about vectors, and for pure ε the Laplace law of the Euclidean norm, density ∝ exp(−|y|/b); and what the
+mechanisms share that add it to what they read of the records.
 
 A record that moves the vector by Δ moves the exponent by at most Δ/b everywhere: ε = Δ/b in every dimension (the K-norm
 mechanism, Hardt & Talwar 2010). |y| has the law b·Gamma(d) and no direction is special, so each coordinate has variance
 b²·E|y/b|²/d = (d + 1)b².
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from curvedp import _validate
+from curvedp.entropy import Source
 from curvedp.errors import UnattainableGuarantee
-from curvedp.mechanisms.base import check_guarantee
-from curvedp.privacy import Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
+from curvedp.geometry import Euclidean
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
+from curvedp.mechanisms.base import Mechanism, check_guarantee
+from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.statistic import FrechetMean, Length
+from curvedp.privacy import GDP, Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.rounding import down, up
 
 Law = Literal["gaussian", "laplace"]
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
+Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
 
 
 def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
@@ -60,3 +72,73 @@ def float_noise(rng: np.random.Generator, law: Law, shape: tuple[int, int]) -> n
     if law == "gaussian":
         return normal
     return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True) * rng.gamma(shape[1], size=(shape[0], 1)))
+
+
+def _known(name: str, law: Any) -> Law:
+    return law if isinstance(law, str) and law in LAWS else _validate.choice(name, law, LAWS)  # type: ignore[return-value]  # one of them
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorMechanism(Mechanism):
+    """Gaussian noise, or Laplace noise for pure ε, whose `scale` is for each unit that all vectors together move by."""
+
+    scale: Length
+    law: Annotated[Law, _known] = "gaussian"
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    moved = property(lambda self: self.sensitivity)  # how far all that is noised can move, as one vector
+
+    @cached_property
+    def profile(self) -> Any:
+        """That of one Gaussian release, or pure ε."""
+        if self.law == "laplace":
+            return PureDP(up(self.moved / self.scale))
+        return gaussian_profile(0.0, 1, self.scale, self.moved)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """μ-GDP, or pure ε."""
+        return self.profile if self.law == "laplace" else GDP(self.profile.mu, adjacency=self.profile.adjacency)
+
+    def exact_noise(self, source: Source) -> tuple[list[ExactDraw], Noise]:
+        """Exact noise, rounded to the public grid, and the list of what it has drawn."""
+        draws: list[ExactDraw] = []
+        one = exact_laplace if self.law == "laplace" else exact_gaussian
+
+        def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            space, pairs = Euclidean(values.shape[1]), zip(values, scales, strict=True)
+            rows = [one(space, float(scale), row, source=source, grid=GRID) for row, scale in pairs]
+            whole = np.concatenate([row.integers for row in rows])
+            draws.append(ExactDraw(whole, GRID, sum(row.tau for row in rows), Euclidean(values.size)))
+            return draws[-1].value.reshape(values.shape)
+
+        return draws, noisy
+
+    def simulated_noise(self, rng: np.random.Generator) -> Noise:
+        """The same in floats: for predicted error, NOT for release."""
+        return lambda values, scales: values + scales[:, None] * float_noise(rng, self.law, values.shape)
+
+    def law_of(self, size: int, scale: float) -> RiemannianGaussian | RiemannianLaplace:
+        """The noise of a vector."""
+        return (RiemannianLaplace if self.law == "laplace" else RiemannianGaussian)(Euclidean(size), scale)
+
+
+class MeanMechanism(Mechanism):
+    """A private Fréchet mean that reads the records."""
+
+    reads: ClassVar[Literal["value", "records"]] = "records"
+    of: ClassVar[Any] = FrechetMean
+    center = property(lambda self: np.asarray(self.statistic.ball.center))  # of the public ball, at home
+    radius = property(lambda self: float(self.statistic.radius))  # of the public ball
+    reach = property(lambda self: float(self.statistic.reach))  # how far from the center the moved records can be
+
+    def accepted(self, data: Any) -> Any:
+        return self.statistic.accepted(data)
+
+
+class ShrunkMeanMechanism(VectorMechanism, MeanMechanism):
+    """One by noise about vectors, whose value is shrunk towards the center."""
+
+    @property
+    def afterwards(self) -> Sequence[str]:
+        return (*("James-Stein shrinkage towards the center",) * (self.manifold.dim >= 3), *super().afterwards)

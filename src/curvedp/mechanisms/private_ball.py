@@ -26,10 +26,9 @@ from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.measured import Measured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.noise import LAWS, Law, spread_of
+from curvedp.mechanisms.noise import LAWS, Law, Noise, spread_of
 from curvedp.mechanisms.stages import Search, Shells, StagedMechanism, Stages, same_stages
 from curvedp.mechanisms.statistic import Ball, assign
-from curvedp.mechanisms.vectors import Noise, exact_noise, simulated_noise
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 
@@ -82,10 +81,10 @@ class PrivateBallMechanism(StagedMechanism):
         assign(self, last=names[0] if self.last is None else _validate.choice("last", self.last, names))
 
     @classmethod
-    def streamed(cls, statistic: InPrivateBall, guarantee: Guarantee) -> Self:
-        """For records that are not in memory, and are not read by several steps in a row."""
+    def for_statistic(cls, statistic: Any, guarantee: Guarantee, in_memory: bool = True) -> Self:
+        """Records that are not in memory are not read by several steps in a row."""
         noise = cls.least(guarantee, statistic)
-        return cls(statistic=statistic, **noise, last=statistic.lasts(noise["law"], in_memory=False)[0].name)
+        return cls(statistic=statistic, **noise, last=statistic.lasts(noise["law"], in_memory=in_memory)[0].name)
 
     @property
     def enough(self) -> bool:
@@ -102,7 +101,7 @@ class PrivateBallMechanism(StagedMechanism):
         found, counted, shared = self.statistic.parts(data)
         measured, draws = Measured(self.statistic, found), shared or []
         if not draws:
-            draws, noisy = exact_noise(source, self.law)
+            draws, noisy = self.exact_noise(source)
             self.walk(measured, noisy)
         if shared is not None:
             shared[:] = draws
@@ -136,13 +135,11 @@ class PrivateBallMechanism(StagedMechanism):
     def reading(self, integers: Any) -> Reading:
         """What the last mechanism has drawn: given the ball that was found before, its noise is fresh."""
         last, rest, _ = self._parts(integers)
-        found: Reading = last.reading(rest)
-        return found._replace(frame=last.statistic)
+        return last.reading(rest)._replace(frame=last.statistic)  # type: ignore[no-any-return]  # a reading
 
-    def ending(self, certificate: Certificate) -> Mechanism:
+    def ending(self, certificate: Certificate) -> Any:
         """The last mechanism, in the ball that was found: a function of released integers."""
-        found: Mechanism = self._parts(certificate.release["integers"])[0]
-        return found
+        return self._parts(certificate.release["integers"])[0]
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every stage follows from the integers before it, and so does the last mechanism; shares add up to at most 1."""
@@ -184,25 +181,16 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _affords(self, stages: Stages) -> bool:
         """One more step, or one more search."""
-        shares = self._shares
-        return stages.left >= shares.kept + self._located + shares.bend + self._share(_FINE)
+        return bool(stages.left >= self._shares.kept + self._located + self._shares.bend + self._share(_FINE))
 
-    @property
-    def _pure(self) -> bool:
-        return self.law == "laplace"
-
-    @property
-    def _shares(self) -> _Shares:
-        return _SHARES[self.law]
+    _pure = property(lambda self: self.law == "laplace")
+    _shares = property(lambda self: _SHARES[self.law])
 
     def _least(self, share: float, few: float = _FEW) -> float:
         """A share, or for pure ε one so large that the records are few/2 times the noise of a count, where there are few."""
         return min(_MOST, max(share, few * self.scale / self.statistic.n)) if self._pure else share
 
-    @property
-    def _located(self) -> float:
-        """The share of a step."""
-        return self._least(self._shares.location)
+    _located = property(lambda self: self._least(self._shares.location))  # the share of a step
 
     @property
     def _roughness(self) -> float:
@@ -213,12 +201,11 @@ class PrivateBallMechanism(StagedMechanism):
 
     def _median(self, measured: Measured, stages: Stages, c: np.ndarray, least: float = inf) -> float:
         """About the distance within which half of the records are; for pure ε that which few are beyond."""
-        top = self.statistic.outer_radius
+        top, beyond = self.statistic.outer_radius, partial(measured.beyond, c)
         if self._pure:
             fine = _NARROW._replace(number=_WIDE.number).down_to(least / top)
             return self._in_shells(measured, stages, c, top, fine if least < top else _WIDE)
-        half, beyond = self.statistic.n / 2, partial(measured.beyond, c)
-        return _COARSE.quantile(stages, beyond, top, half, self._share(_COARSE), c)
+        return _COARSE.quantile(stages, beyond, top, self.statistic.n / 2, self._share(_COARSE), c)
 
     def _widened(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> float:
         """A radius that only as many records are beyond as noise hides, r being a median distance or that before a step.
@@ -233,13 +220,10 @@ class PrivateBallMechanism(StagedMechanism):
     def _tight(self, measured: Measured, stages: Stages, c: np.ndarray, top: float) -> float:
         if self._pure:
             return self._in_shells(measured, stages, c, top, _NARROW)
-        return _FINE.quantile(stages, partial(measured.beyond, c), top, self._outside, self._share(_FINE), c)
-
-    @property
-    def _outside(self) -> float:
-        """How many records may stay outside: about as many as noise hides."""
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
-        return float(min(self.statistic.n / 2, hidden))
+        share = self._share(_FINE)  # about as many records may stay outside as noise hides
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, share)
+        outside = float(min(self.statistic.n / 2, hidden))
+        return _FINE.quantile(stages, partial(measured.beyond, c), top, outside, share, c)
 
     def _in_shells(self, measured: Measured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
@@ -278,10 +262,8 @@ class PrivateBallMechanism(StagedMechanism):
             parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
         return usable(self.manifold, partial(self.manifold.join, parts), c), off
 
-    @property
-    def _bent(self) -> bool:
-        """Whether directions part so fast that a step is a small part of the way, and the Hessian is measured."""
-        return (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1
+    # whether directions part so fast that a step is a small part of the way, and the Hessian is measured
+    _bent = property(lambda self: (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1)
 
     def _step(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
         """(one noisy clipped gradient step from c, the gradient's length)."""
@@ -301,13 +283,13 @@ class PrivateBallMechanism(StagedMechanism):
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases of a mean for records that stand for n of their kind: for predicted error, NOT for release."""
-        return np.stack([self._simulated(rng, np.asarray(records)) for _ in range(size)])
-
-    def _simulated(self, rng: np.random.Generator, records: np.ndarray) -> np.ndarray:
-        M, (ball, last) = self.manifold, self.simulated_end(rng, records)
-        center, radius = last.statistic.ball
-        home = np.asarray(project_to_ball(M, center, radius, carry_records(M, ball.center, records)))
-        return np.asarray(last.statistic.placed(last.finished(last.simulate(rng, home, 1)))[0])
+        M, found = self.manifold, []
+        for _ in range(size):
+            ball, last = self.simulated_end(rng, np.asarray(records))
+            center, radius = last.statistic.ball
+            home = project_to_ball(M, center, radius, carry_records(M, ball.center, np.asarray(records)))
+            found.append(last.statistic.placed(last.finished(last.simulate(rng, np.asarray(home), 1)))[0])
+        return np.stack(found)
 
     def predicted_error(self) -> float | None:
         """Of a variance or a line, by a few simulated balls; of a mean all is simulated."""
@@ -321,7 +303,7 @@ class PrivateBallMechanism(StagedMechanism):
     def simulated_end(self, rng: np.random.Generator, records: np.ndarray) -> tuple[Ball, Any]:
         """(A ball that such records lead to, the last mechanism in it); NOT for release."""
         found = Measured(self.statistic, open_records(records, self.manifold.point_shape, least=1))
-        ball, stages = self.walk(found, simulated_noise(rng, self.law))
+        ball, stages = self.walk(found, self.simulated_noise(rng))
         return ball, self.last_in(ball, stages)
 
 
@@ -333,4 +315,4 @@ def class_mean(
     alone = PrivateBallMechanism.for_statistic(replace(everyone, n=least), guarantee).enough
     if ball == "each" or (ball == "auto" and alone):
         return replace(everyone, n=size)
-    return OuterBallClassMean(everyone.manifold, *everyone.outer, everyone.n, size)
+    return OuterBallClassMean(everyone.manifold, everyone.center, everyone.outer_radius, everyone.n, size)

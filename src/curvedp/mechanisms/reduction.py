@@ -22,10 +22,10 @@ from curvedp.geometry.manifolds.spd_common import pack, unpack
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.mechanisms.measured import mean_moved
+from curvedp.mechanisms.noise import Noise
 from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.stages import QUERIES, Search, StagedMechanism, Stages
 from curvedp.mechanisms.statistic import Length, Several, Statistic, assign
-from curvedp.mechanisms.vectors import Noise, simulated_noise
 from curvedp.privacy import Guarantee
 
 FEATURES = ("power", "log")
@@ -66,10 +66,9 @@ class ReducedClasses(Statistic):
         assign(self, components=kept)
         super().__post_init__()
 
-    @property
-    def sensitivity(self) -> float:
-        """Of a mean of vectors of unit length: every stage scales it by its own bound."""
-        return 2 / self.n
+    # of a mean of vectors of unit length: every stage scales it by its own bound
+    sensitivity = property(lambda self: 2 / self.n)
+    size = property(lambda self: self.components * (self.components + 1) // 2)  # of the features
 
 
 def longest_features(features: Any, components: Any) -> float:
@@ -173,10 +172,8 @@ class _ReducedMechanism(StagedMechanism):
     of: ClassVar[Any] = ReducedClasses
     afterwards = ("leading eigenvectors of the noisy moment",)
 
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough records for the classifier to be of use, by the measured prototype: nμ >= 100."""
-        return bool(self.statistic.n / self.scale >= 100)
+    # whether there are enough records for the classifier to be of use, by the measured prototype: nμ >= 100
+    enough = property(lambda self: bool(self.statistic.n / self.scale >= 100))
 
     def accepted(self, data: Any) -> Labeled:
         """(records, codes of classes) or with codes of persons as a third; only shapes and types can be refused."""
@@ -188,8 +185,13 @@ class _ReducedMechanism(StagedMechanism):
 
     def walk(self, measured: Any, noisy: Noise) -> tuple[LinearClassifier, Stages]:
         stages, about = Stages(self.scale, noisy), self.statistic
-        size = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
-        reduced = self._reduced(stages, measured, size)
+        long = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
+        m = about.manifold.point_shape[0]
+        mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), long), long, m * (m + 1) // 2)
+        moment, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
+        w, V = np.linalg.eigh(np.asarray(unpack(moment, m)))
+        kept = slice(None, -about.components - 1, -1)
+        reduced = Reduced(V[:, kept].T, np.maximum(w[kept], noise), about.features)
         r = self._quantile(stages, measured, lambda A: np.linalg.norm(reduced(A), axis=-1), about.radius, _RADIUS)
         weights, bias = self._learned(stages, measured, reduced, r)
         return LinearClassifier(reduced, r, weights, bias), stages
@@ -198,14 +200,6 @@ class _ReducedMechanism(StagedMechanism):
         """A length that few records have more than: twice the noise of their count."""
         outside = min(measured.n / 2, 2 * self.scale * sqrt(QUERIES / share))
         return Search().quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
-
-    def _reduced(self, stages: Stages, measured: _Numbers, size: float) -> Reduced:
-        m = self.statistic.manifold.point_shape[0]
-        mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), size), size, m * (m + 1) // 2)
-        noisy, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
-        w, V = np.linalg.eigh(np.asarray(unpack(noisy, m)))
-        kept = slice(None, -self.statistic.components - 1, -1)
-        return Reduced(V[:, kept].T, np.maximum(w[kept], noise), self.statistic.features)
 
     @abstractmethod
     def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
@@ -218,13 +212,10 @@ class _ReducedMechanism(StagedMechanism):
         A, y = _trials(about.manifold.point_shape[0], about.classes, kept + _NEW)
         rng, wrong, read = np.random.default_rng(20231116), [], _Numbers(kept, Labeled(A[:kept], y[:kept]))
         for _ in range(_RUNS):
-            found = small.walk(read, simulated_noise(rng, small.law))[0]
+            found = small.walk(read, small.simulated_noise(rng))[0]
             scores = clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T + found.bias
             wrong.append(np.mean(np.argmax(scores, axis=1) != y[kept:]))
         return float(np.mean(wrong))
-
-    def _size(self) -> int:
-        return int(self.statistic.components * (self.statistic.components + 1) // 2)
 
 
 class ReducedMeans(_ReducedMechanism):
@@ -233,7 +224,7 @@ class ReducedMeans(_ReducedMechanism):
     name: ClassVar[str] = "reduced-means"
 
     def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
-        K, d = self.statistic.classes, self._size()
+        K, d = self.statistic.classes, self.statistic.size
         shares, moved = measured.mean(lambda _, codes: np.eye(K)[codes], 1.0, K)
         counted, _ = stages.ask("counts", _COUNTS, moved / sqrt(2), shares)
         counted = np.maximum(counted, 1 / (4 * K))  # of a class that the noise has nearly removed
@@ -256,7 +247,7 @@ class ReducedSoftmax(_ReducedMechanism):
     name: ClassVar[str] = "reduced-softmax"
 
     def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
-        K, d = self.statistic.classes, self._size()
+        K, d = self.statistic.classes, self.statistic.size
         W, share = np.zeros((K, d + 1)), stages.left / _STEPS
         for step in range(_STEPS):
             gradient, moved = measured.mean(_gradients(reduced, r, W), 1.0, W.size)

@@ -94,24 +94,17 @@ class GeodesicLine(Statistic):
         assign(self, x_range=ends, n=_validate.integer("n", self.n, 1 + len(ends)))
         _ = self.domain  # refuses what reaches beyond the cut locus
 
-    @cached_property
-    def ball(self) -> Ball:
-        """Of the middle of the geodesic, at home."""
-        return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
-
-    @property
-    def landing(self) -> Ball:
-        return Ball(self.center, self.radius)
+    # of the middle of the geodesic, at home
+    ball = cached_property(lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius))
+    landing = property(lambda self: Ball(self.center, self.radius))
 
     @cached_property
     def domain(self) -> Domain:
         """All public numbers of the regression."""
         return public_domain(self.manifold, self.radius, self.speed, self.clip, self.n, len(self.x_range))
 
-    @property
-    def sensitivity(self) -> float:
-        """Of the mean clipped direction."""
-        return rounded(bounds.joint_sensitivity(self.domain), self.n)
+    # of the mean clipped direction
+    sensitivity = property(lambda self: rounded(bounds.joint_sensitivity(self.domain), self.n))
 
     def accepted(self, data: Any) -> Data:
         """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
@@ -145,15 +138,10 @@ class LineMechanism(Mechanism):
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = GeodesicLine
 
-    @property
-    def domain(self) -> Domain:
-        """All public numbers of the regression."""
-        found: Domain = self.statistic.domain
-        return found
+    domain = property(lambda self: self.statistic.domain)  # all public numbers of the regression
 
-    def accepted(self, data: Any) -> Data:
-        found: Data = self.statistic.accepted(data)
-        return found
+    def accepted(self, data: Any) -> Any:
+        return self.statistic.accepted(data)
 
     def finish(self, value: Pair) -> Pair:
         """The pair put back into the public domain, in the frame of the records."""
@@ -172,8 +160,23 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_bundle(self.manifold, self.domain)
-        bundle = TangentBundleBall(self.manifold, self.statistic.ball.center, self.domain.radius, self.domain.speed)
+        manifold, domain, low = self.manifold, self.domain, self.manifold.curvature_bounds[0]
+        if domain.predictors > 1:
+            raise UnattainableGuarantee(
+                f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd'"
+            )
+        if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
+            raise UnattainableGuarantee(
+                f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
+                f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
+            )
+        if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
+            raise UnattainableGuarantee(
+                f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
+                f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most "
+                f"{_WIDEST_BUNDLE / sqrt(-low):g}; use a smaller domain, or method='dp-rgd'"
+            )
+        bundle = TangentBundleBall(manifold, self.statistic.ball.center, domain.radius, domain.speed)
         check_width(bundle, self.scale)
 
     @cached_property
@@ -188,9 +191,9 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     def predicted_error(self) -> float:
         """Root mean square noise on (∇_p, ∇_v/unit): E r² = D(D+1)s² in D dimensions."""
         size = 2 * self.manifold.dim
-        return sqrt(size * (size + 1)) * self.scale
+        return sqrt(size * (size + 1)) * float(self.scale)
 
-    def accepted(self, data: Any) -> Data:
+    def accepted(self, data: Any) -> Any:
         """One record a person only: its norm bounds records, not their means."""
         if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
             raise ParameterError("exact K-norm sampling takes one record a person; use method='dp-rgd'")
@@ -234,7 +237,7 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     def _model(self) -> tuple[Manifold, float]:
         """The space of curvature −1, 0 or 1 that this one is, in the unit √|κ|; and the unit."""
         curvature = self.manifold.constant_curvature
-        assert curvature is not None  # or `_check_bundle` refuses it
+        assert curvature is not None  # or `__post_init__` refuses it
         kind = Sphere if curvature > 0 else Lorentz if curvature < 0 else Euclidean
         return kind(self.manifold.dim), sqrt(abs(curvature)) if curvature else 1.0
 
@@ -254,26 +257,6 @@ class KNormProblem(NamedTuple):
     norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
     constants: LocalConstants
     unit: float  # √|κ|
-
-
-def _check_bundle(manifold: Manifold, domain: Domain) -> None:
-    """Refuse, by public numbers, what cannot be drawn by cells."""
-    if domain.predictors > 1:
-        raise UnattainableGuarantee(
-            f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd'"
-        )
-    if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
-        raise UnattainableGuarantee(
-            f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
-            f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
-        )
-    low = manifold.curvature_bounds[0]
-    if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
-        raise UnattainableGuarantee(
-            f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
-            f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most {_WIDEST_BUNDLE / sqrt(-low):g}; "
-            "use a smaller domain, or method='dp-rgd'"
-        )
 
 
 def rounded(sensitivity: float, n: int) -> float:

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp.geometry import Euclidean
-from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.mechanisms.statistic import Count, Length, Several, Statistic
 from curvedp.records.base import Records
@@ -28,10 +27,7 @@ class SecondMoment(Statistic):
     n: Several
 
     name: ClassVar[str] = "second moment"
-
-    @property
-    def space(self) -> Manifold:
-        return Euclidean(self.features * (self.features + 1) // 2)
+    space = property(lambda self: Euclidean(self.features * (self.features + 1) // 2))
 
     @cached_property
     def sensitivity(self) -> float:

@@ -61,12 +61,8 @@ def private_selection(
         For all of it.
     runs : NegativeBinomialRuns, optional
         The law of the number of runs; by default logarithmic with a mean of about three for each candidate.
-    ledger : Ledger, optional
-        Charged once, before the first run.
-    label : str
-        What the ledger's entry is called.
-    source : Source, optional
-        Where the bits come from; the operating system by default.
+    ledger, label, source : Ledger, str and Source, optional
+        Charged once, before the first run, what its entry is called, and where the bits come from.
 
     Notes
     -----
@@ -99,7 +95,7 @@ def private_selection(
         )
     check_payer(ledger, label)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
-    mechanism = SelectionMechanism.calibrated(statistic, guarantee, runs)
+    mechanism = SelectionMechanism.for_statistic(statistic, guarantee, runs=runs)
     run, source = guarantee_from_dict(mechanism.run), check_source(source)
     paid = pay(ledger, label, guarantee, mechanism)
 
@@ -149,24 +145,16 @@ class SelectionMechanism(Mechanism):
     of: ClassVar[Any] = BestRelease
 
     @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """With the default number of runs."""
-        return cls.calibrated(statistic, guarantee, None)
-
-    @classmethod
-    def calibrated(cls, statistic: Any, guarantee: Guarantee, runs: NegativeBinomialRuns | None) -> Self:
+    def for_statistic(cls, statistic: Any, guarantee: Guarantee, runs: NegativeBinomialRuns | None = None) -> Self:
         """Runs that meet what it takes; by default about three for each candidate."""
         law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates) if runs is None else runs
         run, order = law.one_of(replace(check_guarantee(guarantee, *ADJACENCIES), adjacency=statistic.adjacency))
         return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
 
-    @property
-    def law(self) -> NegativeBinomialRuns:
-        """Of the number of runs."""
-        return NegativeBinomialRuns(self.stop, self.shape)
+    law = property(lambda self: NegativeBinomialRuns(self.stop, self.shape))  # of the number of runs
 
     @cached_property
-    def profile(self) -> Guarantee:
+    def profile(self) -> Any:
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")

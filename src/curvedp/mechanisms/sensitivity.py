@@ -32,12 +32,8 @@ def frechet_mean_sensitivity(
 
     Parameters
     ----------
-    manifold : Manifold
-        Where the records live.
-    radius : float
-        r, of the public ball.
-    n : int
-        The number of records.
+    manifold, radius, n : Manifold, float and int
+        Where the records live, r of the public ball, and the number of records.
     bound : "tight" or "reimherr"
         Our theorem: 2r/n where curvature is <= 0, and tan(s)/s times that for s = r√κ where it is at most κ > 0, which data
         sets come arbitrarily close to. Or the published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath &

@@ -25,9 +25,8 @@ from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.base import Draw, replay
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.measured import Measured, OuterBall
-from curvedp.mechanisms.noise import LAWS, Law, least_noise, least_scale, spread_of
+from curvedp.mechanisms.noise import LAWS, Law, Noise, VectorMechanism, least_noise, least_scale, spread_of
 from curvedp.mechanisms.statistic import Positive, Statistic
-from curvedp.mechanisms.vectors import Noise, VectorMechanism, drawn, exact_noise
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.records.base import Records, open_records
 
@@ -106,9 +105,9 @@ class StagedMechanism(VectorMechanism):
         return collected(self.statistic, data)
 
     def draw(self, data: Any, source: Source) -> Draw:
-        draws, noisy = exact_noise(source, self.law)
+        draws, noisy = self.exact_noise(source)
         value, stages = self.walk(self.numbers(data), noisy)
-        return drawn(value, draws, stages.told)
+        return Draw.of(value, draws, stages.told)
 
     def finish(self, value: Any) -> Any:
         """As it is: the walk has moved it to where it can be."""
@@ -180,10 +179,8 @@ class Search(NamedTuple):
 
 def same_stages(told: list[Any], stated: Any) -> list[Check]:
     """Whether a certificate's stages are those that its integers lead to, and their shares add up to at most 1."""
-    total = sum(stage.get("share", 0.0) for stage in told)
-    named = isinstance(stated, list) and [sorted(each) for each in told] == [
-        sorted(each) if isinstance(each, dict) else None for each in stated
-    ]
+    total, given = sum(stage.get("share", 0.0) for stage in told), stated if isinstance(stated, list) else [None]
+    named = [sorted(each) for each in told] == [sorted(each) if isinstance(each, dict) else None for each in given]
     same = named and all(_equal(a[name], b[name]) for a, b in zip(told, stated, strict=True) for name in a)
     return [
         Check(f"{len(told)} stages", same, "each follows from the integers released before it"),

@@ -233,9 +233,7 @@ class Stated(Statistic):
             if getattr(self, name) is not None:
                 assign(self, **{name: _validate.length(word, getattr(self, name))})
 
-    @property
-    def sensitivity(self) -> float:
-        return self.moved
+    sensitivity = property(lambda self: self.moved)
 
     @property
     def chart_sensitivity(self) -> float:
@@ -243,13 +241,8 @@ class Stated(Statistic):
             return self.in_chart
         return nextafter(self.moved * chart_stretch(self.manifold, self.radius), inf)
 
-    @property
-    def values(self) -> Ball | None:
-        return None if self.radius is None else Ball(self.base, self.radius)
-
-    @property
-    def base(self) -> np.ndarray:
-        return np.asarray(self.manifold.origin if self.center is None else self.center)
+    values = property(lambda self: None if self.radius is None else Ball(self.base, self.radius))
+    base = property(lambda self: np.asarray(self.manifold.origin if self.center is None else self.center))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,20 +258,11 @@ class _OfBall(Statistic):
     radius: float
     n: Several
 
-    @cached_property
-    def ball(self) -> Ball:
-        """The ball that holds the records, at home."""
-        return Ball(np.asarray(self.manifold.home(self.center)), self.radius)
-
-    @cached_property
-    def reach(self) -> float:
-        """How far from the center a moved record can be: the radius, or less where floats hold less of the ball."""
-        return farthest_record(self.manifold, self.radius)
-
-    @property
-    def domain(self) -> Domain:
-        """The ball at home and its space."""
-        return Domain(self.manifold, *self.ball)
+    # the ball that holds the records, at home
+    ball = cached_property(lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius))
+    # how far from the center a moved record can be: the radius, or less where floats hold less of the ball
+    reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
+    domain = property(lambda self: Domain(self.manifold, *self.ball))  # the ball at home and its space
 
     def moments(self, records: Records) -> tuple[np.ndarray, float]:
         """(Fréchet mean at home, mean square distance to it) of the records in the ball. NOT private."""
@@ -293,10 +277,8 @@ class _OfBall(Statistic):
         carried = carry_records(self.manifold, self.center, records)
         return into_ball(self.domain, carried)
 
-    @cached_property
-    def solver_error(self) -> float:
-        """How far the computed mean may be from the true one."""
-        return solver_error(self.manifold, self.radius)
+    # how far the computed mean may be from the true one
+    solver_error = cached_property(lambda self: solver_error(self.manifold, self.radius))
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,10 +303,7 @@ class FrechetMean(_OfBall):
         stretch = chart_stretch(self.manifold, self.radius)
         return mean_chart_sensitivity(self.manifold, self.reach, self.n) + 2 * self.solver_error * stretch
 
-    @property
-    def values(self) -> Ball:
-        """The ball of the records, which is convex."""
-        return self.ball
+    values = property(lambda self: self.ball)  # the ball of the records, which is convex
 
     def placed(self, points: np.ndarray) -> np.ndarray:
         return np.asarray(self.manifold.from_origin(self.center, points))

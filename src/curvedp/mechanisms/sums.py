@@ -21,10 +21,9 @@ from curvedp.mechanisms.base import Draw, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import clip, logs_at
-from curvedp.mechanisms.noise import least_noise, spread_of
+from curvedp.mechanisms.noise import VectorMechanism, least_noise, spread_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
 from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic
-from curvedp.mechanisms.vectors import VectorMechanism, drawn, exact_noise
 from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
@@ -42,25 +41,10 @@ class SumStatistic(Statistic):
     unit: ClassVar[str] = RECORD_ADDED
     units: ClassVar[tuple[str, ...]] = (PERSON_ADDED, LABEL_ADDED)
     valued: ClassVar[bool] = False
-
-    @property
-    def space(self) -> Manifold:
-        return Euclidean(self.size)
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """How many entries a record's vector has."""
-
-    @property
-    @abstractmethod
-    def length(self) -> float:
-        """The largest length of a record's vector, before it is rounded."""
-
-    @property
-    @abstractmethod
-    def point_shape(self) -> tuple[int, ...]:
-        """The shape of one record."""
+    size: ClassVar[Any]  # how many entries a record's vector has
+    length: ClassVar[Any]  # the largest length of a record's vector, before it is rounded
+    point_shape: ClassVar[Any]  # the shape of one record
+    space = property(lambda self: Euclidean(self.size))
 
     @abstractmethod
     def vectors(self, records: np.ndarray) -> np.ndarray:
@@ -77,8 +61,7 @@ class SumStatistic(Statistic):
 
     def total(self, records: Records) -> np.ndarray:
         """The exact sum. NOT private."""
-        whole = np.clip(records.sums(self._whole), -(2**53), 2**53)
-        return np.asarray(whole.astype(np.float64) * 2.0**-_BITS)
+        return np.asarray(np.clip(records.sums(self._whole), -(2**53), 2**53).astype(np.float64) * 2.0**-_BITS)
 
     def _whole(self, block: Any) -> np.ndarray:
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -99,40 +82,18 @@ class ClippedSum(SumStatistic):
 
     name: ClassVar[str] = "Fréchet mean, number of records private"
     more: ClassVar[int] = 0  # entries of length at most 1 that follow
-
-    @property
-    def landing(self) -> Ball | None:
-        return Ball(self.center, self.radius)
-
-    @property
-    def weight(self) -> float:
-        """w."""
-        return float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim)))))
-
-    @property
-    def size(self) -> int:
-        return self.manifold.dim + 1 + self.more
-
-    @property
-    def length(self) -> float:
-        return sqrt(1 + self.more + self.weight**2)
-
-    @property
-    def point_shape(self) -> tuple[int, ...]:
-        return self.manifold.point_shape
+    landing = property(lambda self: Ball(self.center, self.radius))
+    weight = property(lambda self: float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim))))))  # w
+    size = property(lambda self: self.manifold.dim + 1 + self.more)
+    length = property(lambda self: sqrt(1 + self.more + self.weight**2))
+    point_shape = property(lambda self: self.manifold.point_shape)
+    # r: the radius, or less where floats hold less of the ball
+    reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
-        z = self._logs(records)
-        return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
-
-    @cached_property
-    def reach(self) -> float:
-        """r: the radius, or less where floats hold less of the ball."""
-        return farthest_record(self.manifold, self.radius)
-
-    def _logs(self, records: np.ndarray) -> np.ndarray:
         inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
-        return clip(logs_at(self.manifold, self.center, inside), self.reach) / self.reach
+        z = clip(logs_at(self.manifold, self.center, inside), self.reach) / self.reach
+        return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """exp_c of the quotient, shrunk and in the ball."""
@@ -155,9 +116,8 @@ class SpreadSum(ClippedSum):
     landing = None
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
-        z = self._logs(records)
-        rest = np.stack([np.full(len(z), self.weight), np.sum(z * z, axis=1)], axis=1)
-        return np.concatenate([z, rest], axis=1)
+        rows = super().vectors(records)
+        return np.concatenate([rows, np.sum(rows[:, :-1] ** 2, axis=1, keepdims=True)], axis=1)
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """In [0, r²]."""
@@ -177,14 +137,8 @@ class GramSum(SumStatistic):
     name: ClassVar[str] = "second moment, number of records private"
 
     length = 1.0  # in units of r²
-
-    @property
-    def size(self) -> int:
-        return self.features * (self.features + 1) // 2
-
-    @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.features,)
+    size = property(lambda self: self.features * (self.features + 1) // 2)
+    point_shape = property(lambda self: (self.features,))
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
         """xxᵀ/r² in orthonormal coordinates: the diagonal and √2 times what is above it."""
@@ -231,8 +185,8 @@ class SumMechanism(VectorMechanism):
         return summed.total(given)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        draws, noisy = exact_noise(source, self.law)
-        return drawn(noisy(data[None], np.array([self.scale]))[0], draws)
+        draws, noisy = self.exact_noise(source)
+        return Draw.of(noisy(data[None], np.array([self.scale]))[0], draws)
 
     def finish(self, value: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):  # of released numbers

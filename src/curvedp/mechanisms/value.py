@@ -1,7 +1,7 @@
 """Noise about a statistic's value; and what Gaussian and Laplace mechanisms share, on the space or in a chart."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -15,23 +15,15 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import HeatKernel, RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import ExactDraw, drawn_point, exact_gaussian, exact_heat_kernel, exact_laplace
+from curvedp.laws.exact import drawn_point, exact_gaussian, exact_heat_kernel, exact_laplace
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
-_LAWS: dict[str, type[RiemannianGaussian] | type[RiemannianLaplace] | type[HeatKernel]] = {
-    "gaussian": RiemannianGaussian,
-    "laplace": RiemannianLaplace,
-    "heat": HeatKernel,
-}
-_DRAWS: dict[str, Callable[..., ExactDraw]] = {
-    "gaussian": exact_gaussian,
-    "laplace": exact_laplace,
-    "heat": exact_heat_kernel,
-}
+_LAWS: dict[str, Any] = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace, "heat": HeatKernel}
+_DRAWS: dict[str, Any] = {"gaussian": exact_gaussian, "laplace": exact_laplace, "heat": exact_heat_kernel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +38,7 @@ class ValueMechanism(Mechanism):
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         """The drawn point of these grid coordinates: post-processing."""
 
-    @property
-    def drawn_shape(self) -> tuple[int, ...]:
-        """The shape of what is drawn."""
-        return self.manifold.point_shape
+    drawn_shape = property(lambda self: self.manifold.point_shape)  # the shape of what is drawn
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
@@ -125,30 +114,12 @@ class IsotropicMechanism(ValueMechanism):
         """The exact profile by scale."""
         return lambda scale: _LAWS[cls.kind](space, scale).profile(moved)
 
-    @classmethod
-    def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
-        return cls(**{cls.word: parameters[cls.word]}, statistic=statistic)
-
     def scaled(self, factor: float) -> Self:
         return self.rebuilt(self.statistic, {self.word: factor * self.scale})
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {self.word: self.scale}
-
-    @property
-    def noised(self) -> Manifold:
-        """Where the noise lives."""
-        return self.manifold
-
-    @cached_property
-    def law(self) -> RiemannianGaussian | RiemannianLaplace | HeatKernel:
-        """The noise law."""
-        return _LAWS[self.kind](self.noised, self.scale)
-
-    @cached_property
-    def profile(self) -> PrivacyProfile:
-        return self.profile_at(self.manifold, self.charged(self.statistic))(self.scale)
+    noised = property(lambda self: self.manifold)  # where the noise lives
+    law = cached_property(lambda self: _LAWS[self.kind](self.noised, self.scale))  # the noise law
+    profile = cached_property(lambda self: self.profile_at(self.manifold, self.charged(self.statistic))(self.scale))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -157,9 +128,7 @@ class IsotropicMechanism(ValueMechanism):
             return PureDP(self.profile.pure_epsilon)
         return GDP(self.profile.mu) if self.profile.certain else self.profile
 
-    @property
-    def noise(self) -> tuple[str, Manifold, float, float]:
-        return self.kind, self.noised, self.scale, self.charged(self.statistic)
+    noise = property(lambda self: (self.kind, self.noised, self.scale, self.charged(self.statistic)))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
@@ -170,4 +139,4 @@ class IsotropicMechanism(ValueMechanism):
         return np.asarray(drawn_point(self.manifold, coordinates))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        return self.law.sample(rng, value, size)
+        return np.asarray(self.law.sample(rng, value, size))

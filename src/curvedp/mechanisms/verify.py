@@ -134,7 +134,8 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
     if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
         return [*checks, Check("(ε, δ) curve", False, "not at the values of ε that certificates of this schema have")]
     for (eps, stated), (_, exact) in zip(claims.curve, true.curve, strict=True):
-        upper = _certified_delta(mechanism, eps, tau or 0.0, exact) if exact * (1 - _WIDTH) <= stated else exact
+        close = exact * (1 - _WIDTH) <= stated and _quick(mechanism)
+        upper = _delta_of(*mechanism.noise, eps) + (1 + exp(eps)) * (tau or 0.0) if close else exact
         holds = min(upper, 1.0) * (1 - _WIDTH) <= stated <= 1
         checks.append(Check(f"δ({eps:g}) = {stated:.6g}", holds, f"recomputed {upper:.9g}"))
     asked = certificate.guarantee
@@ -171,10 +172,6 @@ def _certified_mu(mechanism: Any, own: float | None) -> float | None:
     if kind == "gaussian" and space.constant_curvature != 0:
         return own
     return max(own * (1 - _WIDTH / 2), _mu_of(kind, space.constant_curvature, space.dim, scale, moved))
-
-
-def _certified_delta(mechanism: Any, eps: float, tau: float, own: float) -> float:
-    return _delta_of(*mechanism.noise, eps) + (1 + exp(eps)) * tau if _quick(mechanism) else own
 
 
 # Certified numbers take most of the time, and the certificates of all classes ask for the same.
@@ -214,7 +211,7 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         Check(f"entropy: {_shown(source)}", private, "a simulated source is not private"),
         Check(f"grid 2^-{_shown(grid)}", public, "public"),
         Check(f"path: {_shown(path)}", path == mechanism.path, "the mechanism has no other"),
-        Check(f"profile: {_shown(label)}", label == mechanism.label, "recomputed"),
+        Check(f"profile: {_shown(label)}", label == mechanism.profile.label, "recomputed"),
     ]
     if mechanism.path == FLOAT:
         unknown = "the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"

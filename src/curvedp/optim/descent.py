@@ -9,13 +9,7 @@ import jax
 import numpy as np
 
 from curvedp import _validate
-from curvedp.mechanisms.descent import (
-    AddedDescentMechanism,
-    BatchDescentMechanism,
-    ClippedGradient,
-    ClippedGradientSum,
-    DescentMechanism,
-)
+from curvedp.mechanisms import descent as mechanisms
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
 from curvedp.optim._randomness import Randomness
@@ -48,22 +42,14 @@ def dp_rgd(
 
     Parameters
     ----------
-    problem : Problem
-        Manifold and loss.
-    data : array
-        One record a row.
-    init : point
-        The public start; it sets the precision.
-    steps : int
-        How many.
-    clip : float
-        The largest length of a record's gradient.
+    problem, data, init : Problem, array and point
+        Manifold and loss; one record a row; and the public start, which sets the precision.
+    steps, clip : int and float
+        How many, and the largest length of a record's gradient.
     learning_rate : float or callable
         A number, or a function of the step.
-    guarantee : Guarantee, optional
-        Asked by it, the noise is derived.
-    noise : float, optional
-        The standard deviation; asked by it, the guarantee is derived.
+    guarantee, noise : Guarantee or float
+        One of them: asked by a guarantee, the noise is derived; asked by a standard deviation, the guarantee.
     rng : optional
         None for the operating system's entropy; a NumPy generator or a JAX key is for simulation.
     record_history : bool or int
@@ -84,9 +70,8 @@ def dp_rgd(
     >>> result.guarantee
     GDP(1.0)
     """
-    return _descend(
-        None, problem, data, init, steps, clip, learning_rate, guarantee, noise, rng, "poisson", record_history, groups
-    )
+    more: Any = {"record_history": record_history, "groups": groups}
+    return dp_rsgd(problem, data, init, steps, None, clip, learning_rate, guarantee, noise, rng, **more)
 
 
 def dp_rsgd(
@@ -94,7 +79,7 @@ def dp_rsgd(
     data: Any,
     init: Any,
     steps: int,
-    batch_size: float,
+    batch_size: float | None,
     clip: float,
     learning_rate: float | Callable[[int], float],
     guarantee: Guarantee | None = None,
@@ -116,7 +101,8 @@ def dp_rsgd(
     Parameters
     ----------
     batch_size : int, or float where n is private
-        The expected size of a Poisson batch, which has every record with chance batch_size/n; the sum is divided by it.
+        The expected size of a Poisson batch, which has every record with chance batch_size/n; the sum is divided by it. None
+        takes every record in every step, as `dp_rgd` does.
     noise : float, optional
         The standard deviation of ξ, on the average (on the sum it is batch_size times that).
     sampling : "poisson" or "fixed-size"
@@ -138,39 +124,6 @@ def dp_rsgd(
     >>> result.point.shape
     (3,)
     """
-    return _descend(
-        batch_size,
-        problem,
-        data,
-        init,
-        steps,
-        clip,
-        learning_rate,
-        guarantee,
-        noise,
-        rng,
-        sampling,
-        record_history,
-        groups,
-    )
-
-
-def _descend(
-    batch_size: float | None,
-    problem: Problem,
-    data: Any,
-    init: Any,
-    steps: int,
-    clip: float,
-    learning_rate: float | Callable[[int], float],
-    guarantee: Any,
-    noise: float | None,
-    rng: Any,
-    sampling: str,
-    record_history: int,
-    groups: Any,
-) -> OptimResult:
-    """Either of them: without a batch size every record is in every step."""
     steps, clip = _validate.integer("steps", steps, 1), _validate.length("clip", clip)
     schedule, marks = loop.rates(learning_rate, steps), loop.recorded(record_history, steps)
     added, every = loop.is_added(guarantee, noise), batch_size is None
@@ -178,39 +131,30 @@ def _descend(
     with loop.full_precision(), loop.compiled_once(problem):
         w, records = loop.prepare(problem, data, init, groups, least=0 if added else 2)
         n, manifold, random = len(records), problem.manifold, Randomness(rng)
-        mechanism: Any
+        made: Any
+        met: Any = guarantee
         if chance is not None:
             charged, size = cost.added_clip(clip, manifold.dim, w.dtype), max(int(chance * n), 1)
-            sd, count_noise = cost.added_noise(steps, chance, charged, guarantee)
-            mechanism = AddedDescentMechanism(
-                statistic=ClippedGradientSum(manifold, charged),
-                steps=steps,
-                rate=chance,
-                noise=sd,
-                count_noise=count_noise,
-            )
-            unit, scale, met = sd / clip, clip / (chance * random.noisy(n, count_noise)), guarantee
+            sd, count_noise = cost.added_noise(steps, chance, charged, met)
+            statistic: Any = mechanisms.ClippedGradientSum(manifold, charged)
+            made = partial(mechanisms.AddedDescentMechanism, rate=chance, count_noise=count_noise)
+            unit, scale = sd / clip, clip / (chance * random.noisy(n, count_noise))
             every = chance == 1 or not n
         else:
             size = n if every else check_batch(batch_size, n, sampling)
             charged = cost.rounded_clip(clip, manifold.dim, w.dtype, n, None if every else size)
-            gradient, public = ClippedGradient(manifold, charged, n), (n, steps, charged)
-            if every:
-                sd, met = cost.derive(
-                    guarantee, noise, partial(cost.rgd_noise, *public), partial(cost.rgd_guarantee, *public)
-                )
-                mechanism = DescentMechanism(statistic=gradient, steps=steps, noise=sd)
-            else:
-                sd, met = cost.derive(
-                    guarantee,
-                    noise,
-                    lambda target: cost.rsgd_noise(n, steps, size, charged, target, sampling),
-                    lambda value: cost.rsgd_guarantee(n, steps, size, charged, value, sampling),
-                )
-                mechanism = BatchDescentMechanism(
-                    statistic=gradient, steps=steps, batch_size=size, noise=sd, sampling=sampling
-                )
+            public: Any = (n, steps, charged) if every else (n, steps, size, charged)
+            costs: Any = (cost.rgd_noise, cost.rgd_guarantee) if every else (cost.rsgd_noise, cost.rsgd_guarantee)
+            how: Any = {} if every else {"sampling": sampling}
+            sd, met = cost.derive(guarantee, noise, *(partial(each, *public, **how) for each in costs))
+            statistic = mechanisms.ClippedGradient(manifold, charged, n)
+            made = (
+                mechanisms.DescentMechanism
+                if every
+                else partial(mechanisms.BatchDescentMechanism, batch_size=size, **how)
+            )
             unit, scale = sd, None
+        mechanism = made(statistic=statistic, steps=steps, noise=sd)
         history = []
         for part in loop.chunks(steps, manifold.dim if every else max(manifold.dim, size)):
             length = part.stop - part.start
@@ -239,8 +183,12 @@ def _steps(
     return problem.manifold.project(last), values
 
 
-def descent_mechanism(problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee) -> DescentMechanism:
+def descent_mechanism(
+    problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee
+) -> mechanisms.DescentMechanism:
     """What `dp_rgd` in double precision releases for n records, calibrated: refuses before anything is spent."""
     charged = cost.rounded_clip(clip, problem.manifold.dim, np.float64, n)
-    statistic = ClippedGradient(problem.manifold, charged, n)
-    return DescentMechanism(statistic=statistic, steps=steps, noise=cost.rgd_noise(n, steps, charged, guarantee))
+    statistic = mechanisms.ClippedGradient(problem.manifold, charged, n)
+    return mechanisms.DescentMechanism(
+        statistic=statistic, steps=steps, noise=cost.rgd_noise(n, steps, charged, guarantee)
+    )

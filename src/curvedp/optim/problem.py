@@ -26,10 +26,8 @@ class Problem:
 
     Parameters
     ----------
-    manifold : Manifold
-        Where w lives.
-    loss : callable
-        loss(w, z) of a point and one record, a scalar.
+    manifold, loss : Manifold and callable
+        Where w lives, and loss(w, z) of a point and one record, a scalar.
 
     Examples
     --------
@@ -110,10 +108,7 @@ class FrechetMeanProblem(Problem):
         assign(self, loss=lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
 
-    @property
-    def record_shape(self) -> tuple[int, ...]:
-        """A point of the manifold."""
-        return self.manifold.point_shape
+    record_shape = property(lambda self: self.manifold.point_shape)  # a point of the manifold
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record: no differentiation through the distance."""
@@ -144,10 +139,7 @@ class LeadingEigenvectorProblem(Problem):
         dim = _validate.integer("dim", dim, 2)
         assign(self, dim=dim, manifold=Sphere(dim - 1), loss=lambda w, z: -(jnp.sum(w * z) ** 2))
 
-    @property
-    def record_shape(self) -> tuple[int, ...]:
-        """A vector of R^dim."""
-        return (self.dim,)
+    record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-2(wᵀz)z without its part along w, of each record."""
@@ -169,10 +161,8 @@ class SubspaceProblem(Problem):
 
     Parameters
     ----------
-    dim : int
-        Of the vectors.
-    rank : int
-        Of the subspace.
+    dim, rank : int
+        Of the vectors, and of the subspace.
 
     Examples
     --------
@@ -189,10 +179,7 @@ class SubspaceProblem(Problem):
         dim, rank = _validate.integer("dim", dim, 2), _validate.integer("rank", rank, 1)
         assign(self, dim=dim, rank=rank, manifold=Grassmann(dim, rank), loss=lambda w, z: -jnp.sum((z @ w) ** 2))
 
-    @property
-    def record_shape(self) -> tuple[int, ...]:
-        """A vector of R^dim."""
-        return (self.dim,)
+    record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-2z(zᵀw) without its part in the subspace, of each record."""

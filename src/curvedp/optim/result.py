@@ -13,16 +13,12 @@ class OptimResult(NamedTuple):
 
     Attributes
     ----------
-    point : array
-        Private.
-    guarantee : Guarantee
-        What it costs.
+    point, guarantee : array and Guarantee
+        The point, which is private, and what it costs.
     noise : float or array
         The standard deviation of the tangent noise on the averaged gradient.
     history : array or None
         Where it was asked for, the objective on the data after each recorded step: computed without noise, so NOT private.
-    history_is_private : bool
-        Whether that may leave.
     certificate : Certificate
         As of every release.
 
@@ -38,19 +34,11 @@ class OptimResult(NamedTuple):
     guarantee: Guarantee
     noise: Any
     history: Any = None
-    history_is_private: bool = False
     certificate: Any = None  # why the point may be published; None where the manifold has no name
 
 
 def finished(
-    mechanism: Any,
-    point: Any,
-    guarantee: Guarantee,
-    noise: Any,
-    random: Any,
-    history: list[Any],
-    marks: np.ndarray,
-    groups: Any,
+    mechanism: Any, point: Any, guarantee: Any, noise: Any, random: Any, history: Any, marks: Any, groups: Any
 ) -> OptimResult:
     """The result of a descent with its certificate: what it cost, from which bits, for whom; None where the manifold has
     no name."""

@@ -15,12 +15,7 @@ import jax.numpy as jnp
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.mechanisms.descent import (
-    AddedVarianceReducedMechanism,
-    ClippedGradient,
-    ClippedGradientSum,
-    VarianceReducedMechanism,
-)
+from curvedp.mechanisms import descent as mechanisms
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
 from curvedp.optim._randomness import Randomness
@@ -99,35 +94,28 @@ def dp_rsvrg(
         w, records = loop.prepare(problem, data, init, groups, least=2 if chance is None else 0)
         n, manifold, random = len(records), problem.manifold, Randomness(rng)
         total, rate = restarts * epochs, float(schedule.mean())
+        made: Any
         asked: Any = guarantee
-        scales: Any
+        scales: Any = (None, None)
         if chance is not None:
-            charged = (
-                cost.added_clip(bounds[0], manifold.dim, w.dtype),
-                cost.added_clip(bounds[1], manifold.dim, w.dtype),
-            )
+            charged: Any = tuple(cost.added_clip(bound, manifold.dim, w.dtype) for bound in bounds)
             sd, count_noise = cost.added_rsvrg_noise(total, inner_steps, chance, charged, asked, rate)
             size, count = max(int(chance * n), 1), random.noisy(n, count_noise)
             scales, units = (bounds[0] / count, bounds[1] / (chance * count)), (sd[0] / bounds[0], sd[1] / bounds[1])
-            statistic: Any = ClippedGradientSum(manifold, charged[0])
-            made: Any = partial(
-                AddedVarianceReducedMechanism, rate=chance, count_noise=count_noise, statistic=statistic
-            )
+            statistic: Any = mechanisms.ClippedGradientSum(manifold, charged[0])
+            made = partial(mechanisms.AddedVarianceReducedMechanism, rate=chance, count_noise=count_noise)
         else:
             size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
-            charged = (
-                cost.rounded_clip(bounds[0], manifold.dim, w.dtype, n),
-                cost.rounded_clip(bounds[1], manifold.dim, w.dtype, n, size),
-            )
+            batches_of = zip(bounds, (None, size), strict=True)
+            charged = tuple(cost.rounded_clip(bound, manifold.dim, w.dtype, n, batch) for bound, batch in batches_of)
             if guarantee is not None:
                 sd = cost.rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
             else:
                 sd = _pair("noise", (noise, noise) if isinstance(noise, Real) else noise)
             asked = guarantee or cost.rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
-            statistic = ClippedGradient(manifold, charged[0], n)
-            made = partial(VarianceReducedMechanism, batch_size=size, sampling=sampling, statistic=statistic)
-            scales, units = (None, None), sd
-        run = {"epochs": total, "inner_steps": inner_steps, "difference_clip": charged[1]}
+            statistic, units = mechanisms.ClippedGradient(manifold, charged[0], n), sd
+            made = partial(mechanisms.VarianceReducedMechanism, batch_size=size, sampling=sampling)
+        run = {"epochs": total, "inner_steps": inner_steps, "difference_clip": charged[1], "statistic": statistic}
         mechanism = made(**run, full_noise=sd[0], inner_noise=sd[1])
         history = []
         for record in marks:

@@ -140,15 +140,9 @@ def gradient_slopes(manifold: Manifold, domain: Domain, x: np.ndarray, distance:
     of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
     foot = ends * clip * root * sn
     shoot = x * (ends * clip * root * turned + clip * root * (of_cos + t * of_sinc))
-    return Slopes(
-        clip,
-        domain.radius + V * x + distance,
-        np.stack([c, x * s]),
-        np.stack([ends * c, x * ends * s]) / len(x),
-        np.array([np.mean(foot), np.mean(shoot)]),
-        curvature,
-        manifold.dim,
-    )
+    moves, weights = np.stack([c, x * s]), np.stack([ends * c, x * ends * s]) / len(x)
+    added = np.array([np.mean(foot), np.mean(shoot)])
+    return Slopes(clip, domain.radius + V * x + distance, moves, weights, added, curvature, manifold.dim)
 
 
 def _curvature(manifold: Manifold) -> float:

@@ -100,15 +100,10 @@ def contributions(
 def mean_over_persons(rows: np.ndarray, longest: float, codes: np.ndarray | None) -> np.ndarray:
     """The mean over persons of the mean of each one's rows, none of which is longer than `longest`."""
     if codes is not None and len(np.unique(codes)) < len(codes):
-        rows = _clipped(_person_means(rows, codes), longest)  # as a mean of rounded rows may be a little longer
+        totals = np.zeros((codes.max() + 1, rows.shape[1]))
+        np.add.at(totals, codes, rows)  # each person's in their own order
+        rows = _clipped(totals / np.bincount(codes)[:, None], longest)  # a mean of rounded rows may be a little longer
     return np.asarray(rows.mean(axis=0))
-
-
-def _person_means(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """The mean of each person's rows, added up in their own order."""
-    totals = np.zeros((codes.max() + 1, rows.shape[1]))
-    np.add.at(totals, codes, rows)
-    return np.asarray(totals / np.bincount(codes)[:, None])
 
 
 def residuals_at(manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray) -> np.ndarray:

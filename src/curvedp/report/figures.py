@@ -14,6 +14,7 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.report import canvas
 
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+_DASHED: dict[str, Any] = {"color": canvas.WARM, "lw": 1.2, "ls": "--"}
 _FILL: dict[str, Any] = {"facecolor": canvas.SOFT, "alpha": 0.45, "edgecolor": canvas.ACCENT, "lw": 1.5}
 
 
@@ -102,9 +103,8 @@ def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) ->
 
 def radius_figure(certificate: Certificate, components: int | None = None) -> Figure:
     """How wide the region is, by level."""
-    made, axes = canvas.figure(
-        "How far can the truth be?", "radius of the region", "probability that it holds the truth"
-    )
+    words = "radius of the region", "probability that it holds the truth"
+    made, axes = canvas.figure("How far can the truth be?", *words)
     axes.plot(radii_of(certificate, _LEVELS, components), _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
     return made
@@ -116,9 +116,7 @@ def profile_figure(curve: Guarantee, mu: float) -> Figure:
     eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     delta = np.asarray(curve.delta(eps))
     axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=canvas.ACCENT, lw=3, label="this release")
-    axes.semilogy(
-        eps, GDP(mu).delta(eps), color=canvas.WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}"
-    )
+    axes.semilogy(eps, GDP(mu).delta(eps), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED)
     axes.set_ylim(1e-12, 1.5)
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
     return made
@@ -131,9 +129,7 @@ def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
     least = np.asarray(curve.tradeoff(alpha))
     axes.plot(alpha, 1 - alpha, color=canvas.INK, lw=1, ls=":", label="guessing")
     axes.plot(alpha, least, color=canvas.ACCENT, lw=3, label="this release")
-    axes.plot(
-        alpha, GDP(mu).tradeoff(alpha), color=canvas.WARM, lw=1.2, ls="--", label=f"Euclidean Gaussian, μ = {mu:.3g}"
-    )
+    axes.plot(alpha, GDP(mu).tradeoff(alpha), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED)
     axes.fill_between(alpha, least, 1 - alpha, color=canvas.SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
@@ -145,19 +141,16 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
     made, axes = canvas.figure(f"Budget {budget}", size=(11.2, 1.1))
     share = 0.0
     if spent is not None:  # of the additive cost
-        name, power = next(
-            (name, p) for name, p in (("mu", 2), ("theta", 2), ("rho", 1), ("eps", 1)) if hasattr(budget, name)
-        )
-        share = float((getattr(spent, name) / getattr(budget, name)) ** power)
+        powers = {"mu": 2, "theta": 2, "rho": 1, "eps": 1}
+        name = next(name for name in powers if hasattr(budget, name))
+        share = float((getattr(spent, name) / getattr(budget, name)) ** powers[name])
     axes.barh([0], [1.0], color=canvas.TRACK, height=0.5)
     axes.barh([0], [share], color=canvas.ACCENT, height=0.5)
     releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
-    inside = share > 0.5
-    place, side, color = (share - 0.01, "right", "white") if inside else (share + 0.01, "left", canvas.INK)
+    place, side, color = (share - 0.01, "right", "white") if share > 0.5 else (share + 0.01, "left", canvas.INK)
     axes.text(place, 0, f"{100 * share:.1f}% spent in {releases}", va="center", ha=side, color=color)
     axes.set_xlim(0, 1)
     axes.axis("off")
-    axes.set_title(f"Budget {budget}", loc="left", color=canvas.INK, fontsize=11)
     return made
 
 
@@ -167,7 +160,7 @@ def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence
     panels = made.subplots(1, 2, sharey=True)
     for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):
         axes.loglog(*zip(*points, strict=True), color=canvas.ACCENT, lw=2.5, marker="o", ms=4)
-        axes.axhline(study.useless, color=canvas.WARM, lw=1.2, ls="--", label="the public center is as good")
+        axes.axhline(study.useless, label="the public center is as good", **_DASHED)
         axes.set_xticks([x for x, _ in points], labels=[f"{x:g}" for x, _ in points])
         axes.minorticks_off()
         axes.set_xlabel(name, color=canvas.INK)

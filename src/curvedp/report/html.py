@@ -91,14 +91,10 @@ def write_report(
 
     Parameters
     ----------
-    path : path
-        Where to.
-    value : array or fitted estimator
-        The released value; an estimator brings its certificate and ledger.
-    certificate : Certificate, optional
-        Of the value, where it is an array.
-    ledger : Ledger, optional
-        What paid for it.
+    path, value : path, and array or fitted estimator
+        Where to, and the released value; an estimator brings its certificate and ledger.
+    certificate, ledger : Certificate and Ledger, optional
+        Of the value, where it is an array, and what paid for it.
     tables : sequence of (title, header, rows)
         Further tables to show, such as a comparison made for a demonstration.
 
@@ -194,11 +190,11 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
     moved = ""
     if error is not None:
-        moved = f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
-        moved += (
-            f"{escape(_of_what(certificate))}. What is not covered: how far moving the records into the ball has moved "
+        moved = (
+            f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
+            f"{escape(_of_what(certificate))}. What is not covered: how far moving the records into the ball has moved it; "
+            "nobody may say so without paying."
         )
-        moved += "it; nobody may say so without paying."
     return (
         f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
         f"suppose an attacker knows every other record and must guess which of two records the last one is: a coin is right "

@@ -12,12 +12,12 @@ import numpy as np
 
 from curvedp.checking import Checked, check
 from curvedp.errors import ParameterError
-from curvedp.geometry import Manifold, parse_manifold
+from curvedp.geometry import parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.forms import find_form
-from curvedp.releasing import Offer, offered, place_of
+from curvedp.releasing import offered, place_of
 
 KINDS: dict[str, Any] = {
     "gdp": (GDP, "mu"),
@@ -76,10 +76,7 @@ class Study:
             given["guarantee"] = guarantee_of(given["guarantee"])
         return cls(**given)
 
-    @property
-    def offer(self) -> Offer:
-        """What is released."""
-        return offered(self.statistic)
+    offer = property(lambda self: offered(self.statistic))  # what is released
 
     @property
     def options(self) -> dict[str, Any]:
@@ -102,15 +99,8 @@ class Study:
             line = f"center must be {form.width} numbers, as a record is written, or one that multiplies the origin"
             raise ParameterError(line) from None
 
-    @property
-    def space(self) -> Manifold:
-        """Where the records live."""
-        return parse_manifold(self.manifold)
-
-    @property
-    def unit(self) -> str:
-        """Whose data are protected."""
-        return "person" if self.groups else "record"
+    space = property(lambda self: parse_manifold(self.manifold))  # where the records live
+    unit = property(lambda self: "person" if self.groups else "record")  # whose data are protected
 
     @property
     def reading(self) -> dict[str, Any]:
