@@ -31,10 +31,8 @@ UNPAID = "* read from the records without paying, which these public images allo
 def covariance_descriptors(images: np.ndarray) -> np.ndarray:
     """5×5 covariance matrices of pixel features of images with entries in [0, 1], shape (n, height, width)."""
     y, x = np.meshgrid(*(np.linspace(-1, 1, size) for size in images.shape[1:]), indexing="ij")
-    features = np.stack(
-        [images, np.gradient(images, axis=2), np.gradient(images, axis=1), x * images, y * images], axis=1
-    )
-    flat = features.reshape(len(images), 5, -1)
+    slopes = np.gradient(images, axis=2), np.gradient(images, axis=1)
+    flat = np.stack([images, *slopes, x * images, y * images], axis=1).reshape(len(images), 5, -1)
     flat = flat - flat.mean(axis=2, keepdims=True)
     # The grey levels are multiples of 1/16: rounding noise of that size keeps a blank image positive definite.
     return np.asarray(flat @ flat.transpose(0, 2, 1) / flat.shape[2] + np.eye(5) * (1 / 16) ** 2 / 12)
@@ -51,9 +49,8 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
     output.mkdir(parents=True, exist_ok=True)
     X, y = covariance_descriptors(digits.images / 16), digits.target
     train = np.arange(len(X)) % 4 != 3
-    console.print(
-        f"{train.sum()} training images, {(~train).sum()} test images, {manifold}, public ball of radius {RADIUS}"
-    )
+    images = f"{train.sum()} training images, {(~train).sum()} test images"
+    console.print(f"{images}, {manifold}, public ball of radius {RADIUS}")
 
     ledger = Ledger(output / "digits.ledger", budget=GDP(mu))
     model = PrivateMDM(manifold, radius=RADIUS, center=CENTER, guarantee=GDP(mu), ledger=ledger).fit(X[train], y[train])
@@ -65,9 +62,8 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
         model.certificates_[digit].save(output / f"certificate-{digit}.json")
         error = float(manifold.dist(mean, model.means_[digit]))
         spread = float(np.sqrt(np.mean(manifold.dist(mean, records) ** 2)))
-        rows.append(
-            (str(digit), str(len(records)), model.certificates_[digit].mechanism, f"{error:.3f}", f"{spread:.3f}")
-        )
+        numbers = f"{error:.3f}", f"{spread:.3f}"
+        rows.append((str(digit), str(len(records)), model.certificates_[digit].mechanism, *numbers))
     header = ("digit", "records", "mechanism", "distance to the true mean*", "spread of the records*")
     table = Table(*header, title=f"private means, {GDP(mu)} for all ten together (each image is in one class)")
     for row in rows:

@@ -190,10 +190,8 @@ class Plan:
         law, scale = least_noise(self.guarantee)  # 1/μ, or 1/ε
         # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half the error of the public center.
         length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
-        noise = ceil(4 * self.spread * length * scale / self.useless)
-        lines.append(
-            f"about {max(noise, 2 * self.n)} records would do, or fewer channels, a smaller ball, a larger budget"
-        )
+        many = max(ceil(4 * self.spread * length * scale / self.useless), 2 * self.n)
+        lines.append(f"about {many} records would do, or fewer channels, a smaller ball, a larger budget")
         apart = "to tell classes apart: statistic='classifier', which reduces the matrices first"
         return lines + [apart] * self.manifold.reduces
 

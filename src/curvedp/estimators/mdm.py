@@ -17,7 +17,6 @@ from curvedp.mechanisms.choose import Choice
 from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
-from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
 from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
 from curvedp.records.base import Records, open_records
@@ -154,7 +153,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         shared: Any = choices[0].mechanism.statistic
         if isinstance(shared, OuterBallClassMean):
             draws: list[Any] = []
-            everyone = collected(shared, records)
+            everyone = shared.collected(records)
             everyone.sums(readable)  # what cannot be read is so before anything is paid
             together = [Classmates(everyone, everyone.of_class(labels, code), draws) for code in range(len(choices))]
             return [(choice.mechanism, data, choice.reason) for choice, data in zip(choices, together, strict=True)]

@@ -105,9 +105,8 @@ def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
     if little or (error := foreseen_error(mechanism)) is None:  # by far too little noise is not simulated
         return []
     if error >= useless_error(mechanism.statistic):
-        return [
-            f"the predicted error {error:.3g} is so large (radius {radius:g}) that the center of the ball is as good"
-        ]
+        large = f"the predicted error {error:.3g} is so large (radius {radius:g})"
+        return [f"{large} that the center of the ball is as good"]
     nearer = f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
     return [nearer] if error >= max(away, _NOISY * radius) else []
 

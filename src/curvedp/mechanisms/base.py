@@ -169,9 +169,9 @@ class Mechanism(ABC):
     def draw(self, data: Any, source: Source) -> Draw:
         """One release, before post-processing."""
 
-    @abstractmethod
     def accepted(self, data: Any) -> Any:
-        """The data as `draw` takes them; only shape and type can be refused."""
+        """The data as `draw` takes them, as the statistic says; only shape and type can be refused."""
+        return self.statistic.accepted(data)
 
     def finished(self, points: np.ndarray) -> np.ndarray:
         """Post-processing of drawn points, along the first axis: moved to where the value can be."""
@@ -328,15 +328,14 @@ def _served(made: Callable[..., Any]) -> Any:
         kind.check_served(statistic)
         return made(kind, statistic, guarantee, **more)
 
-    return classmethod(for_statistic)
+    return classmethod(for_statistic)  # type: ignore[arg-type]  # `wraps` hides the arguments
 
 
 def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
     """A guarantee of ours for one of these adjacencies (replacing a record, by default), or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
-        raise ParameterError(
-            f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)"
-        )
+        such = "a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)"
+        raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be {such}")
     known = adjacencies or ("replace-one",)
     if guarantee.adjacency not in known and guarantee.adjacency == "replace-one":
         raise ParameterError(f"{guarantee} is for replacing a record; this release is for adjacency='add-remove'")

@@ -203,15 +203,9 @@ class Certificate:
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    @cached_property
-    def reading(self) -> Any:
-        """What the mechanism reads off the integers, for regions."""
-        return self.made_by.reading(self.release["integers"])
-
-    @cached_property
-    def regions(self) -> dict[Any, Any]:
-        """Those that `inference.region_of` has found."""
-        return {}
+    # what the mechanism reads off the integers, for regions; and those that `inference.region_of` has found
+    reading = cached_property(lambda self: self.made_by.reading(self.release["integers"]))
+    regions = cached_property(lambda self: {})
 
     @property
     def alarms(self) -> list[str]:

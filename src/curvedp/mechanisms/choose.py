@@ -95,8 +95,7 @@ class _Public:
 
 @lru_cache(maxsize=64)
 def _named(public: _Public, name: str, guarantee: Guarantee) -> Mechanism:
-    mechanism: Mechanism = _variants(public.statistic)[name][1](public.statistic, guarantee)
-    return mechanism
+    return _variants(public.statistic)[name][1](public.statistic, guarantee)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=64)

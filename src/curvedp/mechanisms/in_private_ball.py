@@ -20,7 +20,6 @@ from curvedp.mechanisms.measured import OuterBall
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.regression import GeodesicLine
-from curvedp.mechanisms.stages import collected
 from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance, Several, Statistic, assign
 from curvedp.records.base import Records, open_records
 from curvedp.regression.jacobi import check_symmetric
@@ -46,10 +45,6 @@ class InPrivateBall(OuterBall):
     def parts(self, data: Any) -> tuple[Any, Any, list[ExactDraw] | None]:
         """What the ball is found for, what the last mechanism reads, and what was drawn for a ball that others share."""
         return data, data, None
-
-    def accepted(self, data: Any) -> Any:
-        """Records wherever they lie; only their shape and type can be refused."""
-        return collected(self, data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +184,7 @@ class OuterBallLine(InPrivateBall):
     def parts(self, data: Any) -> tuple[Any, Any, list[ExactDraw] | None]:
         """The ball is found for the responses, or the first of each person."""
         first = slice(None) if len(data) < 3 else np.unique(data[2], return_index=True)[1]
-        return collected(self, np.asarray(data[1])[first]), data, None
+        return self.collected(np.asarray(data[1])[first]), data, None
 
     def accepted(self, data: Any) -> Any:
         """(predictors, responses, whose), as they are: the last mechanism moves them where they belong."""

@@ -126,14 +126,12 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """x ↦ ‖mean log_x xᵢ‖ for points x along the first axis."""
-        M = self.manifold
-        rows = max(1, _WORK // records.size)
+        M, rows = self.manifold, max(1, _WORK // records.size)
 
         def norm(x: np.ndarray) -> np.ndarray:
-            parts = [x[i : i + rows] for i in range(0, len(x), rows)]
-            return np.concatenate(
-                [np.asarray(M.norm(part, np.mean(M.log(part[:, None], records), axis=1))) for part in parts]
-            )
+            parts = (x[i : i + rows] for i in range(0, len(x), rows))
+            found = (M.norm(part, np.mean(M.log(part[:, None], records), axis=1)) for part in parts)
+            return np.concatenate([np.asarray(each) for each in found])
 
         return norm
 

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import CurvedpError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
+from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.noise import Law
 from curvedp.mechanisms.statistic import Ball, FrechetMean, Several, Statistic, assign, check_point, public_ball
@@ -71,6 +72,20 @@ class OuterBall(Statistic):
 
     # of a mean of vectors of unit length: every stage scales it by its own radius
     sensitivity = property(lambda self: 2 / self.n)
+
+    def accepted(self, data: Any) -> Any:
+        """`collected`, unless more than records are given."""
+        return self.collected(data)
+
+    def collected(self, data: Any) -> Records:
+        """Records wherever they lie, those in memory moved into the outer ball; only shape and type can be refused."""
+        records: Records = data if hasattr(data, "sums") else open_records(data, self.manifold.point_shape, "records")
+        if records.n != self.n:
+            raise ParameterError(f"{records.n} records, not {self.n}")
+        if records.where != "memory":
+            return records
+        inside = into_ball(Domain(self.manifold, *self.outer), records.array())
+        return open_records(inside, self.manifold.point_shape)
 
 
 class Measured:

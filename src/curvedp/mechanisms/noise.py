@@ -132,9 +132,6 @@ class MeanMechanism(Mechanism):
     radius = property(lambda self: float(self.statistic.radius))  # of the public ball
     reach = property(lambda self: float(self.statistic.reach))  # how far from the center the moved records can be
 
-    def accepted(self, data: Any) -> Any:
-        return self.statistic.accepted(data)
-
 
 class ShrunkMeanMechanism(VectorMechanism, MeanMechanism):
     """One by noise about vectors, whose value is shrunk towards the center."""

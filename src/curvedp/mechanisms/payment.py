@@ -13,9 +13,8 @@ from curvedp.privacy import Guarantee
 def check_payer(ledger: Any, label: Any) -> None:
     """Refuse anything but a ledger and a label, before there is anything to pay for; None is neither."""
     if not (ledger is None or isinstance(ledger, Ledger)):
-        raise ParameterError(
-            f"ledger={_validate.shown(ledger)} must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
-        )
+        such = "a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
+        raise ParameterError(f"ledger={_validate.shown(ledger)} must be {such}")
     if not (label is None or (isinstance(label, str) and label)):
         raise ParameterError(f"label={_validate.shown(label)} must be a text that says what is released")
 

@@ -94,9 +94,6 @@ class PrivateBallMechanism(StagedMechanism):
         least = (200, 400)[unknown] if self._pure else (40, 50)[unknown] * self.statistic.fewest
         return bool(self.statistic.n * (1 + 1e-9) / self.scale >= least)  # 1 over the scale is rounded down
 
-    def accepted(self, data: Any) -> Any:
-        return self.statistic.accepted(data)
-
     def draw(self, data: Any, source: Source) -> Draw:
         found, counted, shared = self.statistic.parts(data)
         measured, draws = Measured(self.statistic, found), shared or []

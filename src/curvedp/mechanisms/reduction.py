@@ -57,9 +57,8 @@ class ReducedClasses(Statistic):
 
     def __post_init__(self) -> None:
         if not check_manifold(self.manifold).reduces:
-            raise ParameterError(
-                f"reduce= is for covariance matrices, that is SPD spaces, and not for {self.manifold!r}"
-            )
+            spaces = "covariance matrices, that is SPD spaces"
+            raise ParameterError(f"reduce= is for {spaces}, and not for {self.manifold!r}")
         kept = _validate.integer("reduce", self.components, 1)
         if kept > self.manifold.point_shape[0]:
             raise ParameterError(f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels")

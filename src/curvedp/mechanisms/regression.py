@@ -140,9 +140,6 @@ class LineMechanism(Mechanism):
 
     domain = property(lambda self: self.statistic.domain)  # all public numbers of the regression
 
-    def accepted(self, data: Any) -> Any:
-        return self.statistic.accepted(data)
-
     def finish(self, value: Pair) -> Pair:
         """The pair put back into the public domain, in the frame of the records."""
         line: GeodesicLine = self.statistic
@@ -162,9 +159,8 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         super().__post_init__()
         manifold, domain, low = self.manifold, self.domain, self.manifold.curvature_bounds[0]
         if domain.predictors > 1:
-            raise UnattainableGuarantee(
-                f"exact K-norm sampling takes one predictor, not {domain.predictors}; use method='dp-rgd'"
-            )
+            one = f"one predictor, not {domain.predictors}"
+            raise UnattainableGuarantee(f"exact K-norm sampling takes {one}; use method='dp-rgd'")
         if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
             raise UnattainableGuarantee(
                 f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "

@@ -59,10 +59,8 @@ def clipped_rows(records: np.ndarray, radius: float) -> np.ndarray:
     unit = rows / np.where(largest > 0, largest, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):  # a length may overflow, and then exceeds any radius
         length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
-        clipped: np.ndarray = np.where(
-            length <= radius, rows, unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
-        )
-    return clipped
+        scaled = unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
+    return np.asarray(np.where(length <= radius, rows, scaled))
 
 
 def pack(matrix: np.ndarray) -> np.ndarray:
@@ -75,5 +73,4 @@ def unpack(coordinates: np.ndarray, size: int) -> np.ndarray:
     """The symmetric matrix of these coordinates."""
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size, 1)] = coordinates[size:] / sqrt(2)
-    symmetric: np.ndarray = matrix + matrix.T + np.diag(coordinates[:size])
-    return symmetric
+    return np.asarray(matrix + matrix.T + np.diag(coordinates[:size]))

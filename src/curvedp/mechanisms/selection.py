@@ -90,9 +90,8 @@ def private_selection(
         raise ParameterError(f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)")
     candidates = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []
     if not callable(release) or not candidates:
-        raise ParameterError(
-            "candidates must be a sequence of at least one, and release a function that runs one of them"
-        )
+        needed = "a sequence of at least one, and release a function that runs one of them"
+        raise ParameterError(f"candidates must be {needed}")
     check_payer(ledger, label)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
     mechanism = SelectionMechanism.for_statistic(statistic, guarantee, runs=runs)

@@ -146,5 +146,4 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
     stretch = 1 / np.sinc(distance / pi)
     across = stretch * np.sin(s) * np.sin(angle)
     along = stretch * (np.sin(a) * np.cos(s) - np.cos(a) * np.sin(s) * np.cos(angle)) - a
-    spread: np.ndarray = np.hypot(across, along).max(axis=1)
-    return spread
+    return np.asarray(np.hypot(across, along).max(axis=1))

@@ -20,15 +20,12 @@ from scipy.special import gammainc, gammaincc, gammaincinv, poch
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
-from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.base import Draw, replay
 from curvedp.mechanisms.certificate import Certificate, Check
-from curvedp.mechanisms.measured import Measured, OuterBall
+from curvedp.mechanisms.measured import Measured
 from curvedp.mechanisms.noise import LAWS, Law, Noise, VectorMechanism, least_noise, least_scale, spread_of
 from curvedp.mechanisms.statistic import Positive, Statistic
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
-from curvedp.records.base import Records, open_records
 
 Beyond = Callable[[np.ndarray], np.ndarray]  # decreasing lengths -> how many records exceed each
 
@@ -101,9 +98,6 @@ class StagedMechanism(VectorMechanism):
             law, scale = least_noise(PureDP(guarantee.eps))
         return {"scale": scale, "law": law}
 
-    def accepted(self, data: Any) -> Any:
-        return collected(self.statistic, data)
-
     def draw(self, data: Any, source: Source) -> Draw:
         draws, noisy = self.exact_noise(source)
         value, stages = self.walk(self.numbers(data), noisy)
@@ -131,17 +125,6 @@ class StagedMechanism(VectorMechanism):
     @abstractmethod
     def walk(self, measured: Measured, noisy: Noise) -> tuple[Any, Stages]:
         """(value, what was released)."""
-
-
-def collected(statistic: OuterBall, data: Any) -> Records:
-    """Records wherever they lie, those in memory moved into the outer ball; only shape and type can be refused."""
-    M = statistic.manifold
-    records: Records = data if hasattr(data, "sums") else open_records(data, M.point_shape, "records")
-    if records.n != statistic.n:
-        raise ParameterError(f"{records.n} records, not {statistic.n}")
-    if records.where != "memory":
-        return records
-    return open_records(into_ball(Domain(M, *statistic.outer), records.array()), M.point_shape)
 
 
 class Search(NamedTuple):

@@ -86,13 +86,8 @@ class IsotropicMechanism(ValueMechanism):
 
     @classmethod
     def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
-        """The smallest noise that meets the guarantee, for a sensitivity that the caller states.
-
-        Raises
-        ------
-        UnattainableGuarantee
-            If the guarantee is below the floor of curved space.
-        """
+        """The smallest noise that meets the guarantee, for a sensitivity that the caller states; an `UnattainableGuarantee`
+        below the floor of curved space."""
         return cls.for_statistic(Stated(manifold, sensitivity), guarantee)
 
     @classmethod

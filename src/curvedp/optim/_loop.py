@@ -169,10 +169,8 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
         return np.concatenate(parts)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
     # One block after the other: see the note in `rsvrg`.
-    blocks = [
-        _mapped_jit(manifold, start, records[i : i + size]).block_until_ready() for i in range(0, len(records), size)
-    ]
-    return jnp.concatenate(blocks)
+    parts = (records[i : i + size] for i in range(0, len(records), size))
+    return jnp.concatenate([_mapped_jit(manifold, start, part).block_until_ready() for part in parts])
 
 
 def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
@@ -194,9 +192,8 @@ def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
     except Exception as error:  # whatever a caller's code raises on shapes alone
         why = (str(error).splitlines() or [type(error).__name__])[0]
         if isinstance(error, jax.errors.TracerArrayConversionError):
-            why = (
-                "it calls NumPy; write it, and the kernels of a manifold of your own, with jax.numpy or array_namespace"
-            )
+            own = "write it, and the kernels of a manifold of your own, with jax.numpy or array_namespace"
+            why = f"it calls NumPy; {own}"
         line = f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}"
         raise ParameterError(f"{line}: {why}") from None
     if shape != ():

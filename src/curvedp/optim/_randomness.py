@@ -52,9 +52,8 @@ class Randomness:
             self._key, seed = jax.random.split(key)
             self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
         else:
-            raise ParameterError(
-                f"rng={_validate.shown(rng)} must be None (cryptographic), a NumPy generator or a JAX key"
-            )
+            known = "None (cryptographic), a NumPy generator or a JAX key"
+            raise ParameterError(f"rng={_validate.shown(rng)} must be {known}")
 
     @property
     def source(self) -> Source:

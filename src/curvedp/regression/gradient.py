@@ -46,10 +46,8 @@ def clipped_gradient(
 def prediction_distances(manifold: Manifold, x: np.ndarray, Y: np.ndarray, p: np.ndarray, v: np.ndarray) -> np.ndarray:
     """d(Exp(p, xᵢv), yᵢ) at every (p, v), shape (N, n)."""
     axes, rows = (1,) * len(manifold.point_shape), max(1, _WORK // len(x))
-    parts = (slice(i, i + rows) for i in range(0, len(p), rows))
-    return np.concatenate(
-        [np.asarray(manifold.dist(manifold.exp(p[i, None], x.reshape(-1, *axes) * v[i, None]), Y)) for i in parts]
-    )
+    parts, x = (slice(i, i + rows) for i in range(0, len(p), rows)), x.reshape(-1, *axes)
+    return np.concatenate([np.asarray(manifold.dist(manifold.exp(p[i, None], x * v[i, None]), Y)) for i in parts])
 
 
 def clipped_direction(
