@@ -136,12 +136,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
         k = 1 if self.velocity_.ndim == len(M.point_shape) else len(self.velocity_)
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
-        x, (low, high) = x.reshape(-1) if k == 1 else x.reshape(-1, k), _range(self.x_range, k)
-        if k == 1:
-            at, V = low[0], self.velocity_[None] / (high - low)[0]
-        else:
-            at, V = (low + high) / 2, self.velocity_ / (high - low).reshape(-1, *[1] * len(M.point_shape))
-        return np.asarray(M.exp(self.footpoint_, np.tensordot((x - at).reshape(-1, len(V)), V, axes=1)))
+        x, (low, high) = x.reshape(-1, k), _range(self.x_range, k)
+        at, width = low if k == 1 else (low + high) / 2, (high - low).reshape(-1, *[1] * len(M.point_shape))
+        V = self.velocity_.reshape(k, *M.point_shape) / width
+        return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""

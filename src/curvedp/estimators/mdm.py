@@ -160,9 +160,7 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
         if records.where == "memory" or self._is_private or self._adding:
             groups = (records.of_class(labels, code) for code in range(len(choices)))
             return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
-        statistic = choices[0].mechanism.statistic  # the ball is the same for all
-        assert isinstance(statistic, FrechetMean)  # made in `_choices`
-        means = (mean for mean, _ in records.class_moments(statistic.domain, labels))
+        means = (mean for mean, _ in records.class_moments(shared.domain, labels))  # the ball is the same for all
         return [(choice.mechanism, mean, choice.reason) for choice, mean in zip(choices, means, strict=True)]
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> dict[Any, Region]:  # type: ignore[override]  # one a class

@@ -16,7 +16,6 @@ import numpy as np
 from curvedp import _lazy, _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
 from curvedp.mechanisms.chart import GRID
@@ -181,27 +180,14 @@ class Mechanism(ABC):
         """`finished` for what one release has drawn, in the frame of the records."""
         return self.statistic.placed(self.finished(value[None]))[0]
 
-    @property
-    def afterwards(self) -> Sequence[str]:
-        """What `finish` does, in words."""
-        found: Sequence[str] = self.statistic.afterwards
-        return found
-
-    @property
-    def trust(self) -> str:
-        """Who is trusted with the records, in words."""
-        return TRUST
-
-    @property
-    def grid(self) -> int:
-        """k: what is drawn are whole multiples of 2^-k."""
-        return GRID
+    afterwards = property(lambda self: self.statistic.afterwards)  # what `finish` does, in words
+    trust = property(lambda self: TRUST)  # who is trusted with the records, in words
+    grid = property(lambda self: GRID)  # k: what is drawn are whole multiples of 2^-k
 
     @property
     def manifold(self) -> Manifold:
         """Where the released value lives."""
-        found: Manifold = self.statistic.space
-        return found
+        return self.statistic.space  # type: ignore[no-any-return]  # of a statistic
 
     @property
     def guarantee(self) -> Guarantee:

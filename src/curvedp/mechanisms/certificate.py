@@ -205,7 +205,7 @@ class Certificate:
 
     # what the mechanism reads off the integers, for regions; and those that `inference.region_of` has found
     reading = cached_property(lambda self: self.made_by.reading(self.release["integers"]))
-    regions = cached_property(lambda self: {})
+    regions = cached_property(lambda self: dict[Any, Any]())
 
     @property
     def alarms(self) -> list[str]:

@@ -184,4 +184,4 @@ def useless_error(statistic: Statistic) -> float:
         raise ParameterError(f"the error of a {statistic.name} is not predicted: it has no public ball")
     means = np.stack([each.mean for each in populations(statistic.space, ball)])
     away = np.asarray(statistic.space.dist(ball.center, means))
-    return min(ball.radius / 3, float(np.exp(np.mean(np.log(away)))))
+    return float(min(ball.radius / 3, np.exp(np.mean(np.log(away)))))

@@ -123,25 +123,17 @@ class Statistic(ABC):
         """The public ball of the point that is released, in the frame of the records, where `values` is None."""
         return None
 
-    @property
-    def typical(self) -> Ball | None:
-        """A ball of records for which the error is predicted."""
-        return self.values
-
-    @property
-    def base(self) -> np.ndarray:
-        """Where the chart is: the center of `values`, or the origin."""
-        return np.asarray(self.space.origin if self.values is None else self.values.center)
+    typical = property(lambda self: self.values)  # a ball of records for which the error is predicted
 
     @property
     def kept_in(self) -> Ball | None:
         """The ball that a drawn point is moved into, and shrunk towards the center of."""
         return self.values
 
-    @property
-    def chart_sensitivity(self) -> float:
-        """Largest distance between the coordinates of the computed values in the chart at the center of `values`."""
-        return self.sensitivity
+    # where the chart is: the center of `values`, or the origin
+    base = property(lambda self: np.asarray(self.space.origin if self.values is None else self.values.center))
+    # largest distance between the coordinates of the computed values in the chart at the center of `values`
+    chart_sensitivity = property(lambda self: self.sensitivity)
 
     def of(self, records: Records) -> np.ndarray:
         """The value. NOT private."""

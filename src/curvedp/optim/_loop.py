@@ -169,8 +169,8 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
         return np.concatenate(parts)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
     # One block after the other: see the note in `rsvrg`.
-    parts = (records[i : i + size] for i in range(0, len(records), size))
-    return jnp.concatenate([_mapped_jit(manifold, start, part).block_until_ready() for part in parts])
+    each = (records[i : i + size] for i in range(0, len(records), size))
+    return jnp.concatenate([_mapped_jit(manifold, start, part).block_until_ready() for part in each])
 
 
 def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
