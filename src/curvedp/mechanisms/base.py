@@ -16,6 +16,7 @@ import numpy as np
 from curvedp import _lazy, _validate
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
 from curvedp.mechanisms.chart import GRID
