@@ -24,6 +24,7 @@ from curvedp.mechanisms.statistic import Statistic, check_fields
 from curvedp.mechanisms.statistic import assign as assign
 from curvedp.privacy import Guarantee, convert
 
+Law = Literal["gaussian", "laplace"]  # of noise about vectors
 EXACT = "exact-then-round"
 FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"

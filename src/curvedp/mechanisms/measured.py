@@ -20,7 +20,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.mechanisms.noise import Law
+from curvedp.mechanisms.base import Law
 from curvedp.mechanisms.statistic import Ball, FrechetMean, Several, Statistic, assign, check_point, public_ball
 from curvedp.records.base import Records, open_records
 

@@ -20,6 +20,7 @@ from curvedp.errors import UnattainableGuarantee
 from curvedp.geometry import Euclidean
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
+from curvedp.mechanisms.base import Law as Law
 from curvedp.mechanisms.base import Mechanism, check_guarantee
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.statistic import FrechetMean, Length
@@ -27,7 +28,6 @@ from curvedp.privacy import GDP, Guarantee, MeanConcentratedDP, PureDP, gaussian
 from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.rounding import down, up
 
-Law = Literal["gaussian", "laplace"]
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
 
