@@ -10,7 +10,7 @@ from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
-from curvedp.mechanisms import Certificate, vectors
+from curvedp.mechanisms import Certificate, noise
 from curvedp.mechanisms.verify import verify_certificate
 
 
@@ -98,7 +98,7 @@ def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
         drawn = path[len(asked) % 100, : value.size]
         return SimpleNamespace(tau=0.0, integers=np.round(drawn * 2**30).astype(np.int64).astype(object))
 
-    monkeypatch.setattr(vectors, "exact_laplace", scripted)
+    monkeypatch.setattr(noise, "exact_laplace", scripted)
     model = PrivateGeodesicRegression(M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(eps), method="dp-rgd")
     x, Y = np.full(6, 0.5), np.zeros((6, 2))
     runs = []
