@@ -53,7 +53,7 @@ def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Distance of private footpoints to the fitted one, and angle of private velocities to the fitted one; n = 20."""
     rng = np.random.default_rng(2)
-    m, draws = (200, 100) if setting.full else (60, 12)
+    m, draws = (200, 100) if setting.full else (20, 12)
     figures: dict[str, Any] = {law: _over_data_sets(law, SPEED, setting, rng) for law in LAWS}
     x, Y = sphere_data(20, SPEED, rng)
     shown = {law: sequential_sampler(M, x, Y, rng, m, law=law) for law in LAWS}
@@ -91,7 +91,7 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Mean absolute error, n = 20: the histogram, and what each reading gives at each speed."""
     rng = np.random.default_rng(3)
-    m, draws = (200, 100) if setting.full else (60, 12)
+    m, draws = (200, 100) if setting.full else (20, 12)
     speeds = (0.4, 0.8, 1.2, 1.6, 2.0) if setting.full else (0.4, 2.0)
     figures: dict[str, Any] = {"speeds": list(speeds)}
     for law in (*LAWS, "printed distance and angle"):
@@ -214,7 +214,7 @@ class _Geodesic:
 
 def _over_data_sets(law: str, speed: float, setting: Setting, rng: np.random.Generator) -> dict[str, Any]:
     """Each number of Figures 2 and 3 as its mean and standard deviation over data sets: the paper has one such set."""
-    sets, m = (8, 40) if setting.full else (3, 24)
+    sets, m = (8, 40) if setting.full else (2, 24)
     rows = []
     for _ in range(sets):
         x, Y = sphere_data(20, speed, rng)

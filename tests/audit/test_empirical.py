@@ -68,7 +68,7 @@ def _ours(kind: type) -> bool:
 @pytest.mark.parametrize("case", [pytest.param(c, id=f"{c.mechanism} {c.manifold}") for c in cases()])
 def test_every_honest_claim_holds(case: Case):
     # Of releases in stages, milliseconds each, too few to refute anything: tests/audit/test_staged_audit.py attacks those.
-    samples = 4000 if case.most is None else 6
+    samples = 4000 if case.most is None else 4
     assert case.audit(samples, 1e-2, 1 - 1e-9, np.random.default_rng(1)).holds
 
 

@@ -168,8 +168,14 @@ def test_a_shared_ball_and_all_classes_move_by_what_is_paid(half, holds):
     """Replacing one record within its class: Σ (difference/noise)² over the stages and the means of ALL classes, without
     any stated sensitivity; a charge of half of what is drawn for is refuted."""
     rng, worst = np.random.default_rng(0), 0.0
-    for M in (Euclidean(2), Sphere(2), SPDAffineInvariant(2), Lorentz(2)):
-        for X, Y in pairs(M, rng, 12):
+    every = slice(None)  # of twelve pairs, one of every kind; on the last two spaces every other one
+    for M, part in (
+        (Euclidean(2), every),
+        (Sphere(2), every),
+        (SPDAffineInvariant(2), slice(0, None, 2)),
+        (Lorentz(2), slice(1, None, 2)),
+    ):
+        for X, Y in list(pairs(M, rng, 12))[part]:
             X, Y = (np.concatenate([Z, Z[:1].repeat(6, axis=0)]) for Z in (X, Y))
             y = np.r_[np.zeros(len(X) - 4), np.ones(4)]
             model = PrivateMDM(M, radius="private", guarantee=GDP(half), ball="shared")

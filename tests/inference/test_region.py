@@ -96,7 +96,7 @@ def test_exact_regions_cover_as_often_as_they_say(M, name, radius, mu):
     ids=lambda v: str(v),
 )
 def test_regions_after_gradient_steps_cover_at_least_as_often(M, name, radius):
-    found, mean = regions(M, name, radius, runs=60)
+    found, mean = regions(M, name, radius, runs=36)
     hits = sum(bool(region.contains(mean)) for region in found)
     assert binomtest(hits, len(found), LEVEL, alternative="less").pvalue > 1e-4
     less = sum(bool(shrunk(region, 0.1).contains(mean)) for region in found)
@@ -271,7 +271,7 @@ def clipped_mean(M, X, ball):
 
 @pytest.mark.parametrize("M", [Euclidean(3), Sphere(2), Lorentz(2)], ids=str)
 def test_a_private_ball_s_region_holds_the_mean_of_the_records_in_that_ball(M):
-    X, source, runs = records(M, 0.1, 0.2, 600), GeneratorSource(np.random.default_rng(1)), 60
+    X, source, runs = records(M, 0.1, 0.2, 600), GeneratorSource(np.random.default_rng(1)), 36
     fits = [PrivateFrechetMean(M, radius="private", source=source).fit(X) for _ in range(runs)]
     fits = [fit for fit in fits if fit.ball_.radius < M.convexity_radius]  # others are refused, by the ball alone
     runs = len(fits)

@@ -96,7 +96,7 @@ def test_at_small_scales_every_space_is_flat(law, M):
     flat = (
         stats.chi2(M.dim).cdf if law is RiemannianGaussian else (lambda square: stats.gamma(M.dim).cdf(np.sqrt(square)))
     )
-    for scale in (1e-12, 1e-90, 1e-300) if M.dim < 10 else (1e-12, 1e-300):
+    for scale in (1e-12, 1e-300):
         noise = made(law, M, scale)
         if noise is None:
             continue

@@ -70,7 +70,7 @@ def test_mean_gradient_is_the_slope_of_half_the_squared_distance(manifold):
 
 # That distances have the right derivative on every space is tests/conformance/test_array_libraries.py; here, how a problem
 # takes it. Stiefel's logarithm is a shooting iteration, which is not differentiated.
-@pytest.mark.parametrize("manifold", [Sphere(4), PoincareBall(3), SPDAffineInvariant(3), Grassmann(5, 2)], ids=repr)
+@pytest.mark.parametrize("manifold", [Sphere(4), PoincareBall(3), SPDAffineInvariant(4), Grassmann(5, 2)], ids=repr)
 def test_automatic_differentiation_agrees_with_the_closed_form(manifold):
     w, z, _ = pair(manifold, 2, 0.5)
     generic = Problem(manifold, lambda p, q: manifold.dist(p, q) ** 2 / 2)

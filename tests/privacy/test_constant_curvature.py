@@ -122,7 +122,7 @@ def test_the_sphere_has_a_pure_epsilon():
 def test_delta_grows_with_the_distance(kind, k, d):
     """Theorem 1 of docs/exact-profiles.md, tried on brute force: no shorter distance is worse."""
     scale = 0.1 if kind == "laplace" else 0.7
-    distances = [0.05, 0.3, 1.0, 2.4]
+    distances = [0.05, 0.7, 2.4]
     for eps in (0.0, 1.5):
         deltas = [brute_delta(kind, k, d, scale, D, eps) for D in distances]
         assert np.all(np.diff(deltas) >= -1e-10)

@@ -199,19 +199,15 @@ def test_one_batch_at_any_rate(q, multiplier):
     """P = (1−q)N(0) + qN(μ), Q = (1−q)N(0) + qN(−μ): the likelihood ratio crosses e^ε once."""
     step, fixed = PoissonGaussianStep(multiplier, q), FixedSizeGaussianStep(multiplier, q)
     with mp.workdps(160):
-        mu, rate = 1 / mp.mpf(multiplier), mp.mpf(q)
+        mu, rate, tiny = 1 / mp.mpf(multiplier), mp.mpf(q), mp.mpf(10) ** -80
         for eps in (0.0, 1e-8, 0.3, 2.0, 45.0):
             g, product = mp.exp(mp.mpf(eps)), mp.exp(-mu * mu)
-            # (1−q) + q·v − g(1−q) − g·q/v = 0, v = e^{μx}·e^{−μ²/2} up to the shift
-            low, high = mp.mpf(-4000), mp.mpf(4000)
-
-            def gap(x, g=g, product=product):
-                up = mp.exp(mu * x - mu * mu / 2)
-                return (1 - rate) * (1 - g) + rate * up - g * rate * product / up
-
-            for _ in range(300):  # to 1e-86: δ is stationary there, and off by the square
-                x = (low + high) / 2
-                low, high = (x, high) if gap(x) < 0 else (low, x)
+            # (1−q) + q·v − g(1−q) − g·q·e^{−μ²}/v = 0 at v = e^{μx − μ²/2}: quadratic in v, and rising
+            half = (1 - rate) * (g - 1) / (2 * rate)
+            v = half + mp.sqrt(half**2 + g * product)
+            gaps = [(1 - rate) * (1 - g) + rate * u - g * rate * product / u for u in (v * (1 - tiny), v * (1 + tiny))]
+            assert gaps[0] < 0 < gaps[1]
+            x = mp.log(v) / mu + mu / 2
             above = (1 - rate) * mp.ncdf(-x) + rate * mp.ncdf(mu - x)
             second = (1 - rate) * mp.ncdf(-x) + rate * mp.ncdf(-mu - x)
             truth = float(above - g * second)
