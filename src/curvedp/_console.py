@@ -1,9 +1,11 @@
 """What all commands share: where they print, how they refuse, and how a guarantee is given (extra: cli)."""
 
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -24,6 +26,9 @@ console = Console()
 errors = Console(stderr=True)
 
 Options = dict[str, tuple[Any, Any]]  # by name: annotation and default
+# What Python's parameters are called in the command that runs.
+_names: ContextVar[dict[str, str] | None] = ContextVar("names", default=None)
+_ALIASES = {"n": "records", "eps": "epsilon", "delta0": "delta"}
 
 
 def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any, Any]:
@@ -43,15 +48,53 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of 
 def with_options(function: Callable[..., None], options: Options, words: str | None) -> Any:
     """A function of keywords with these options, for typer to read; what it refuses is one line."""
 
+    names = _typed_names(options)
+
     def run(**given: Any) -> None:
-        with one_line_errors():
-            function(**given)
+        before = _names.set(names)
+        try:
+            with one_line_errors():
+                function(**given)
+        finally:
+            _names.reset(before)
 
     made = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=a, default=d) for name, (a, d) in options.items()]
     run.__signature__ = Signature(made)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
     run.__doc__, run.__name__ = words, getattr(function, "__name__", "run")
     return run
+
+
+def _typed_names(options: Options) -> dict[str, str]:
+    """What is typed for each parameter, by the names that messages may give it."""
+    names = {}
+    for name, (annotation, _) in options.items():
+        for info in getattr(annotation, "__metadata__", ()):
+            if isinstance(info, typer.models.OptionInfo):
+                given = (info.default, *(info.param_decls or ()))  # typer keeps the first name as a default
+                long = [each for each in given if isinstance(each, str) and each.startswith("--")]
+                names[name] = long[0].partition("/")[0] if long else "--" + name.replace("_", "-")
+    return names | {alias: names[name] for alias, name in _ALIASES.items() if name in names and alias not in names}
+
+
+def typed(text: object) -> str:
+    """A message with parameters as they are typed in this command: `--delta 2` for `delta=2`, `--no-header` for
+    `header=False`, `log-gaussian` for `LogGaussianMechanism`. The library's messages are written for Python."""
+    names = _names.get()
+    if not names:
+        return str(text)
+
+    def shell(found: re.Match[str]) -> str:
+        option, value = names[found["name"]], found["value"]
+        if value in ("True", "False"):
+            return option if value == "True" else "--no-" + option.removeprefix("--")
+        return f"{option} {value.strip(chr(39))}" if value or found["more"] is not None else option
+
+    known = "|".join(map(re.escape, names))
+    value = r"(?P<value>'[\w.,:()-]+'|True\b|False\b|)(?P<more>(?=[^\s,;:.)?]))?"
+    text = re.sub(r"\bLog(Gaussian|Laplace)Mechanism\b", lambda found: f"log-{found[1].lower()}", str(text))
+    text = re.sub(rf"(?<![\w.-])(?<!\w\()(?P<name>{known})={value}", shell, text)
+    return re.sub(rf"(?<![\w-])({known})(?= is missing)", lambda found: names[found[1]], text)
 
 
 def command(function: Callable[..., None]) -> Any:
@@ -88,7 +131,7 @@ def one_line_errors() -> Iterator[None]:
             usual(message, category, *where, **more)  # type: ignore[arg-type]  # passed on as they came
         elif str(message) not in told:
             told.add(str(message))
-            errors.print(f"[yellow]note[/]: {inert(message)}", soft_wrap=True, highlight=False)
+            errors.print(f"[yellow]note[/]: {inert(typed(message))}", soft_wrap=True, highlight=False)
 
     usual = warnings.showwarning
     try:
@@ -101,7 +144,7 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(1) from None
     except (CurvedpError, OSError) as error:
         kind = "refused" if isinstance(error, BudgetExceeded) else "error"
-        errors.print(f"[bold red]{kind}[/]: {inert(error)}", soft_wrap=True)
+        errors.print(f"[bold red]{kind}[/]: {inert(typed(error))}", soft_wrap=True)
         raise typer.Exit(2) from None
 
 

@@ -68,6 +68,12 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     return value
 
 
+def private_radius(value: Any) -> None:
+    """Of a radius that is a word, only one is known."""
+    if value != "private":
+        raise ParameterError(f"radius={shown(value)} must be a number > 0, or 'private'")
+
+
 def array(name: str, value: Any) -> np.ndarray:
     """Real numbers as an array of doubles. Only the type can be refused, never a value: NaN is a number here.
 

@@ -85,7 +85,8 @@ def check(
     groups : array, optional
         Whose record each is, where a person has several.
     **reading
-        How a file is read: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, `skip`, as of `read_records`.
+        How a file is read, as of `read_records`: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, `skip`,
+        `encoding`.
 
     Returns
     -------
@@ -178,14 +179,15 @@ class _Look:
         if good < n:
             yield f"{n - good} of {n} records become the ball's center: they are not finite, zero or singular."
         if 2 * good < n:
-            yield "That is most of them: is the file read as it was written (header=, columns=, sep=, decimal=, form=)?"
+            ways = "header=, columns=, sep=, decimal=, encoding=, form="
+            yield f"That is most of them: is the file read as it was written ({ways})?"
         if good:
             yield from self._units()
             yield from self._ball()
         if self.copies:
             yield f"{self.copies} records are exact copies of others: is a person in the file more than once?"
         if self.persons is not None and self.persons.max() > 1:
-            yield f"A person has up to {self.persons.max()} records: pass groups= so that the guarantee is for persons."
+            yield f"A person has up to {self.persons.max()} records: pass groups= to the release, so that it is for persons."
         if n < 2:
             yield "One record has no private mean: at least 2 are needed, and some hundreds for a useful one."
 

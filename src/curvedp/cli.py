@@ -16,7 +16,17 @@ from typing import Annotated, Any
 import typer
 
 from curvedp import _console
-from curvedp._console import JsonOption, check_picture, command, console, inert, number_or_word, save_picture, show
+from curvedp._console import (
+    JsonOption,
+    check_picture,
+    command,
+    console,
+    inert,
+    number_or_word,
+    save_picture,
+    show,
+    typed,
+)
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
@@ -48,7 +58,7 @@ def _check(given: SimpleNamespace) -> None:
     persons = column_of(given, given.groups)
     with waiting("looking at the records"):
         found = look(space, given.data, middle, given.radius, persons, **reading_of(given))
-    print(json_module.dumps(found.to_dict(), default=str) if given.json else found)
+    print(json_module.dumps(found.to_dict(), default=str) if given.json else typed(found))
 
 
 _LOOK = {
@@ -93,9 +103,11 @@ def plan(
     if json:
         print(json_module.dumps({**study.to_dict(), "advice": lines}))
         return
-    show(("mechanism", "predicted error"), study.rows(), study.title)
+    show(("mechanism", "predicted error"), [(name, typed(what)) for name, what in study.rows()], study.title)
     for line in lines:
-        console.print(inert(line), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None)
+        console.print(
+            inert(typed(line)), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None
+        )
 
 
 def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
@@ -145,7 +157,7 @@ def calibrate(
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
         return
-    shown = [(name, f"{row['scale']:.8g}" if "scale" in row else row["refused"]) for name, row in rows.items()]
+    shown = [(name, f"{row['scale']:.8g}" if "scale" in row else typed(row["refused"])) for name, row in rows.items()]
     show(("mechanism", "scale"), shown, f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}")
 
 

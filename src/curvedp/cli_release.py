@@ -13,7 +13,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from curvedp._console import GUARANTEE, JsonOption, Options, asked, console, inert, number_or_word, option, with_options
+from curvedp import _validate
+from curvedp._console import (
+    GUARANTEE,
+    JsonOption,
+    Options,
+    asked,
+    console,
+    inert,
+    number_or_word,
+    option,
+    typed,
+    with_options,
+)
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.releasing import OFFERS, place_of, values, write
 
@@ -34,9 +46,9 @@ release_app = typer.Typer(
 )
 
 
-_DATA = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, zarr or nii, one record a row")]
+_DATA = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record a row")]
 READING: Options = {
-    "key": option(str, "--key", help="array inside an npz file"),
+    "key": option(str, "--key", help="array in an npz, mat or zarr file; cells of an xlsx file"),
     "header": option(bool, "--header/--no-header", help="whether the first line names columns"),
     "form": option(str, "--as", help="what a row is, such as latlon-degrees or tensor6-lower"),
     "columns": option(str, "--columns", help="names or places from 0, separated by commas"),
@@ -44,6 +56,7 @@ READING: Options = {
     "sep": option(str, "--sep", help="what separates the cells"),
     "decimal": option(str, "--decimal", help="the decimal sign", default="."),
     "skip": option(int, "--skip", help="lines before the first", default=0),
+    "encoding": option(str, "--encoding", help="of csv and tsv, such as utf-16", default="utf-8"),
 }
 _COMMON: Options = {
     "manifold": option(str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"),
@@ -80,7 +93,7 @@ def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> A
 
     if name is None:
         return None
-    how = {"header": given.header, "sep": given.sep, "skip": given.skip, "decimal": decimal}
+    how = {name: getattr(given, name) for name in ("header", "sep", "skip", "encoding")} | {"decimal": decimal}
     return read_column(given.data, place_of(name), **how)
 
 
@@ -132,6 +145,10 @@ def _opened(path: Path | None, budget_mu: float | None) -> Iterator[Any]:
         yield None
         return
     fresh = not path.exists()
+    if fresh and budget_mu is None:
+        raise ParameterError(f"there is no ledger at {path}: --budget-mu starts one, or `curvedp ledger create`")
+    if budget_mu is not None:
+        _validate.positive("budget_mu", budget_mu)
     book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
     try:
         yield book
@@ -210,7 +227,7 @@ def _error_bars(fitted: Any) -> str:
     try:
         found = fitted.confidence_region(0.95)
     except ParameterError as why:
-        return f"no error bars: {why}"
+        return typed(f"no error bars: {why}")
     regions = list(found.values()) if isinstance(found, dict) else [found]
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
     widest = max(each.radius for each in regions)

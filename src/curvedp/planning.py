@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, inf, isfinite, log, nextafter, sqrt
+from math import ceil, inf, isfinite, log, nextafter, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from curvedp.privacy import GDP, Guarantee
 __all__ = ["Plan", "plan"]
 
 _MOST_SIMULATED, _LARGEST = 10**5, 10**12  # records: of a simulated release, and at all
+_MOST_NUMBERS = 10**5  # of a point: a hundred of them are simulated, and beyond that takes minutes
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
 _STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a search, and the ratio where it has arrived
 _TESTS = 200  # simulated for a power
@@ -287,6 +288,8 @@ def plan(
     """
     check_manifold(manifold)
     check_guarantee(guarantee)
+    if (numbers := prod(manifold.point_shape)) > _MOST_NUMBERS:
+        raise ParameterError(f"a point of {manifold!r} has {numbers} numbers; plans are for at most {_MOST_NUMBERS}")
     n, classes = _validate.integer("n", n, 2), _validate.integer("classes", classes, 1)
     _validate.choice("statistic", statistic, ("mean", "dispersion", "regression", "classifier"))
     if statistic == "classifier":
@@ -325,7 +328,7 @@ def plan(
 
 def _statistic(manifold: Manifold, center: Any, radius: Any, n: int, outer_radius: Any, what: str = "mean") -> Any:
     if isinstance(radius, str):
-        _validate.choice("radius", radius, ("private",))
+        _validate.private_radius(radius)
         if what == "regression":
             return OuterBallLine(manifold, center, outer_radius, n, [(0.0, 1.0)])
         return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](manifold, center, outer_radius, n)

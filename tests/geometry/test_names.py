@@ -80,3 +80,11 @@ def test_a_manifold_of_ones_own_has_no_name():
 
     with pytest.raises(ParameterError, match="has no name"):
         manifold_name(Mine(2))
+
+
+@pytest.mark.parametrize(
+    "huge", ["sphere:99999999", "spd-affine:4000", "hpd-affine:99999", "product(sphere:2,torus:99999999)"]
+)
+def test_a_size_that_no_memory_holds_is_refused(huge):
+    with pytest.raises(ParameterError, match="is too large: a point of it has"):
+        parse_manifold(huge)

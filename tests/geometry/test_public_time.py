@@ -86,3 +86,11 @@ def test_public_time_ends_with_its_block():
     with pytest.raises(KeyError):
         fails()
     assert not in_public_time()
+
+
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_simulations_get_the_same_answers_in_their_own_time(M):
+    """But for the last digits."""
+    X = np.stack(points(M))[:5]
+    quick, public = (ball_coordinates(M, M.origin, RADIUS, X, timed=timed) for timed in (False, True))
+    np.testing.assert_allclose(quick, public, rtol=0, atol=1e-13)

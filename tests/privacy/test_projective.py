@@ -201,7 +201,8 @@ def test_discs_in_the_unit_disc(n) -> None:
     c[:8] *= 1e-3
     radius = rng.uniform(np.maximum(0, c - 1), c + 1)
     radius[:5] *= 1e-4  # small discs about 0
-    upper, lower = _lens(n, (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius)
+    logs = _lens(n, (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius)
+    upper, lower = np.exp(logs)
     for i in range(25):
 
         def inside(q: float, i: int = i) -> float:
@@ -215,6 +216,35 @@ def test_discs_in_the_unit_disc(n) -> None:
         ]
         assert upper[i] == pytest.approx(sum(parts), rel=1e-8, abs=1e-300)
         assert upper[i] + lower[i] == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "c", "radius"), [(300, 1.3, 0.32), (300, 1.1, 0.15), (900, 0.9, 0.02), (900, 0.2, 1.0)])
+def test_probabilities_below_the_smallest_double_keep_their_digits(n, c, radius) -> None:
+    """Of the disc, or of what is outside it; the power of 1−|w|² alone leaves the doubles."""
+    x = [np.array([value]) for value in ((1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius)]
+    upper, lower = (float(part[0]) for part in _lens(n, *x))
+    with mp.workdps(40):
+
+        def part(q: mp.mpf) -> mp.mpf:
+            """Of the circle of radius q, what the smaller of the two holds."""
+            cosine = (mp.mpf(radius) ** 2 - mp.mpf(c) ** 2 - q * q) / (2 * q * c)
+            turn = mp.acos(min(mp.mpf(1), max(mp.mpf(-1), cosine))) / mp.pi
+            return 1 - turn if radius < c else turn
+
+        ends = [abs(mp.mpf(radius) - c), min(mp.mpf(1), mp.mpf(radius) + c)]
+        marks = [ends[0] + (ends[1] - ends[0]) * mp.mpf(2) ** (k - 24) for k in range(25)]
+        rest = mp.quad(lambda q: 2 * (n - 1) * q * (1 - q * q) ** (n - 2) * part(q), [ends[0], *marks])
+        expected, found, other = float(mp.log(rest)), *((upper, lower) if radius < c else (lower, upper))
+    assert expected < -500
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert -1e-200 < other <= 0
+
+
+def test_shapes_of_many_landmarks_have_a_profile() -> None:
+    """Their deep tails once were denormal numbers, on which panels were halved without end."""
+    deviation = ProjectiveLaw("gaussian", 1, KendallShapes(60).dim, 0.1, 0.1, is_complex=True).loss_scale
+    mu = RiemannianGaussian(KendallShapes(60), 0.1).profile(0.1).mu
+    assert mu == pytest.approx(deviation, rel=0.01)  # the loss is nearly normal
 
 
 @pytest.mark.parametrize(("kind", "field"), [("gaussian", "real"), ("laplace", "real"), ("gaussian", "complex")])

@@ -1,11 +1,13 @@
 """Readers: a record, whatever it is, never changes n, whether a file is read, another record, or what is said."""
 
 import contextlib
+import gzip
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, Sphere
@@ -116,6 +118,13 @@ def as_text_npy(folder, records):
     return folder / "x.npy"
 
 
+def as_packed_text(folder, records):
+    """As a table of Excel's "Unicode text", packed."""
+    lines = "".join(",".join(str(entry) for entry in row) + "\n" for row in cells(records))
+    (folder / "x.csv.gz").write_bytes(gzip.compress(lines.encode("utf-16")))
+    return folder / "x.csv.gz"
+
+
 def cells(records, limit=None):
     """Rows of three cells, as a table has them; one with other lengths is filled up or cut."""
     rows = [[] if row is None else [e if np.ndim(e) == 0 else None for e in row] for row in records]
@@ -130,7 +139,7 @@ def abs_finite(entry):
     return not isinstance(entry, float) or np.isfinite(entry)
 
 
-CHOICES = {as_excel: {"key": "A2:C13"}}
+CHOICES = {as_excel: {"key": "A2:C13"}, as_packed_text: {"header": False, "encoding": "utf-16"}}
 FORMATS = [
     as_list,
     as_tuples,
@@ -142,6 +151,7 @@ FORMATS = [
     as_parquet,
     as_nested_parquet,
     as_text_npy,
+    as_packed_text,
 ]
 
 
@@ -282,6 +292,7 @@ def test_arrays_elsewhere_stay_there():
         (np.zeros((4, 3), "datetime64[s]"), SPHERE, "datetime64"),
         (np.zeros(()), SPHERE, "shape"),
         (3.0, SPHERE, "shape"),
+        (np.zeros((3, 3, 5)), TENSORS, "its last axis counts the records"),
         ("nowhere.csv", SPHERE, "does not exist"),
         ("nowhere.docx", SPHERE, "must end in one of"),
         (X, "sphere:2", "manifold="),
@@ -293,20 +304,47 @@ def test_what_is_public_and_does_not_fit_is_one_line(made, manifold, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [".npy", ".npz", ".zarr", ".parquet", ".xlsx", ".nii", ".nii.gz"])
+@pytest.mark.parametrize("name", [".npy", ".npz", ".mat", ".csv.gz", ".zarr", ".parquet", ".xlsx", ".nii", ".nii.gz"])
 def test_damaged_files_are_one_line(tmp_path, name):
     (tmp_path / f"x{name}").write_bytes(f"{SECRET}\n".encode() * 40)
     with pytest.raises(ParameterError) as caught:
-        read_records(tmp_path / f"x{name}", SPHERE, key="A1:C3", mask=np.ones((2, 2, 2)))
+        read_records(tmp_path / f"x{name}", SPHERE, key="A1:C3", mask=np.ones((2, 2, 2)), header=False)
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_pickled_objects_are_refused(tmp_path):
-    np.save(tmp_path / "x.npy", np.array([None, SECRET], dtype=object), allow_pickle=True)
-    with pytest.raises(ParameterError) as caught:
-        read_records(tmp_path / "x.npy", SPHERE)
-    assert SECRET not in str(caught.value)
+    there = np.array([None, SECRET], dtype=object)
+    np.save(tmp_path / "x.npy", there, allow_pickle=True)
+    np.savez(tmp_path / "x.npz", a=there)
+    scipy.io.savemat(tmp_path / "x.mat", {"a": np.array([SECRET, 1.0], dtype=object)})
+    for kind in ("npy", "npz", "mat"):
+        with pytest.raises(ParameterError, match="holds Python objects or cells, not numbers") as caught:
+            read_records(tmp_path / f"x.{kind}", SPHERE)
+        assert SECRET not in str(caught.value)
+
+
+def test_files_of_matlab(tmp_path):
+    scipy.io.savemat(tmp_path / "x.mat", {"x": X, "who": np.arange(N)})
+    np.testing.assert_array_equal(read_records(tmp_path / "x.mat", SPHERE, key="x"), X)
+    np.testing.assert_array_equal(read_column(tmp_path / "x.mat", "who"), np.arange(N))
+    with pytest.raises(ParameterError, match=r"holds the arrays \['who', 'x'\]"):
+        read_records(tmp_path / "x.mat", SPHERE)
+    (tmp_path / "new.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400))
+    with pytest.raises(ParameterError, match=r"version 7\.3; save it with the option -v7"):
+        read_records(tmp_path / "new.mat", SPHERE)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "latin-1", "cp1252"])
+def test_texts_in_other_encodings(tmp_path, encoding):
+    lines = "".join(f"{i:03d}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(X))
+    (tmp_path / "x.csv").write_bytes(f"größe,x,y,z\n{lines}".encode(encoding))
+    chosen = {"header": True, "encoding": encoding}
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", SPHERE, columns=list("xyz"), **chosen), X)
+    assert read_column(tmp_path / "x.csv", "größe", **chosen).tolist() == [f"{i:03d}" for i in range(N)]
+    for bad in ("klingon", "base64", None):
+        with pytest.raises(ParameterError, match="encoding="):
+            read_records(tmp_path / "x.csv", SPHERE, header=True, encoding=bad)
 
 
 def test_a_public_point(tmp_path):

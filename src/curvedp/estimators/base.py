@@ -64,7 +64,9 @@ class PrivateEstimator(BaseEstimator):
     def _is_private(self) -> bool:
         """Whether a ball is to be found privately."""
         radius = getattr(self, "radius", None)
-        return isinstance(radius, str) and _validate.choice("radius", radius, ("private",)) == "private"
+        if isinstance(radius, str):
+            _validate.private_radius(radius)
+        return isinstance(radius, str)
 
     @property
     def _adding(self) -> bool:

@@ -53,7 +53,7 @@ class Kernel(ABC):
         if self.outer_radius is not None and not self.is_private:
             raise ParameterError('outer_radius= goes with radius="private"')
         if self.is_private:
-            _validate.choice("radius", self.radius, ("private",))
+            _validate.private_radius(self.radius)
             assign(self, outer_radius=outer_radius_of(self.manifold, self.outer_radius))
         ball = public_ball(self.manifold, *self.ball[1:])
         assign(self, center=ball.center, **{"outer_radius" if self.is_private else "radius": ball.radius})

@@ -2,11 +2,14 @@
 
 from dataclasses import fields
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
+
+_MOST = 10**7  # numbers of a point that a name may ask for: beyond, a typing error takes all memory
 
 
 def parse_manifold(text: str) -> Manifold:
@@ -27,6 +30,15 @@ def parse_manifold(text: str) -> Manifold:
     """
     if not isinstance(text, str):
         raise ParameterError(f"manifold={text!r} must be a name, {_help()}")
+    found = _parsed(text)
+    if (numbers := prod(found.point_shape)) > _MOST:
+        raise ParameterError(
+            f"manifold={text!r} is too large: a point of it has {numbers} numbers, and {_MOST} are the most"
+        )
+    return found
+
+
+def _parsed(text: str) -> Manifold:
     name = text.strip().lower()
     if name.startswith("product(") and name.endswith(")"):
         return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))

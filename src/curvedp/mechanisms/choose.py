@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.errors import NotResolved, ParameterError, UnattainableGuarantee
 from curvedp.geometry import frechet_mean, parse_manifold
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Mechanism, check_guarantee
@@ -113,7 +113,7 @@ def _ranked(
         try:
             mechanism = make(statistic, guarantee)
             found[candidate] = (predicted_error(mechanism), mechanism)
-        except (ParameterError, UnattainableGuarantee) as error:  # decided by public parameters alone
+        except (ParameterError, UnattainableGuarantee, NotResolved) as error:  # decided by public parameters alone
             refused[candidate] = str(error).splitlines()[0]
     return dict(sorted(found.items(), key=lambda item: item[1][0])), refused
 

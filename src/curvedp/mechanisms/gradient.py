@@ -81,7 +81,7 @@ class GradientMechanism(ShrunkMeanMechanism):
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release."""
-        mean = ball_coordinates(self.manifold, self.center, self.radius, records).mean(axis=0)
+        mean = ball_coordinates(self.manifold, self.center, self.radius, records, timed=False).mean(axis=0)
         return self._at(mean + self.scale * float_noise(rng, self.law, (size, mean.size)))
 
     def finished(self, points: np.ndarray) -> np.ndarray:

@@ -95,10 +95,10 @@ class _LogMechanism(IsotropicMechanism):
         return Reading("chart", self.law, drawn, self.base, _reach(self.statistic))
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        return self.at(super().simulate(rng, self._coordinates(value), size))
+        return self.at(super().simulate(rng, self._coordinates(value, timed=False), size))
 
-    def _coordinates(self, value: np.ndarray) -> np.ndarray:
-        return ball_coordinates(self.manifold, self.base, _reach(self.statistic), value)
+    def _coordinates(self, value: np.ndarray, *, timed: bool = True) -> np.ndarray:
+        return ball_coordinates(self.manifold, self.base, _reach(self.statistic), value, timed=timed)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning

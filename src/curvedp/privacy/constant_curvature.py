@@ -92,6 +92,9 @@ class ConstantCurvatureProfile(RadialProfile):
             object.__setattr__(self, "curvature", _validate.within("curvature", self.curvature, -1e300, 1e300))
             object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
         root = math.sqrt(abs(self.curvature))
+        if self.curvature > 0 and self.sensitivity > (diameter := math.pi / root) * (1 + 4e-16):
+            line = f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g} of the space"
+            raise ParameterError(line)
         if self.dim > 1 and not self.closed:
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
             _check("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
@@ -101,12 +104,6 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.dim == 1 and self.curvature > 0:  # closed forms, whose squares must be numbers
             _check("scale·√curvature", self.scale * root, *_CIRCLE)
             _check("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
-        if self.curvature > 0:
-            diameter = math.pi / root
-            if self.sensitivity > diameter * (1 + 4e-16):
-                raise ParameterError(
-                    f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g} of the space"
-                )
         if self.kind == "laplace" and self.curvature < 0 and self.dim > 1 and self.scale * root * (self.dim - 1) >= 1:
             raise NotIntegrable(
                 f"scale={self.scale!r} must be below {1 / (root * (self.dim - 1)):g} on the space of dimension {self.dim}"

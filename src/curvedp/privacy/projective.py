@@ -28,6 +28,7 @@ _SCALES, _RATIOS = (1e-12, 1e6), (1e-12, 1e6)
 _Z, _W = np.polynomial.legendre.leggauss(64)
 _RADII = np.sqrt((np.polynomial.legendre.leggauss(12)[0] + 1) / 2)  # of a disc, evenly in area
 _AREAS = np.polynomial.legendre.leggauss(12)[1] / 2
+_DEEP = -500.0  # logarithm of what is near enough to the end of the doubles
 _COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
 
 
@@ -131,50 +132,65 @@ class ProjectiveLaw(SpaceFormLaw):
         (x, y), n = near, self.d // 2
         shape = np.broadcast_shapes(x.shape, far[0].shape, radius.shape)
         x, y, x2, radius = (np.broadcast_to(v, shape).ravel() for v in (x, y, far[0], radius))
-        upper, lower = _lens(n, x, y, x2, radius)
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(upper if part == "upper" else lower, 0.0)).reshape(shape)
+        return _lens(n, x, y, x2, radius)[part == "lower"].reshape(shape)
 
 
 def _lens(n: int, x: Array, y: Array, x2: Array, radius: Array) -> tuple[Array, Array]:
-    """(P, 1−P), each with its digits, of the disc of center −c and radius R: R − c = x − y, 1 − R − c = 2·x2.
+    """Logarithms of (P, 1−P), each with its digits, of the disc of center −c and radius R: R − c = x − y, 1 − R − c = 2·x2.
 
     The density is the divergence of −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on the unit circle: so P, or 1 − P if the
     disc holds 0, is the flux through the arc w = −c + R·e^{iψ} within the unit disc. Where the arc comes near 0, the pole is
     taken off: (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the angle there. Of a small disc inside
-    the unit disc the density itself is integrated.
+    the unit disc the density itself is integrated. Where the power would leave the doubles, that of the largest 1−|w|² on
+    the arc, 4xy, is taken off: what is left there is far from the pole.
     """
     c = np.maximum(radius - (x - y), 0.0)
     least, product = (x - y) ** 2, np.maximum(radius * c, 1e-300)  # |w|² = least + 4Rc·sin²(ψ/2)
     central = least * (n - 1) < 0.5
     small = (x2 > 0) & (radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0)))  # next to its distance from the unit circle
+    small &= (
+        n - 2
+    ) * radius * c < 4 * x * y  # nor does the density fall much across it; flux does not cancel if it does
     reach = np.where(central, 1.0, -math.expm1(-45 / (n - 1)))  # beyond, (1−|w|²)^{n−1} is e^-45 of its largest
     psi = 2 * np.arcsin(np.sqrt(np.minimum(x * y / product * reach, 1.0)))
     angle = psi[:, None] * (_Z + 1) / 2
     bend = np.sin(angle / 2) ** 2
     square = least[:, None] + 4 * product[:, None] * bend
-    rest = np.maximum(4 * (x * y)[:, None] - 4 * product[:, None] * bend, 0.0) ** (n - 1)  # (1−|w|²)^{n−1}
+    top, shift = _taken_off(4 * x * y, n - 1)
+    rest = np.maximum((4 * (x * y)[:, None] - 4 * product[:, None] * bend) / top[:, None], 0.0) ** (n - 1)
     across = (x - y)[:, None] + 2 * c[:, None] * bend  # w·(outward normal)
     with np.errstate(divide="ignore", invalid="ignore"):
         potential = np.where(central[:, None], 1 - rest, rest) / square
         flux = np.sum(np.where(square > 0, potential, n - 1.0) * across * _W, axis=1) * psi / 2 * radius / math.pi
         open_ = np.where(x2 < 0, -x * x2 / np.maximum(c, 1e-300), 0.0)
-    circle = 2 / math.pi * np.arcsin(np.sqrt(np.clip(open_, 0.0, 1.0)))  # the share of the unit circle in the disc
-    holds = x >= y
-    upper = np.where(central, flux + circle, np.where(holds, 1 - flux, -flux))
-    lower = np.where(central, 1 - upper, np.where(holds, flux, 1 + flux))
-    if np.any(small):
-        upper[small] = _whole_disc(n, c[small], radius[small])
-        lower[small] = 1 - upper[small]
-    return upper, lower
+        circle = 2 / math.pi * np.arcsin(np.sqrt(np.clip(open_, 0.0, 1.0)))  # the share of the unit circle in the disc
+        holds, whole = x >= y, flux * np.exp(shift)
+        upper = np.where(central, flux + circle, np.where(holds, 1 - whole, -flux))
+        lower = np.where(central, 1 - upper, np.where(holds, flux, 1 + whole))
+        logs = np.log(np.maximum(upper, 0.0)), np.log(np.maximum(lower, 0.0))
+        logs = logs[0] + np.where(holds, 0.0, shift), logs[1] + np.where(holds, shift, 0.0)
+        if np.any(small):
+            logs[0][small] = _whole_disc(n, c[small], radius[small])
+            logs[1][small] = np.log(np.maximum(1 - np.exp(logs[0][small]), 0.0))
+    return logs
+
+
+def _taken_off(largest: Array, power: int) -> tuple[Array, Array]:
+    """(a factor, the logarithm of its power): the largest of some bases where its power is near the end of the doubles,
+    and 1 where it is not."""
+    with np.errstate(divide="ignore"):
+        deep = power * np.log(largest) < _DEEP
+    factor = np.where(deep & (largest > 0), largest, 1.0)
+    return factor, power * np.log(factor)
 
 
 def _whole_disc(n: int, c: Array, radius: Array) -> Array:
-    """(n−1)/π·∫(1−|w|²)^{n−2} over a disc inside the unit disc, in polar coordinates of its own."""
+    """Logarithm of (n−1)/π·∫(1−|w|²)^{n−2} over a disc inside the unit disc, in polar coordinates of its own."""
     q = radius[:, None, None] * _RADII[:, None]
     square = c[:, None, None] ** 2 + q * q - 2 * c[:, None, None] * q * _COSINES
-    density = np.mean((1 - square) ** (n - 2), axis=2) @ _AREAS
-    return np.asarray((n - 1) * radius**2 * density)
+    top, shift = _taken_off(1 - np.maximum(c - radius, 0.0) ** 2, n - 2)
+    density = np.mean(((1 - square) / top[:, None, None]) ** (n - 2), axis=2) @ _AREAS
+    return np.asarray(np.log((n - 1) * radius**2 * density) + shift)
 
 
 @dataclass(frozen=True)
@@ -200,12 +216,12 @@ class ProjectiveProfile(RadialProfile):
         if _validate.integer("dim", self.dim, least) % 2 and self.field == "complex":
             raise ParameterError(f"dim={self.dim!r} of a complex space must be even")
         root = math.sqrt(_validate.positive("curvature", self.curvature))
-        _validate.within("scale·√curvature", self.scale * root, *_SCALES)
-        _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.sensitivity > _HALF / root * (1 + 4e-16):
             raise ParameterError(
                 f"sensitivity={self.sensitivity!r} must not exceed the diameter {_HALF / root:g} of the space"
             )
+        _validate.within("scale·√curvature", self.scale * root, *_SCALES)
+        _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
 
     @property
     def law(self) -> SpaceFormLaw:

@@ -1,4 +1,4 @@
-"""Reading records: files of ten kinds, frames, lists, masked arrays. Only what is public about them (their form) is refused.
+"""Reading records: files of many kinds, frames, lists, masked arrays. Only what is public about them (their form) is refused.
 
 Replacing one record never changes how many there are, whether they are read, or what is said: a record that cannot be read as
 numbers is NaN, and every later step takes such a record for the ball's center.
@@ -35,6 +35,7 @@ def read_records(
     sep: str | None = None,
     decimal: str = ".",
     skip: int = 0,
+    encoding: str = "utf-8",
 ) -> Any:
     """Records of shape (n, *point_shape), from a file or from what other libraries hold them in.
 
@@ -44,8 +45,9 @@ def read_records(
     Parameters
     ----------
     source
-        A path ending in .csv, .tsv, .xlsx, .parquet, .npy, .npz, .zarr, .nii or .nii.gz; a frame or series of pandas or
-        polars; an array, a masked array, a list of arrays. Rows of tables hold a point's entries in row-major order.
+        A path ending in .csv, .tsv (or these with .gz), .xlsx, .parquet, .npy, .npz, .mat, .zarr, .nii or .nii.gz; a frame or
+        series of pandas or polars; an array, a masked array, a list of arrays. Rows of tables hold a point's entries in
+        row-major order.
     manifold
         Where the records live. It says how many numbers a record has.
     form : str, optional
@@ -54,7 +56,7 @@ def read_records(
         Whether the first line of a csv or tsv names its columns. It must be said, unless columns are asked for by name:
         guessing would read the data.
     key : str, optional
-        The array in an npz or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
+        The array in an npz, mat or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
     columns : sequence of str or int, optional
         Which columns hold the record, by name or by place from 0, in the order of the form.
     mask : array or path, optional
@@ -63,6 +65,8 @@ def read_records(
         Of csv and tsv: the separator (``","``, and a tab for tsv) and the decimal sign, ``"."`` or ``","``.
     skip : int
         Lines of a csv or tsv before its header or first record: comments are never guessed either.
+    encoding : str
+        Of csv and tsv, such as ``"utf-16"`` or ``"latin-1"``.
 
     Returns
     -------
@@ -85,7 +89,7 @@ def read_records(
     [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
     written = find_form(form, check_manifold(manifold))
-    choices = Choices(header, key, columns, mask, sep, decimal, skip)
+    choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding)
     if isinstance(source, str | Path):
         entries = _file(Path(source), manifold, written, choices)
     elif form is None and is_array_api_obj(source) and not is_numpy_array(source) and not is_chunked(source):
@@ -105,16 +109,18 @@ def read_column(
     sep: str | None = None,
     skip: int = 0,
     decimal: str = ".",
+    encoding: str = "utf-8",
 ) -> np.ndarray:
     """One value for each record, such as its class, its person or its age, from the file or frame that holds the records.
 
     Parameters
     ----------
     source : path or frame
-        A csv, tsv, parquet, npz or xlsx file, or a frame.
+        A csv, tsv, parquet, npz, mat or xlsx file, or a frame.
     column : str or int
-        Its name, or its place from 0. In an npz file the name of an array, in an Excel file the cells, such as ``"D2:D201"``.
-    header, sep, skip, decimal
+        Its name, or its place from 0. In an npz or mat file the name of an array, in an Excel file the cells, such as
+        ``"D2:D201"``.
+    header, sep, skip, decimal, encoding
         Of csv and tsv, as for `read_records`; a decimal sign other than "." is for numbers alone: no id or class has one.
 
     Returns
@@ -133,7 +139,7 @@ def read_column(
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)
-    path, choices = Path(source), Choices(header=header, sep=sep, decimal=decimal, skip=skip)
+    path, choices = Path(source), Choices(header=header, sep=sep, decimal=decimal, skip=skip, encoding=encoding)
     kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
     if kind is None:
         raise ParameterError(f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array")
@@ -176,6 +182,8 @@ def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
         raise ParameterError(f"{path}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
+    if path.is_dir() and kinds[0] != ".zarr":
+        raise ParameterError(f"{path} is a folder; one file with the records is needed")
     if table := kinds[0] in _TABLES:
         found = _read(kinds[0], _TABLES[kinds[0]], path, form.shape, choices)
     else:
@@ -205,11 +213,14 @@ def _parquet_column(path: Path, column: str | int, choices: Choices) -> np.ndarr
 _COLUMNS: dict[str, Any] = {
     ".csv": text_column,
     ".tsv": text_column,
+    ".csv.gz": text_column,
+    ".tsv.gz": text_column,
     ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
     ".parquet": _parquet_column,
     ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column))),
+    ".mat": lambda path, column, choices: volumes.READERS[".mat"](path, Choices(key=str(column))).ravel(),
 }
-_TABLES = {".csv": text, ".tsv": text, ".xlsx": excel, ".parquet": read_parquet}
+_TABLES = {".csv": text, ".tsv": text, ".csv.gz": text, ".tsv.gz": text, ".xlsx": excel, ".parquet": read_parquet}
 
 
 def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices, *, table: bool = False) -> Any:
@@ -226,5 +237,7 @@ def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices,
 def _hint(shape: tuple[int, ...], manifold: Manifold, form: Form) -> str:
     if shape[-len(form.shape) :] == form.shape and len(shape) > 1 + len(form.shape):
         return ", or a volume with mask="
+    if len(shape) == 1 + len(form.shape) and shape[:-1] == form.shape:
+        return ": its last axis counts the records, and the first should (np.moveaxis(x, -1, 0))"
     known = forms_of_width(shape[1], manifold) if len(shape) == 2 and form.name is None else []
     return f", or so many columns as form={' or '.join(map(repr, known))} has" if known else ""

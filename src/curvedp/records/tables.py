@@ -1,6 +1,8 @@
 """Tables: csv, tsv, Excel and frames. One line is one record, whatever is in it; which columns hold it is public."""
 
+import codecs
 import csv
+import gzip
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from math import isnan, prod
@@ -24,6 +26,7 @@ class Choices(NamedTuple):
     sep: str | None = None
     decimal: str = "."
     skip: int = 0
+    encoding: str = "utf-8"
 
     def headed(self) -> "Choices":
         """Columns that are asked for by name are names in a header."""
@@ -37,7 +40,7 @@ class Choices(NamedTuple):
 def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """Lines as records of so many numbers. Records are counted by line ends alone, so no record can change their number.
 
-    A line of the wrong length, with an open quote or with bytes that are no UTF-8, and every cell that is no number, is NaN.
+    A line of the wrong length, with an open quote or with bytes that are no text, and every cell that is no number, is NaN.
     """
     read, choices = number if choices.decimal == "." else _comma, choices.headed()
     sep, lines, picked, length = _table(path, prod(shape), choices)
@@ -69,7 +72,7 @@ def _named(raw: bytes, sep: str, place: int, length: int | None) -> str:
 def _table(path: Path, width: int, choices: Choices) -> tuple[str, list[bytes], list[int], int | None]:
     """(separator, lines below the header, places of the wanted cells, how many cells a line has where that is known)."""
     sep = _separator(path, choices)
-    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = _utf8(path, choices.encoding).removeprefix(codecs.BOM_UTF8).split(b"\n")
     if not lines[-1]:
         lines.pop()  # after the last line's end there is no line
     # All records would be the header.
@@ -78,17 +81,29 @@ def _table(path: Path, width: int, choices: Choices) -> tuple[str, list[bytes], 
         raise ParameterError(f"{path.name}: {line}")
     lines = lines[integer("skip", choices.skip, 0) :]
     if choices.header and lines and b"\x00" in lines[0]:
-        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; save it as CSV UTF-8")
+        line = "save it as CSV UTF-8, or say what it is, such as encoding='utf-16'"
+        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; {line}")
     names = _cells(lines.pop(0).rstrip(b"\r"), sep, "replace") if choices.header and lines else None
     picked = chosen(path.name, names, choices.columns, width)
     return sep, lines, picked, len(names) if names else width if choices.columns is None else None
 
 
+def _utf8(path: Path, encoding: str) -> bytes:
+    """What a file holds, unpacked, as UTF-8: its encoding is said, never guessed from its bytes."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    try:
+        name = codecs.lookup(encoding).name
+        return data if name == "utf-8" else str(data, name, "replace").encode("utf-8", "replace")
+    except (LookupError, TypeError, ValueError):
+        line = "must name how texts are written, such as 'utf-8', 'utf-16' or 'latin-1'"
+        raise ParameterError(f"encoding={shown(encoding)} {line}") from None
+
+
 def _separator(path: Path, choices: Choices) -> str:
     if choices.header not in (True, False):
-        line = "say whether its first line is a header: header=True or header=False (--header or --no-header)"
+        line = "say whether its first line is a header: header=True or header=False"
         raise ParameterError(f"{path.name}: {line}; this is never guessed from the data")
-    sep = choices.sep or {".tsv": "\t"}.get(path.suffix.lower(), ",")
+    sep = choices.sep or ("\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     sep = "\t" if sep == r"\t" else sep  # as shells pass it
     if len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
         raise ParameterError(f"sep={shown(sep)} must be one character, such as ';'")
@@ -135,7 +150,7 @@ def excel_cells(path: Path, where: str | None) -> np.ndarray:
     import openpyxl
 
     if where is None or ":" not in where:
-        line = "say which cells hold the records, without the header: key='A2:C201' or 'Sheet1!A2:C201' (--key)"
+        line = "say which cells hold the records, without the header: key='A2:C201' or 'Sheet1!A2:C201'"
         raise ParameterError(f"{path.name}: {line}")
     sheet, _, cells = where.rpartition("!")
     with warnings.catch_warnings():
@@ -198,7 +213,8 @@ def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str 
     if columns is None:
         if names is not None and len(names) != width:
             line = f"{where} has {len(names)} columns ({_listed(names)}); a record has {width} entries"
-            how = "which columns with columns=" + (", or what is between them with sep=" if len(names) == 1 else "")
+            other = ", or what is between them with sep=, or how many lines are before them with skip="
+            how = "which columns with columns=" + (other if len(names) == 1 else "")
             raise ParameterError(f"{line}: say {how}")
         return list(range(width))
     if isinstance(columns, str) or len(columns) != width:

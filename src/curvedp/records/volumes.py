@@ -1,4 +1,4 @@
-"""Arrays in files: npy, npz, zarr, and NIfTI volumes with a mask. Their shapes and dtypes are public."""
+"""Arrays in files: npy, npz, mat, zarr, and NIfTI volumes with a mask. Their shapes and dtypes are public."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +15,25 @@ STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as das
 
 def _npy(path: Path, choices: Choices) -> Any:
     with path.open("rb") as file:  # closed here: NumPy leaves a file that it cannot read open
-        return _no_objects(path, np.load(file, allow_pickle=False))
+        return _no_objects(path, lambda: np.load(file, allow_pickle=False))
 
 
 def _npz(path: Path, choices: Choices) -> Any:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return _no_objects(path, archive[_key(path, archive.files, choices.key)])
+        name = _key(path, archive.files, choices.key)
+        return _no_objects(path, lambda: archive[name])
+
+
+def _mat(path: Path, choices: Choices) -> Any:
+    """MATLAB's files up to version 7; those of 7.3 are HDF5."""
+    import scipy.io
+
+    try:
+        names = [name for name, _, _ in scipy.io.whosmat(path)]
+    except NotImplementedError:
+        raise ParameterError(f"{path.name} is a MATLAB file of version 7.3; save it with the option -v7") from None
+    name = _key(path, names, choices.key)
+    return _no_objects(path, lambda: scipy.io.loadmat(path, variable_names=[name])[name])
 
 
 def _zarr(path: Path, choices: Choices) -> Any:
@@ -44,13 +57,13 @@ def _nifti(path: Path, choices: Choices) -> Any:
     import nibabel
 
     if choices.mask is None:
-        raise ParameterError(f"{path.name}: say which voxels are records with mask=, a public file or array (--mask)")
+        raise ParameterError(f"{path.name}: say which voxels are records with mask=, a public file or array")
     found = np.asarray(nibabel.load(path).dataobj)
     return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found
 
 
 READERS: dict[str, Callable[[Path, Choices], Any]]
-READERS = {".npy": _npy, ".npz": _npz, ".zarr": _zarr, ".nii": _nifti, ".nii.gz": _nifti}
+READERS = {".npy": _npy, ".npz": _npz, ".mat": _mat, ".zarr": _zarr, ".nii": _nifti, ".nii.gz": _nifti}
 
 
 def masked(where: str, X: np.ndarray, mask: Any) -> np.ndarray:
@@ -83,11 +96,20 @@ def _key(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
     if key not in names:
-        raise ParameterError(f"{path.name} holds the arrays {shown(sorted(names))}; say which with key= (--key)")
+        raise ParameterError(f"{path.name} holds the arrays {shown(sorted(names))}; say which with key=")
     return key
 
 
-def _no_objects(path: Path, found: np.ndarray) -> np.ndarray:
+def _no_objects(path: Path, load: Callable[[], Any]) -> np.ndarray:
+    """An array of numbers or texts. Of what type it is stands in the file's head, and is public."""
+    try:
+        found = np.asarray(load())
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        found = np.empty(0, dtype=object)
     if found.dtype.kind == "V":
         raise ParameterError(f"{path.name} holds records with named fields; an array of numbers is needed")
+    if found.dtype.kind == "O":
+        raise ParameterError(f"{path.name} holds Python objects or cells, not numbers: save it as x.astype(float)")
     return found
