@@ -8,6 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry.numerics.spectral import sym
 
 jax.config.update("jax_enable_x64", True)
 SPACES = [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein]
@@ -273,3 +274,22 @@ def test_units_cost_no_digits(m, unit):
             true = np.sqrt(np.sum(np.log(np.linalg.eigvalsh(X)) ** 2, axis=1))
         np.testing.assert_allclose(M.dist(np.eye(m), X), true, rtol=1e-13)
         np.testing.assert_allclose(M.norm(np.eye(m), M.log(np.eye(m), X)), true, rtol=1e-13)
+
+
+@pytest.mark.parametrize("span", [-7.0, -4.0, 0.0, 4.0, 7.0])
+@pytest.mark.parametrize("near", [1.0, 1e-2])
+def test_bures_distances_of_channels_in_different_units(span, near):
+    """Relative errors were 25 at condition 10¹², 10⁸ beyond, where small units came first."""
+    M, rng = SPDBuresWasserstein(3), np.random.default_rng(4)
+    units = 10.0 ** (np.array([0, span / 2, span]) - max(span, 0.0))
+    for _ in range(4):
+        A, B = (factor @ factor.T + 0.1 * np.eye(3) for factor in rng.normal(size=(2, 3, 3)))
+        p, q = (sym(units[:, None] * each * units) for each in (A, (1 - near) * A + near * B))
+        with mp.workdps(60):
+            P, Q = mp.matrix(p.tolist()), mp.matrix(q.tolist())
+            values, U = mp.eigsy(P)
+            root = U * mp.diag([mp.sqrt(value) for value in values]) * U.T
+            both = sum(mp.sqrt(value) for value in mp.eigsy(root * Q * root, eigvals_only=True))
+            exact = float(mp.sqrt(sum(P[i, i] + Q[i, i] for i in range(3)) - 2 * both))
+        assert float(M.dist(p, q)) == pytest.approx(exact, rel=1e-11)
+        assert float(np.linalg.norm(M.exp(p, M.log(p, q)) - q)) <= 1e-8 * np.linalg.norm(q)

@@ -89,7 +89,7 @@ def test_the_last_line_may_lack_its_end(tmp_path):
 
 def test_a_header_is_never_guessed(tmp_path):
     for name in ("x.csv", "x.tsv"):
-        with pytest.raises(ParameterError, match="--header or --no-header"):
+        with pytest.raises(ParameterError, match="header=True or header=False"):
             read_records(write(tmp_path / name, CLEAN), SPHERE)
     numeric = write(tmp_path / "x.csv", CLEAN, header=b"0,1,2\n")  # as pandas writes unnamed columns
     assert len(read_records(numeric, SPHERE, header=True)) == N
@@ -175,7 +175,7 @@ def test_a_column_beside_the_records(tmp_path):
     for name, says in none.items():
         with pytest.raises(ParameterError, match=says):
             read_column(tmp_path / name, "where", header=True)
-    with pytest.raises(ParameterError, match="--no-header"):
+    with pytest.raises(ParameterError, match="header=False"):
         read_column(path, 0)
 
 

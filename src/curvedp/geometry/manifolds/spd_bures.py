@@ -5,14 +5,21 @@ from functools import cached_property
 from math import inf
 from typing import ClassVar
 
+import numpy as np
+from array_api_compat import is_numpy_array
+
 from curvedp.geometry.base import Array
 from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
 from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.namespace import constant, differentiate_as, namespace, with_rule
+from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.numerics.spd_pencil import condition
 from curvedp.geometry.numerics.spectral import sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.triangular import cholesky, upper_solve
+
+_DOUBTFUL = 100.0  # times the error of the other way: below, near points and usual ones keep theirs
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,14 @@ class SPDBuresWasserstein(SPD):
 
     def log(self, p: Array, q: Array) -> Array:
         """(T−I)p + p(T−I), T the optimal transport map with TpT = q."""
-        G, D, unit, top = _root_difference(p, q)
-        B = upper_solve(G, D) @ G.mT
+        G, step, unit, top = _step(p, q)
+        B = step @ G.mT
         return (B + B.mT) * unit * top
 
     def dist(self, p: Array, q: Array) -> Array:
         """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
-        G, D, _, top = _root_difference(p, q)
-        B = upper_solve(G, D)
-        return matrix.norm(B) * top[..., 0, 0]
+        _, step, _, top = _step(p, q)
+        return matrix.norm(step) * top[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
@@ -115,6 +121,24 @@ def _lyapunov(p: Array, v: Array) -> Array:
         return L, _lyapunov(arrays[0], sym(dv) - 2 * sym(L @ sym(dp)))  # L'p + pL' = v' − Lp' − p'L
 
     return with_rule(solve, rule, p, v)
+
+
+def _step(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
+    """(G, S, a, c) with p = a²GGᵀ and cS = (T−I)aG, from the difference q − p, which near points need; its relative error is
+    about u·cond(p). Where that is above 100 times the other's u·‖√p‖/distance, S is bHW − aG (NumPy): q = b²HHᵀ, and W is
+    the orthogonal matrix that brings H nearest to G (Bhatia, Jain & Lim 2019, Thm 1)."""
+    xp = namespace(p, q)
+    G, D, a, top = _root_difference(p, q)
+    S = upper_solve(G, D)
+    if not is_numpy_array(S):
+        return G, S, a, top
+    doubtful = ~(condition(G) * matrix.norm(S) <= _DOUBTFUL * matrix.norm(G * (a / top)))  # NaN is doubtful
+    if in_public_time() or np.any(doubtful):
+        b = _unit(q)
+        H = cholesky(q / b / b)
+        W, _, _ = matrix.polar(H.mT @ G)
+        S = xp.where(doubtful[..., None, None], (b / top) * (H @ W) - (a / top) * G, S)
+    return G, S, a, top
 
 
 def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:

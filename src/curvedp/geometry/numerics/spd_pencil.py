@@ -190,7 +190,7 @@ def _swept(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tol
     return repeat(body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0), more)[0]
 
 
-def _condition(L: Array) -> Array:
+def condition(L: Array) -> Array:
     """An upper bound of cond(LLᵀ) that is 1 at multiples of I: ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same of L⁻¹."""
     xp = namespace(L)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
@@ -236,7 +236,7 @@ def _whitened(p: Array, v: Array) -> Any:
     xp = namespace(p, v)
     L = cholesky(p)
     W = whiten(L, v)
-    doubtful = xp.broadcast_to(_condition(L) > _DOUBTFUL, W.shape[:-2])
+    doubtful = xp.broadcast_to(condition(L) > _DOUBTFUL, W.shape[:-2])
     return _refine(doubtful, (xp.broadcast_to(L, W.shape), W), _whitened_in_pairs, p, v)
 
 
@@ -279,7 +279,7 @@ def _log_spectrum(p: Array, q: Array) -> Any:
     safe = xp.where(inside, mu, xp.zeros_like(mu))
     logs = xp.where(inside, xp.log1p(safe), xp.nan)
     low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
-    doubtful = ~(_condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
+    doubtful = ~(condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
     L, logs, U = _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)
     return L, logs + back[..., None], U
 
