@@ -43,6 +43,7 @@ GUARANTEE: Options = {
     "rho": option(float, "--rho", help="zero-concentrated DP"),
 }
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
+PictureOption = Annotated[Path | None, typer.Option(help="write a picture (svg, png or pdf)")]
 
 
 def with_options(function: Callable[..., None], options: Options, words: str | None) -> Any:

@@ -16,17 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from curvedp import _console
-from curvedp._console import (
-    JsonOption,
-    check_picture,
-    command,
-    console,
-    inert,
-    number_or_word,
-    save_picture,
-    show,
-    typed,
-)
+from curvedp._console import JsonOption, PictureOption, command, console, inert, number_or_word, show, typed
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
@@ -84,22 +74,20 @@ def plan(
     statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
     shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="write a picture (svg, png or pdf): error against records and μ")
-    ] = None,
+    plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
-    """How good a private mean would be, for each mechanism; no data needed."""
+    """How good a private mean would be, for each mechanism; no data needed. Its picture: the error against records and μ."""
     from curvedp.geometry import parse_manifold
     from curvedp.planning import plan as make_plan
 
-    check_picture(plot)
+    _console.check_picture(plot)
     with waiting("predicting the error of each mechanism"):
         space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
         study = make_plan(space, records, ball, guarantee, statistic=statistic, classes=classes)
         lines = [*study.advice(), *_answers(study, error, shift)]
         if plot is not None:
-            save_picture(study.plot(), plot)
+            _console.save_picture(study.plot(), plot)
     if json:
         print(json_module.dumps({**study.to_dict(), "advice": lines}))
         return
@@ -203,9 +191,7 @@ def audit(
 @app.command()
 @command
 def demo(
-    output: Annotated[Path, typer.Option(help="folder for certificates, ledger, plots and report")] = Path(
-        "demo-output"
-    ),
+    output: Annotated[Path, typer.Option(help="folder for certificates, ledger and report")] = Path("demo-output"),
     json: JsonOption = False,
 ) -> None:
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
@@ -219,9 +205,7 @@ def demo(
 @app.command()
 @command
 def studio(
-    data: Annotated[
-        Path | None, typer.Argument(help="file with the records; it can be dropped on the page too")
-    ] = None,
+    data: Annotated[Path | None, typer.Argument(help="file with records; or drop it on the page")] = None,
     folder: Annotated[Path, typer.Option(help="for the ledger and what is released")] = Path("studio"),
     port: Annotated[int, typer.Option(help="any free one otherwise")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,

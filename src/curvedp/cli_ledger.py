@@ -32,9 +32,7 @@ def spend(
     path: Path,
     label: Annotated[str | None, typer.Argument(help="what is released, for people to read")] = None,
     guarantee: Any = None,
-    partition: Annotated[
-        str | None, typer.Option(help="with --group: of disjoint groups the most expensive counts")
-    ] = None,
+    partition: Annotated[str | None, typer.Option(help="with --group: of disjoint groups the dearest counts")] = None,
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,
     named: Annotated[str | None, typer.Option("--label", help="the same as the second argument")] = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp._console import JsonOption, check_picture, command, console, inert, save_picture
+from curvedp._console import JsonOption, PictureOption, check_picture, command, console, inert, save_picture
 from curvedp.cli_verify import SECONDS, checks_of, confirmed, limited
 from curvedp.errors import ParameterError, VerificationFailed
 
@@ -18,7 +18,7 @@ def region(
     level: Annotated[float, typer.Option(help="probability that the region holds the truth")] = 0.95,
     of: Annotated[str, typer.Option(help="records, or population")] = "records",
     against: Annotated[Path | None, typer.Option(help="certificate of a second release: can both be true?")] = None,
-    plot: Annotated[Path | None, typer.Option(help="write a picture (svg, png or pdf)")] = None,
+    plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
     """The confidence region of a release, from its certificate, which is verified first; exit 1 if that fails or --against

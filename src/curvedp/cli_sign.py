@@ -21,9 +21,7 @@ _MOST_BYTES = 1 << 20
 
 
 @command
-def key(
-    path: Annotated[Path, typer.Argument(help="where the private key goes; a file that exists is not touched")],
-) -> None:
+def key(path: Annotated[Path, typer.Argument(help="for the private key; one that exists is not touched")]) -> None:
     """A new key: the private half into a file that only you may read, the public half into the same with .pub and here."""
     from curvedp.signing import key_of, new_identity, write_key
 

@@ -108,10 +108,8 @@ class PrivateSoftmax(ReducedClassifier):
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import SPDAffineInvariant
-    >>> rng = np.random.default_rng(0)
     >>> y = np.arange(800) % 2
-    >>> scale = np.where(y[:, None] == 1, np.array([3.0, 1, 1, 1, 1, 1, 1, 1]), np.array([1, 3.0, 1, 1, 1, 1, 1, 1]))
-    >>> signals = rng.normal(size=(800, 8, 50)) * scale[:, :, None]
+    >>> signals = np.random.default_rng(0).normal(size=(800, 8, 50)) * (1 + 2 * np.eye(8)[y])[:, :, None]
     >>> X = signals @ signals.mT / 50
     >>> PrivateSoftmax(SPDAffineInvariant(8), reduce=3).fit(X, y).score(X, y) > 0.9
     True
