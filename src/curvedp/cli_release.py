@@ -2,6 +2,7 @@
 
 import json as json_module
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -115,24 +116,17 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
             raise ParameterError(f"the folder of {target} does not exist")
         if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
             raise ParameterError(f"--{name} {target} cannot be written")
-        if any(_same(target, path) or (name == "certificate" and _numbered(target, path)) for path in taken):
-            what = "is an input, the ledger or another output"
-            raise ParameterError(f"--{name} {target} {what}: it would be overwritten")
+        numbered = re.compile(rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}")  # as of several certificates
+        for path in taken:
+            same = target.resolve() == path.resolve() or (target.exists() and path.exists() and target.samefile(path))
+            beside = path.absolute().parent.resolve() == target.absolute().parent.resolve()
+            if same or (name == "certificate" and beside and numbered.fullmatch(path.name)):
+                what = "is an input, the ledger or another output"
+                raise ParameterError(f"--{name} {target} {what}: it would be overwritten")
         taken.append(target)
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
         raise ParameterError(f"--out {out} must end in .npy or .csv")
-
-
-def _numbered(certificate: Path, path: Path) -> bool:
-    """Whether a path is one that several certificates, numbered, could be written to."""
-    number = path.name.removeprefix(f"{certificate.stem}-").removesuffix(certificate.suffix)
-    numbered = path.name == f"{certificate.stem}-{number}{certificate.suffix}" and number.isdigit()
-    return numbered and path.absolute().parent.resolve() == certificate.absolute().parent.resolve()
-
-
-def _same(a: Path, b: Path) -> bool:
-    return a.resolve() == b.resolve() or (a.exists() and b.exists() and a.samefile(b))
 
 
 @contextmanager

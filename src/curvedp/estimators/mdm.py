@@ -118,8 +118,13 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         if groups is not None and self._adding:
             raise ParameterError("groups= is for adjacency='replace-one' here: persons may be of several classes")
-        if groups is not None:
-            y = _labels_of_persons(y, person_codes(groups, open_records(X, self.manifold.point_shape).n))
+        if groups is not None:  # one public label a person
+            codes = person_codes(groups, open_records(X, self.manifold.point_shape).n)
+            held, first = Labels(y, len(codes)), np.unique(codes, return_index=True)[1]
+            if (held.codes[first][codes] != held.codes).any():
+                several = "groups has a person with records of several classes"
+                raise ParameterError(f"{several}; reduce= or PrivateSoftmax take them")
+            y = np.asarray(held.classes[held.codes[first]])
         records, _ = self._opened(X, groups)
         if records.where != "memory" and not (self._is_private or self._adding):  # one pass serves all classes
             records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
@@ -188,12 +193,3 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
             return super()._scores(records)
         distances = np.minimum(self._distances(records), 1e150)  # NaN stays NaN
         return np.asarray(np.nan_to_num(-(distances**2), nan=-1e300))
-
-
-def _labels_of_persons(y: Any, codes: np.ndarray) -> np.ndarray:
-    """One public label a person."""
-    labels = Labels(y, len(codes))
-    first = np.unique(codes, return_index=True)[1]
-    if (labels.codes[first][codes] != labels.codes).any():
-        raise ParameterError("groups has a person with records of several classes; reduce= or PrivateSoftmax take them")
-    return np.asarray(labels.classes[labels.codes[first]])

@@ -68,10 +68,8 @@ class GaussianMechanism(IsotropicMechanism):
             raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
         _ = self.law
 
-    @property
-    def scale(self) -> float:  # type: ignore[override]  # of the other laws it is a field
-        """σ, as of every law."""
-        return self.sigma
+    scale = property(lambda self: self.sigma)  # σ, as of every law; of others it is a field
+    drawn_shape = property(lambda self: drawn_shape(self.manifold))
 
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
@@ -110,10 +108,6 @@ class GaussianMechanism(IsotropicMechanism):
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw, of a value within reach of its chart."""
         return super().draw(_within_reach(self.manifold, data), source)
-
-    @property
-    def drawn_shape(self) -> tuple[int, ...]:
-        return drawn_shape(self.manifold)
 
 
 def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | None:

@@ -117,12 +117,8 @@ class OuterBallVariance(InPrivateBall):
     """The Fréchet variance of the records in a private ball, cut where the mean need not be unique or cannot be computed."""
 
     name: ClassVar[str] = "Fréchet variance in a private ball"
-    fewest: ClassVar[float] = (
-        2.5  # what noise hides is cut off: 0.6 to 0.8 of the variance is left at nμ = 50, 0.9 at 200
-    )
-    dearer: ClassVar[float] = (
-        1.0  # measured: S², H², SPD, tensors; Laplace noise cuts off less and the variance is a number
-    )
+    fewest: ClassVar[float] = 2.5  # what noise hides is cut off: 0.6 to 0.8 is left at nμ = 50, 0.9 at 200
+    dearer: ClassVar[float] = 1.0  # measured: S², H², SPD, tensors; Laplace noise cuts off less, of a number
     afterwards = FrechetVariance.afterwards
 
     def __post_init__(self) -> None:

@@ -42,14 +42,13 @@ class LaplaceMechanism(IsotropicMechanism):
     option: ClassVar[str | None] = "laplace"
     like: ClassVar[str | None] = "log-laplace"
     kind: ClassVar[Any] = "laplace"
+    sigma = property(lambda self: self.scale)  # the scale
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
-
-    sigma = property(lambda self: self.scale)  # the scale
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:

@@ -63,31 +63,23 @@ class _LogMechanism(IsotropicMechanism):
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
-        reach = _reach(statistic)
-        return nextafter(statistic.chart_sensitivity + 2 * CHART_ERROR * reach, inf)
+        return nextafter(statistic.chart_sensitivity + 2 * CHART_ERROR * _reach(statistic), inf)
 
     @classmethod
     def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
-        dim = space.dim
-        return lambda scale: constant_curvature_profile(cls.kind, 0.0, dim, scale, moved)
+        return lambda scale: constant_curvature_profile(cls.kind, 0.0, space.dim, scale, moved)
 
     sigma = property(lambda self: self.scale)  # the scale
-
-    @property
-    def length(self) -> float:
-        """Of the noise, in the mean square."""
-        dim = self.manifold.dim
-        return self.scale * spread_of(self.kind, dim) * sqrt(dim)
-
     base = property(lambda self: np.asarray(self.statistic.base))  # o, where the chart is
     noised = cached_property(lambda self: Euclidean(self.manifold.dim))
+    drawn_shape = property(lambda self: (self.manifold.dim,))
+    # the length of the noise, in the mean square
+    length = property(lambda self: self.scale * spread_of(self.kind, self.manifold.dim) * sqrt(self.manifold.dim))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
         drawn = super().draw(self._coordinates(data), source)
         return drawn._replace(value=self.at(drawn.value))
-
-    drawn_shape = property(lambda self: (self.manifold.dim,))
 
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""

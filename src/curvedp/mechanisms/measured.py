@@ -56,22 +56,20 @@ class OuterBall(Statistic):
 
     units: ClassVar[tuple[str, ...]] = FrechetMean.units
     valued: ClassVar[bool] = False
+    outer = property(lambda self: Ball(self.center, self.outer_radius))  # the public outer ball
+    # of a mean of vectors of unit length: every stage scales it by its own radius
+    sensitivity = property(lambda self: 2 / self.n)
 
     def __post_init__(self) -> None:
         ball = public_ball(self.manifold, self.center, outer_radius_of(self.manifold, self.outer_radius))
         assign(self, center=ball.center, outer_radius=ball.radius)
         super().__post_init__()
 
-    outer = property(lambda self: Ball(self.center, self.outer_radius))  # the public outer ball
-
     @property
     def typical(self) -> Ball:
         """Records within distance 1, or a quarter of what is injective (at I where that has no bound, as of Bures and
         Wasserstein's metric): the stages are made for any spread."""
         return Ball(self.center, min(1.0, (self.manifold.injectivity_radius or 1.0) / 4, self.outer_radius / 2))
-
-    # of a mean of vectors of unit length: every stage scales it by its own radius
-    sensitivity = property(lambda self: 2 / self.n)
 
     def accepted(self, data: Any) -> Any:
         """`collected`, unless more than records are given."""

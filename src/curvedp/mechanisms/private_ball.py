@@ -182,12 +182,13 @@ class PrivateBallMechanism(StagedMechanism):
 
     _pure = property(lambda self: self.law == "laplace")
     _shares = property(lambda self: _SHARES[self.law])
+    # whether directions part so fast that a step is a small part of the way, and the Hessian is measured
+    _bent = property(lambda self: (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1)
+    _located = property(lambda self: self._least(self._shares.location))  # the share of a step
 
     def _least(self, share: float, few: float = _FEW) -> float:
         """A share, or for pure ε one so large that the records are few/2 times the noise of a count, where there are few."""
         return min(_MOST, max(share, few * self.scale / self.statistic.n)) if self._pure else share
-
-    _located = property(lambda self: self._least(self._shares.location))  # the share of a step
 
     @property
     def _roughness(self) -> float:
@@ -258,9 +259,6 @@ class PrivateBallMechanism(StagedMechanism):
             noisy, noise = stages.ask("extrinsic", min(_MOST / len(found), share), moved, mean)
             parts[place], off = np.asarray(factors[place].from_embedded(noisy)), off + noise * sqrt(factors[place].dim)
         return usable(self.manifold, partial(self.manifold.join, parts), c), off
-
-    # whether directions part so fast that a step is a small part of the way, and the Hessian is measured
-    _bent = property(lambda self: (self.manifold.constant_curvature or 0.0) < 0 and self.manifold.dim > 1)
 
     def _step(self, measured: Measured, stages: Stages, c: np.ndarray, r: float) -> tuple[np.ndarray, float]:
         """(one noisy clipped gradient step from c, the gradient's length)."""

@@ -255,6 +255,8 @@ class _OfBall(Statistic):
     # how far from the center a moved record can be: the radius, or less where floats hold less of the ball
     reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
     domain = property(lambda self: Domain(self.manifold, *self.ball))  # the ball at home and its space
+    # how far the computed mean may be from the true one
+    solver_error = cached_property(lambda self: solver_error(self.manifold, self.radius))
 
     def moments(self, records: Records) -> tuple[np.ndarray, float]:
         """(Fréchet mean at home, mean square distance to it) of the records in the ball. NOT private."""
@@ -268,9 +270,6 @@ class _OfBall(Statistic):
             raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
         carried = carry_records(self.manifold, self.center, records)
         return into_ball(self.domain, carried)
-
-    # how far the computed mean may be from the true one
-    solver_error = cached_property(lambda self: solver_error(self.manifold, self.radius))
 
 
 @dataclass(frozen=True, eq=False)

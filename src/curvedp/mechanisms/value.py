@@ -113,6 +113,7 @@ class IsotropicMechanism(ValueMechanism):
         return self.rebuilt(self.statistic, {self.word: factor * self.scale})
 
     noised = property(lambda self: self.manifold)  # where the noise lives
+    noise = property(lambda self: (self.kind, self.noised, self.scale, self.charged(self.statistic)))
     law = cached_property(lambda self: _LAWS[self.kind](self.noised, self.scale))  # the noise law
     profile = cached_property(lambda self: self.profile_at(self.manifold, self.charged(self.statistic))(self.scale))
 
@@ -122,8 +123,6 @@ class IsotropicMechanism(ValueMechanism):
         if self.kind == "laplace":
             return PureDP(self.profile.pure_epsilon)
         return GDP(self.profile.mu) if self.profile.certain else self.profile
-
-    noise = property(lambda self: (self.kind, self.noised, self.scale, self.charged(self.statistic)))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""

@@ -102,21 +102,15 @@ class Slopes(NamedTuple):
     curvature: float
     dim: int
 
-    def everywhere(self) -> tuple[float, float]:
-        """Lipschitz constants on the whole domain: along p, and along v."""
-        along, fibre = self._of(_residual_bound(self.curvature, self.clip, self.reach))
-        return float(along), float(fibre)
-
     def near(self, distance: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same where p moves by at most moved[:, 0] and v by moved[:, 1] from a place with residuals of these lengths."""
+        """Lipschitz constants along p and along v where p moves by at most moved[:, 0] and v by moved[:, 1] from a place with
+        residuals of these lengths."""
         most = moved @ self.ends
         low, high = distance - most, np.minimum(distance + most, self.reach)
         whole = _residual_bound(self.curvature, self.clip, self.reach)
         far = low > self.clip
         turning = np.zeros_like(low) if self.dim == 1 else _turning(self.curvature, np.where(far, low, self.clip), high)
-        return self._of(np.where(far, np.minimum(self.clip * turning, whole), whole))
-
-    def _of(self, bend: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bend = np.where(far, np.minimum(self.clip * turning, whole), whole)
         along, fibre = (bend @ weights + rest for weights, rest in zip(self.weights, self.rest, strict=True))
         return along, np.maximum(fibre, 1e-12 * along)
 

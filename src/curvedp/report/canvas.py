@@ -20,13 +20,9 @@ def view_of(manifold: Manifold) -> str:
         return "sphere"
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
         return "disc"
-    return "tensors" if is_tensor(manifold) else "coordinates"
-
-
-def is_tensor(manifold: Manifold) -> bool:
-    """Whether its points are real matrices of at least 2×2, all positive definite."""
     cone = manifold.is_cone and len(manifold.point_shape) == 2 and manifold.point_shape[0] >= 2
-    return cone and np.asarray(manifold.origin).dtype.kind == "f"
+    real = cone and np.asarray(manifold.origin).dtype.kind == "f"  # all positive definite matrices of at least 2×2
+    return "tensors" if real else "coordinates"
 
 
 def figure(title: str, x: str = "", y: str = "", size: tuple[float, float] = (5.6, 4.2)) -> tuple[Figure, Axes]:
