@@ -218,10 +218,13 @@ class PrivateBallMechanism(StagedMechanism):
     def _tight(self, measured: Measured, stages: Stages, c: np.ndarray, top: float) -> float:
         if self._pure:
             return self._in_shells(measured, stages, c, top, _NARROW)
-        share = self._share(_FINE)  # about as many records may stay outside as noise hides
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, share)
-        outside = float(min(self.statistic.n / 2, hidden))
-        return _FINE.quantile(stages, partial(measured.beyond, c), top, outside, share, c)
+        return _FINE.quantile(stages, partial(measured.beyond, c), top, self._outside, self._share(_FINE), c)
+
+    @property
+    def _outside(self) -> float:
+        """How many records may stay outside: about as many as noise hides."""
+        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * _FINE.noise(self.scale, self._share(_FINE))
+        return float(min(self.statistic.n / 2, hidden))
 
     def _in_shells(self, measured: Measured, stages: Stages, c: np.ndarray, top: float, shells: Shells) -> float:
         share = self._least(self._shares.units, _FIRST) if shells.ratio == _WIDE.ratio else self._share(_FINE)
