@@ -207,10 +207,10 @@ TARGETS: dict[str, dict[str, Call]] = {
         "certified_delta": (laws.RiemannianGaussian(Sphere(2), 0.3).certified_delta, {"sensitivity": 0.1, "eps": 0.5}),
         "exact_gaussian": (
             laws.exact.exact_gaussian,
-            {"manifold": S2, "sigma": 0.3, "center": S2.origin, "grid": 30},
+            {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30},
         ),
-        "exact_heat_kernel": (
-            laws.exact.exact_heat_kernel, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
+        "exact_draw": (
+            laws.exact.exact_draw, {"kind": "heat", "manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
         ),
         "exact_laplace": (laws.exact.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
     },

@@ -12,7 +12,6 @@ from curvedp.privacy import (
     KLDP,
     ZCDP,
     ApproxDP,
-    ConfidenceProfile,
     Guarantee,
     MeanConcentratedDP,
     PureDP,
@@ -23,6 +22,7 @@ from curvedp.privacy import (
     convert,
 )
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.spd_confidence import ConfidenceProfile
 from privacy.guarantees import ALL, IDS
 
 

@@ -54,8 +54,8 @@ def test_a_table_of_a_normal_loss(mu):
     assert table.log_upper(np.array([table.end]))[0] <= -760.0
     grid = table.grid()
     assert grid[0] == 0.0
-    assert grid[-1] == table.end == table.w_end
-    assert len(grid) == 12 * (len(table._panels.edges) - 1) + 1
+    assert grid[-1] == table.end == table.panels.end
+    assert len(grid) == 12 * (len(table.panels.edges) - 1) + 1
     end = table.end
     table.cover(1.5 * end)
     assert table.end == 2 * end

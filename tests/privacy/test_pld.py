@@ -10,8 +10,14 @@ import pytest
 from flint import acb, ctx, fmpz_poly
 
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose_profiles, laplace_profile
-from curvedp.privacy._transforms import Loss, convolved, tilted
-from curvedp.privacy.pld import Composed, _envelope, discretize  # the error bounds are not public
+from curvedp.privacy.pld import (
+    Composed,
+    Loss,
+    _envelope,
+    convolved,
+    discretize,
+    tilted,
+)  # the error bounds are not public
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
 
 UNIT = 1 << 220  # masses are rounded down to multiples of 2^-220

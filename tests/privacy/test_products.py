@@ -189,9 +189,9 @@ def test_products_know_their_ends():
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
     two = _split(spheres, 1.0, 0.0, (0.5, 0.6))
-    assert two._margin == pytest.approx(MARGIN + 20 * two._table.unresolved, rel=1e-9)
+    assert two._margin == pytest.approx(MARGIN + 20 * two._table.panels.unresolved, rel=1e-9)
     one = _split(spheres, 1.0, 0.3, (0.0, 0.6))
-    assert one._margin == pytest.approx(20 * one._table.unresolved, abs=1e-15)
+    assert one._margin == pytest.approx(20 * one._table.panels.unresolved, abs=1e-15)
     assert len(one.parts) == 1
     eps = np.array([0.2])
     raw = np.exp(two._table.log_delta(eps)) * (1 + 1e-9)

@@ -1,12 +1,9 @@
 """A sum in Z_{2^64} of which nobody sees a summand, after Bonawitz et al. 2017; it knows no engine and no statistic.
 
-Once per session the sites announce keys (signed) and send each other sealed shares of their secrets; then each round takes
-two messages: masked vectors, and shares of what takes the masks off. `docs/federation.md` has the proof.
-
-Beyond the paper: keys and seeds are per round, so that a site lost late gives away nothing of its earlier vectors; pair masks
-depend on the roster and on what was asked, so that sites told different things cancel nothing; every secret is committed to,
-so that a wrong share is noticed; and each site keeps a chain of seeds, of which the one for the number of lost sites is given
-with the rest (`noise.py` uses it to take surplus noise off: Jiang et al. 2024).
+Once per session the sites announce keys (signed) and send each other sealed shares of their secrets; then each round
+takes two messages: masked vectors, and shares of what takes the masks off. Beyond the paper keys and seeds are per round,
+pair masks depend on the roster and on what was asked, every secret is committed to, and each site keeps a chain of seeds,
+of which the one for the number of lost sites is given with the rest (`noise.py`). docs/federation.md has the proof.
 """
 
 import hashlib

@@ -1,10 +1,8 @@
 """Discrete Gaussian noise in shares: exact to draw, and what its sum is worth to the honest sites.
 
-N_Z(v) has mass ∝ e^{−k²/2v} on the integers. A sum of shares of total variance V, each of variance ≥ 16, about a whole
-statistic that moves by at most Δ is Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate
-(Kairouz, Liu & Steinke 2021, Theorem 1; Peikert 2010, Theorem 3.1); θ_c = 2Σ_{m≥1} e^{−2π²cm²}. With S sites, d lost and c
-colluding, each site's noise has variance v(d) = V/(S − d − c): layer d has v(d) − v(d−1), and those above the number of lost
-sites are taken off again (Jiang et al. 2024). docs/federation.md has the proof.
+A sum of shares of total variance V, each of variance ≥ 16, about a whole statistic that moves by at most Δ is Δ/√(V −
+8)-GDP, up to a total variation of about 2^-225 for each share and coordinate. A site's noise comes in layers, of which
+those above the number of lost sites are taken off again (Jiang et al. 2024). docs/federation.md has the proof.
 """
 
 from collections.abc import Sequence

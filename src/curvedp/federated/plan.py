@@ -17,7 +17,6 @@ from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
 from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
-from curvedp.geometry.base import Manifold
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
@@ -99,13 +98,13 @@ class Plan(Statistic):
     valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Terms from JSON or from objects, made alike; refused here, not in a round."""
         try:
             self._settle()
         except (AttributeError, KeyError, TypeError):
             raise ParameterError("this is not a federated plan") from None
 
     def _settle(self) -> None:
+        """Terms from JSON or from objects, made alike; refused here, not in a round."""
         if isinstance(self.kernel, Mapping):
             assign(self, kernel=kernel_from_dict(self.kernel))
         if isinstance(self.guarantee, Mapping):
@@ -125,8 +124,8 @@ class Plan(Statistic):
             raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
         counts = [[_validate.integer("counts", n, 0) for n in each] for each in counts]
         lost = {name: _validate.integer(name, getattr(self, name), 0) for name in ("dropouts", "collusion")}
-        assign(self, sites=list(self.sites), counts=counts, rounds=rounds, **lost)
-        assign(self, hours=_validate.within("hours", self.hours, 0, _LONGEST, open_low=True))
+        hours = _validate.within("hours", self.hours, 0, _LONGEST, open_low=True)
+        assign(self, sites=list(self.sites), counts=counts, rounds=rounds, hours=hours, **lost)
         if len(self.counts) != len(self.sites):
             raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
         if self.exponents not in ((), exponents := [self._exponent(r) for r in range(rounds)]):
@@ -136,26 +135,13 @@ class Plan(Statistic):
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # a plan says which
-        """Whose data may change between two neighbors, in words."""
         return PERSON_UNIT if self.protects == "person" else Statistic.unit
 
-    @property
-    def space(self) -> Manifold:
-        """Where the released value lives."""
-        return self.kernel.space
-
-    @property
-    def sensitivity(self) -> float:
-        """Of the first round's sum, in whole units."""
-        return self.sensitivity_of(0)
-
-    @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums."""
-        return self.kernel.afterwards
+    space = property(lambda self: self.kernel.space)
+    sensitivity = property(lambda self: self.sensitivity_of(0))  # of the first round's sum, in whole units
+    afterwards = property(lambda self: self.kernel.afterwards)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {**super().to_dict(), "kernel": self.kernel.to_dict(), "guarantee": self.guarantee.to_dict()}
 
     @staticmethod

@@ -1,17 +1,9 @@
-"""What a round asks of the sites: a bounded row for each record, and what their noisy sum tells.
+"""What a round asks of the sites: a bounded row for each record, and what their noisy sum tells (docs/federation.md).
 
 A row depends on its own record and on public values only, and is bounded by construction, whatever the manifold, the record
 and the place the server asks about: no curvature, solver or convergence enters the sensitivity. Rows are in units of the
-radius, so that the bound is a public number even where the radius is found on the way. What happens to the noisy sums is
-post-processing.
-
-| question | row | largest change |
-|---|---|---|
-| `Place` | of each cone its scale's shares at two edges, of others the embedded point, over the largest change | √(parts) |
-| `Distances` | √-prefix sums of the bin of d(w, x) | `_CHANGE` |
-| `Step` | log_w x − log_w c over the radius, clipped to 1 | 2 |
-| `Square` | d²(w, x)/r² clipped to [0, 1] | 1 |
-| `Moment` | xxᵀ/r², x clipped to r | √2 |
+radius, so that the bound, `change`, is a public number even where the radius is found on the way. What happens to the noisy
+sums is post-processing.
 """
 
 from abc import ABC, abstractmethod

@@ -44,24 +44,15 @@ class FederatedMechanism(Mechanism):
 
     @classmethod
     def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
-        """The plan's own mechanism; the guarantee is one of the plan's terms."""
         if guarantee != statistic.guarantee:
             raise ParameterError(f"the plan is for {statistic.guarantee}, not {guarantee}")
         return cls(statistic=statistic)
 
-    @property
-    def profile(self) -> Guarantee:
-        """That of one Gaussian release."""
-        return self.statistic.profile  # type: ignore[no-any-return]  # of a plan
-
-    @property
-    def grid(self) -> int:
-        """The exponent of the first round's unit."""
-        return int(self.statistic.exponents[0])
+    profile = property(lambda self: self.statistic.profile)  # that of one Gaussian release
+    grid = property(lambda self: int(self.statistic.exponents[0]))  # of the first round's unit
 
     @property
     def trust(self) -> str:
-        """Who must be trusted with what, in words."""
         with_them = f" together with any {self.statistic.collusion} of the sites" if self.statistic.collusion else ""
         return (
             f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
@@ -70,7 +61,6 @@ class FederatedMechanism(Mechanism):
         )
 
     def accepted(self, data: Any) -> "_Run":
-        """A run that has not begun."""
         if not isinstance(data, _Run):
             raise ParameterError("a federated release is drawn by the sites; see curvedp.federated.coordinate")
         return data
@@ -82,7 +72,6 @@ class FederatedMechanism(Mechanism):
         return Draw(self.statistic.value(rounds), [np.array(r.total) for r in rounds], self.statistic.tau, stages)
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """From the noisy sums, and who was in them."""
         plan: Plan = self.statistic
         integers, stages = certificate.release["integers"], certificate.release["stages"]
         lengths = [plan.length(r) for r in range(plan.session.rounds)]
@@ -93,7 +82,6 @@ class FederatedMechanism(Mechanism):
         return plan.value([Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)])
 
     def checks(self, certificate: Certificate) -> list[Check]:
-        """Each round's noise and sensitivity, the sites lost, and that the sites' number allows it."""
         plan: Plan = self.statistic
         stages = [stage if isinstance(stage, dict) else {} for stage in certificate.release["stages"]]
         same = [stage == stage_of(plan, r, Round((), self._alive(stage))) for r, stage in enumerate(stages)]

@@ -97,9 +97,8 @@ class Site(Party):
         round, at = int(request["round"]), np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(j): box for j, box in request["boxes"].items()})
-        if not self.plan.is_open(
-            now := datetime.now(UTC), now
-        ):  # a run that a server drew out is over for this site too
+        # a run that a server drew out is over for this site too
+        if not self.plan.is_open(now := datetime.now(UTC), now):
             raise FederationRefused("the plan is not open by this site's clock")
         self._check_round(round)  # refused before it is paid for, as places are
         self.plan.kernel.places(at)

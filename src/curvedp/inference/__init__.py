@@ -2,7 +2,7 @@
 
 from curvedp.inference.hypotheses import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.lines import LineRegion
-from curvedp.inference.region import consistent, region_of, simultaneous
+from curvedp.inference.region import consistent, region_of
 from curvedp.inference.shapes import Region
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "k_sample_test",
     "paired_test",
     "region_of",
-    "simultaneous",
     "two_sample_test",
 ]

@@ -39,6 +39,7 @@ def k_sample_test(
     ledger: Ledger | None = None,
     label: str = "permutation test",
     source: Source | None = None,
+    of: type[KernelStatistic] = SamplesDistance,
 ) -> PermutationTest:
     """Whether independent samples are from one law, by a private permutation test of level at most `level` at every n.
 
@@ -52,16 +53,14 @@ def k_sample_test(
         The public ball; records are moved into it, so that the test is of their laws in the ball.
     guarantee : Guarantee
         What is asked for, for replacing one record of any sample; the sizes are public.
-    level : float
-        The largest probability of a rejection where the laws are the same.
-    permutations : int
-        How many, at least 1/level − 1.
-    ledger : Ledger, optional
-        The budget to spend from. Nothing is spent on a refusal.
-    label : str
-        What the ledger's entry is called.
+    level, permutations : float, int
+        The largest probability of a rejection where the laws are the same; how many permutations, at least 1/level − 1.
+    ledger, label : Ledger, str, optional
+        The budget to spend from, of which nothing is spent on a refusal, and what its entry is called.
     source : Source, optional
         Replaces the cryptographic source in simulations, and is recorded.
+    of : type of KernelStatistic
+        What is compared.
 
     Returns
     -------
@@ -83,8 +82,15 @@ def k_sample_test(
     >>> k_sample_test(Sphere(2), [north, south, south_again], radius=1.0).rejected
     True
     """
-    statistic = SamplesDistance(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, samples, label, guarantee, level, permutations, ledger, source)
+    statistic = of(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
+    check_payer(ledger, label)  # everything that can refuse has refused before anything is paid
+    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
+    accepted, source = mechanism.accepted(samples), check_source(source)
+    entry = pay(ledger, label, guarantee, mechanism)
+    told: Any = {"source": source, "guarantee": guarantee, "reason": "the test that was asked for", "entry": entry}
+    release = mechanism.release(accepted, **told, ready=True)
+    pvalue = float(release.value[0])
+    return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)
 
 
 def two_sample_test(
@@ -132,8 +138,7 @@ def paired_test(
     >>> bool(0 < paired_test(Euclidean(2), X, X, radius=2.0).pvalue <= 1)
     True
     """
-    statistic = PairedDistance(manifold, center, radius, _sizes(manifold, (X, Y)))  # type: ignore[arg-type]  # None is refused there
-    return _tested(statistic, (X, Y), **{"label": "paired test", **options})
+    return k_sample_test(manifold, (X, Y), radius, center, of=PairedDistance, **{"label": "paired test", **options})
 
 
 def _sizes(manifold: Any, samples: Any) -> list[int]:
@@ -148,24 +153,3 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
             )
         sizes.append(len(array))
     return sizes
-
-
-def _tested(
-    statistic: KernelStatistic,
-    data: Sequence[Any],
-    label: Any,
-    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-    level: float = 0.05,
-    permutations: int = 498,
-    ledger: Any = None,
-    source: Source | None = None,
-) -> PermutationTest:
-    """Check, pay, release: everything that can refuse has refused before anything is paid."""
-    check_payer(ledger, label)
-    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
-    accepted, source = mechanism.accepted(data), check_source(source)
-    entry = pay(ledger, label, guarantee, mechanism)
-    told: Any = {"source": source, "guarantee": guarantee, "reason": "the test that was asked for", "entry": entry}
-    release = mechanism.release(accepted, **told, ready=True)
-    pvalue = float(release.value[0])
-    return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)

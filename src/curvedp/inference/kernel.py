@@ -44,8 +44,7 @@ class KernelStatistic(Statistic):
         super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
             raise ParameterError("sizes must be those of two samples or more")
-        sizes = [_validate.integer("the size of a sample", size, 2) for size in self.sizes]
-        assign(self, sizes=sizes)
+        assign(self, sizes=[_validate.integer("the size of a sample", size, 2) for size in self.sizes])
         if self.total > _MOST:
             raise ParameterError(f"{self.total} records are too many for a kernel test, which takes up to {_MOST}")
 
@@ -70,7 +69,6 @@ class KernelStatistic(Statistic):
 
     @property
     def space(self) -> Manifold:
-        """A number."""
         return Euclidean(1)
 
     @cached_property
@@ -155,12 +153,10 @@ class PairedDistance(KernelStatistic):
 
     @property
     def exact_sensitivity(self) -> float:
-        """2√2/n."""
         return 2 * sqrt(2) / int(self.sizes[0])
 
     @property
     def contrasts(self) -> np.ndarray:
-        """±1/n."""
         return np.array([[1.0, -1.0]]) / int(self.sizes[0])
 
     def permuted_weights(self, permutations: int, source: Source) -> Iterator[np.ndarray]:

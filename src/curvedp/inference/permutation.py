@@ -6,11 +6,10 @@ does T₀: the decision is a function of one noisy number of sensitivity 2Δ. Th
 decision alone, at one level. docs/inference.md has the proofs.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import floor, inf, nextafter, sqrt
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -25,12 +24,12 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
-from curvedp.mechanisms.statistic import Stated, assign
+from curvedp.mechanisms.statistic import Count, Length, Stated
 from curvedp.privacy import Guarantee
 
 _MOST = 100_000  # permutations
-_PARAMETERS = ("noise", "scale", "level", "permutations")
 _NOISES: dict[Any, Any] = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
+Level = Annotated[float, partial(_validate.within, low=0.0, high=1.0, open_low=True, open_high=True)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,30 +41,26 @@ class PermutationMechanism(Mechanism):
     - level at most α at every n, whatever the law of the records.
     """
 
-    noise: Literal["gaussian", "laplace"]  # on each of the B + 1 statistics
-    scale: float  # of the noise
-    level: float = 0.05  # α, the largest probability of a rejection where the hypothesis holds
-    permutations: int = 498  # B
+    noise: Annotated[str, partial(_validate.choice, options=tuple(_NOISES))]  # on each of the B + 1 statistics
+    scale: Length  # of the noise
+    level: Level  # α, the largest probability of a rejection where the hypothesis holds
+    permutations: Count  # B
 
     name: ClassVar[str] = "permutation-test"
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = KernelStatistic
 
     def __post_init__(self) -> None:
-        self.check_served(self.statistic)
-        level = _validate.within("level", self.level, 0.0, 1.0, open_low=True, open_high=True)
-        assign(self, level=level, permutations=_validate.integer("permutations", self.permutations, 1))
+        super().__post_init__()
         if self.permutations > _MOST or self.allowed < 1:
             raise ParameterError(
-                f"permutations={self.permutations} must be between 1/level - 1 = {1 / level - 1:.6g} and {_MOST}"
+                f"permutations={self.permutations} must be between 1/level - 1 = {1 / self.level - 1:.6g} and {_MOST}"
             )
-        _validate.choice("noise", self.noise, tuple(_NOISES))
-        assign(self, scale=_validate.length("scale", self.scale))
 
     @classmethod
     def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
         """The noise of the smallest standard deviation that meets the guarantee."""
-        trial, found = cls(statistic=statistic, noise="laplace", scale=1.0), []
+        trial, found = cls(statistic=statistic, noise="laplace", scale=1.0, level=0.05, permutations=498), []
         check_guarantee(guarantee)
         moved = Stated(Euclidean(1), trial.sensitivity)
         for noise, kind in _NOISES.items():
@@ -78,12 +73,7 @@ class PermutationMechanism(Mechanism):
         if not found:
             raise refusal
         _, noise, scale = min(found)
-        return cls(statistic=statistic, noise=noise, scale=scale)
-
-    @classmethod
-    def rebuilt(cls, statistic: Any, parameters: Mapping[str, Any]) -> Self:
-        """From its parameters."""
-        return cls(statistic=statistic, **{name: parameters[name] for name in _PARAMETERS})
+        return replace(trial, noise=noise, scale=scale)
 
     def at(self, level: float, permutations: int) -> Self:
         """The same noise at another level, with as many permutations."""
@@ -104,32 +94,14 @@ class PermutationMechanism(Mechanism):
         """This noise on one number."""
         return _NOISES[self.noise](Euclidean(1), self.sensitivity, self.scale)
 
-    @property
-    def profile(self) -> Guarantee:
-        """That of one number under this noise."""
-        return self._of_one.profile  # type: ignore[no-any-return]  # of a mechanism
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """That of the noise."""
-        return self._of_one.guarantee  # type: ignore[no-any-return]  # of a mechanism
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The public numbers as JSON values."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    @property
-    def grid(self) -> int:
-        """One bit, a whole number."""
-        return 0
+    profile = property(lambda self: self._of_one.profile)
+    guarantee = property(lambda self: self._of_one.guarantee)
+    grid = 0  # one bit, a whole number
 
     def accepted(self, data: Any) -> np.ndarray:
-        """The kernel's arguments."""
         return np.asarray(self.statistic.accepted(data))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """The decision."""
         values = self.statistic.permuted(data, self.permutations, source)
         noisy, tau = self._noisy(values, source)
         rank = 1 + sum(each >= noisy[0] for each in noisy[1:])
@@ -155,7 +127,6 @@ class PermutationMechanism(Mechanism):
         return np.array([self.allowed / (self.permutations + 1) if rejected else 1.0])
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        """The p-value of the one bit."""
         bit = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):
             raise ParameterError("the released integers are not those of this mechanism")

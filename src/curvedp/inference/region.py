@@ -94,24 +94,8 @@ def components_of(statistic: Statistic, value: Any) -> int | None:
 
 
 def simultaneous(certificates: Sequence[Certificate], level: float = 0.95, of: str = "records") -> list[Region]:
-    """Regions that ALL hold their truths with probability `level`: each at level^(1/k), as their noises are independent.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        Of separate releases, such as those of `PrivateMDM`; of="population" wants separate records too.
-    level, of
-        As in `region_of`.
-
-    Examples
-    --------
-    >>> from curvedp.geometry import Euclidean
-    >>> from curvedp.mechanisms import LogGaussianMechanism
-    >>> release = LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0])
-    >>> first, second = simultaneous([release.certificate, release.certificate])
-    >>> first.radius > region_of(release.certificate).radius
-    True
-    """
+    """Regions that ALL hold their truths with probability `level`, of separate releases: each at level^(1/k), as their
+    noises are independent; of="population" wants separate records too."""
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     return [region_of(each, level ** (1 / len(certificates)), of) for each in certificates]
 

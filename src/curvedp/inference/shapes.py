@@ -59,20 +59,12 @@ class Region:
 
     Attributes
     ----------
-    manifold : Manifold
-        Where it lies.
-    center : ndarray
-        Its middle, in the frame of the records.
-    radius : float
-        A geodesic ball of this radius about the center holds the region.
-    level : float
-        The probability, at least.
-    of : {"records", "population"}
-        Whose statistic.
-    about : str
-        What it holds, in words.
-    theorem : str
-        Whether it is exact or conservative, and why.
+    manifold, center, radius : Manifold, ndarray, float
+        Where it lies, its middle in the frame of the records, and the radius of a geodesic ball about it that holds it.
+    level, of : float, {"records", "population"}
+        The probability, at least, and whose statistic.
+    about, theorem : str
+        What it holds, in words; whether it is exact or conservative, and why.
 
     Examples
     --------

@@ -8,16 +8,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
+from curvedp.laws.radial import Engine, Floats
 
-Floats = NDArray[np.float64]
 Size = int | Sequence[int] | None
 
 _BLOCK_ENTRIES = 1 << 15  # doubles in a block: a few temporaries of it fit the second-level cache
@@ -53,29 +53,13 @@ class Law(ABC):
         """P(distance to the footpoint ≤ r), elementwise, by quadrature or closed form independent of `sample`."""
 
 
-class Engine(Protocol):
-    """How an isotropic law is drawn and integrated on one kind of manifold."""
-
-    @property
-    def log_normalizer(self) -> float:
-        """log ∫ weight(d(x, p)) dvol(x), the same at every p."""
-
-    def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(d ≤ r)."""
-
-    def moment(self, order: int) -> float:
-        """E[d^order]."""
-
-    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """`count` points about the center (one point, or `count` of them)."""
-
-    def check_representable(self) -> None:
-        """Raises where the manifold's coordinates cannot hold the draws in doubles; the rule reads no data."""
-
-
 @dataclass(frozen=True)
 class IsotropicLaw(Law):
     """A law whose density depends on the distance to the footpoint alone, on a homogeneous manifold."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self._engine  # refuses what has no law or no sampler
 
     @property
     @abstractmethod
@@ -107,6 +91,12 @@ class IsotropicLaw(Law):
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         return self._engine.radial_cdf(radii(r))
+
+    def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
+        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature and real projective spaces."""
+        if (certified := getattr(self._engine, "certified_delta", None)) is None:
+            raise ParameterError(f"no certified profile is known on {self.manifold!r}; use the profile")
+        return certified(sensitivity, eps)  # type: ignore[no-any-return]  # of two-point homogeneous spaces
 
     @property
     def mean_radius(self) -> float:

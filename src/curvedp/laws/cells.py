@@ -1,11 +1,7 @@
 """Exact rejection sampling from exp(−g/s)·J on a public domain, under an envelope of cells that refines itself.
 
-g is known only through evaluations and a Lipschitz constant. At a cell's center c that gives the cone g(z) ≥ g(c) −
-L|z−c|, hence a constant bound on the whole cell: the envelope is piecewise constant, so a draw is a cell, then a
-uniform point in it. Before g is evaluated at that point it is thinned down to the cone, which costs nothing; then g
-decides. Accepted points follow the target whatever the cells are (rejection from any valid envelope), so the cells
-may follow the data: those with the most excess mass are split first, until another evaluation spent on cells saves
-less than one spent on proposals.
+g is known only through evaluations and a Lipschitz constant: a cone over each cell. Accepted points follow the target
+whatever the cells are, so the cells may follow the data (docs/knorm.md).
 """
 
 import math
@@ -13,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curvedp.errors import EnvelopeViolation
 from curvedp.laws.domains import GeodesicBall
+from curvedp.laws.radial import Floats
 
-Float = NDArray[np.float64]
-Cells = dict[str, Float]  # columns of a table with one row a cell
+Cells = dict[str, Floats]  # columns of a table with one row a cell
 # (*points, how far each argument of g may move from them (N, blocks)) -> constants of g there, (N,) for each block
-LocalConstants = Callable[..., tuple[Float, ...]]
+LocalConstants = Callable[..., tuple[Floats, ...]]
 
 _MOST_CELLS = 1 << 20  # about 300 MB; from there on the envelope stays as it is, and sampling goes on under it
 _BATCH = 2048  # evaluations of g in one call
@@ -53,9 +48,9 @@ class CellSampler:
         root = np.zeros((1, blocks, self._k))
         self._cells = self._measure(root, self._radii[None, :].copy(), None)
 
-    def draw(self, count: int) -> Float:
+    def draw(self, count: int) -> Floats:
         """`count` independent points of the target, as coordinates (count, blocks, k)."""
-        found: list[Float] = []
+        found: list[Floats] = []
         missing = count
         while missing > 0:
             expected = missing / self._yield()
@@ -99,7 +94,7 @@ class CellSampler:
         self._cells = {name: np.concatenate([c[name][keep], new[name]]) for name in c}
         return True
 
-    def _measure(self, center: Float, half: Float, parents: Cells | None) -> Cells:
+    def _measure(self, center: Floats, half: Floats, parents: Cells | None) -> Cells:
         """Evaluate g once in every cell that meets the domain, and bound the target over the cell."""
         near = np.maximum(np.abs(center) - half[:, :, None], 0.0)
         low = np.linalg.norm(near, axis=2)
@@ -142,7 +137,7 @@ class CellSampler:
             "spread": spread,
         }
 
-    def _lipschitz(self, at: Float, reach: Float, high: Float) -> Float:
+    def _lipschitz(self, at: Floats, reach: Floats, high: Floats) -> Floats:
         """Constants in the coordinates, as far as `reach` from `at` in each block, which holds the cell and its children."""
         if isinstance(self._constants, tuple):
             return self._domain.lipschitz(self._constants, high)
@@ -152,11 +147,11 @@ class CellSampler:
         found = [self._constants(*self._domain.points(at[i]), moved[i]) for i in parts]
         return self._domain.lipschitz(tuple(np.concatenate(part) for part in zip(*found, strict=True)), high)
 
-    def _propose(self, evaluations: int) -> Float:
+    def _propose(self, evaluations: int) -> Floats:
         """Thinned proposals, as many as g may be evaluated, and those that g accepts."""
         c = self._cells
         cumulated = np.cumsum(np.exp(c["log_mass"] - c["log_mass"].max()))
-        ready: list[tuple[Float, Float]] = []
+        ready: list[tuple[Floats, Floats]] = []
         missing, raw = evaluations, evaluations
         while missing > 0:
             points, bound = self._thinned(cumulated, raw)
@@ -170,7 +165,7 @@ class CellSampler:
         log_ratio = (bound - value) / self._scale
         return np.asarray(z[log_ratio > -self._rng.standard_exponential(len(z))])
 
-    def _thinned(self, cumulated: Float, n: int) -> tuple[Float, Float]:
+    def _thinned(self, cumulated: Floats, n: int) -> tuple[Floats, Floats]:
         """Points under the cones: uniform in a cell of the envelope, thinned to exp(−cone/s)·J, no evaluation of g."""
         c, rng = self._cells, self._rng
         cell = np.searchsorted(cumulated[:-1], rng.random(n) * cumulated[-1], side="right")
@@ -183,7 +178,7 @@ class CellSampler:
         kept = log_ratio > -rng.standard_exponential(len(z))
         return z[kept], bound[kept]
 
-    def _evaluate(self, z: Float) -> Float:
+    def _evaluate(self, z: Floats) -> Floats:
         value = np.empty(len(z))
         for i in range(0, len(z), _BATCH):
             points = self._domain.points(z[i : i + _BATCH])
@@ -193,7 +188,7 @@ class CellSampler:
             value[i : i + _BATCH] = part
         return value
 
-    def _check(self, smaller: Float, larger: Float, value: Float) -> None:
+    def _check(self, smaller: Floats, larger: Floats, value: Floats) -> None:
         """Every evaluation of g is held against the Lipschitz constant; NaN fails."""
         if not np.all(smaller <= larger + _ROUNDING * (self._scale + np.abs(value))):
             raise EnvelopeViolation(
@@ -202,7 +197,7 @@ class CellSampler:
             )
 
 
-def _corners(k: int) -> Float:
+def _corners(k: int) -> Floats:
     """The 2^k sign vectors: where the children of a cell sit, in units of their half-width."""
     return np.stack(np.meshgrid(*[[-1.0, 1.0]] * k, indexing="ij"), axis=-1).reshape(-1, k)
 
@@ -217,7 +212,7 @@ class _Thinning:
         points = np.random.default_rng(0).uniform(-1, 1, (64, blocks, k))
         self._lengths = np.linalg.norm(points, axis=2) / math.sqrt(k)
 
-    def __call__(self, reach: Float, depth: Float) -> Float:
+    def __call__(self, reach: Floats, depth: Floats) -> Floats:
         left = np.maximum(depth[:, None] - reach @ self._lengths.T, 0.0)
         least = left.min(axis=1)
         return np.asarray(np.log(np.mean(np.exp(least[:, None] - left), axis=1)) - least)

@@ -8,9 +8,10 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import ArrayLike
 
+from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.laws import spd_gaussian, spd_normalizer
-from curvedp.laws.base import Engine, Floats
+from curvedp.laws.radial import Engine, Floats
 
 Cdf = Callable[[ArrayLike], Floats]
 
@@ -22,7 +23,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclass(frozen=True)
-class SPDGaussian:
+class SPDGaussian(Engine):
     """exp(−d(X, W)²/2σ²) for the affine-invariant metric (`spd_gaussian`) of real symmetric matrices for β = 1; for β = 2 of
     Hermitian ones, real and imaginary parts along the last axis."""
 
@@ -43,7 +44,11 @@ class SPDGaussian:
         return _moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
-        spd_gaussian.check_eigenvalues(self.m, self.scale, self.beta)
+        """Raises where one draw in 10¹² may be no positive matrix: eigenvalues of doubles are a factor e³⁶ = 2⁵² apart."""
+        if self.beta * self.scale**2 * (self.m - 1) + 10 * self.scale > 36.0:  # seven standard deviations
+            raise ParameterError(
+                f"scale={self.scale!r}: dense {self.m}×{self.m} matrices lose the small eigenvalues; use a smaller scale"
+            )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """X = LYL* with W = LL* and Y about the identity: congruence is an isometry."""
@@ -52,7 +57,7 @@ class SPDGaussian:
 
 
 @dataclass(frozen=True)
-class ProductGaussian:
+class ProductGaussian(Engine):
     """Squared distances add, so the Gaussian of a product is independent Gaussians of the same scale on its factors."""
 
     manifold: Manifold

@@ -1,13 +1,8 @@
 """Public domains of the K-norm gradient mechanism, as boxes of coordinates with bounded distortion.
 
-A geodesic ball B_R(c) is read in normal coordinates, x = exp_c(z), |z| ≤ R. A ball of the tangent bundle adds
-coordinates w of v = (parallel transport of w along the radial geodesic from c to p), ‖v‖ ≤ V. Three facts make a cell
-of coordinates usable:
-
-* volume: dvol = J(z)dz with J = ∏ (sn_κ(r)/r)^multiplicity over the curvatures κ seen from the geodesic, and dv = dw;
-* Rauch: |d exp_z| ≤ max(1, sn_{κ_min}(r)/r), so a function that is L-Lipschitz on the manifold is L·(that) in z;
-* holonomy: with w fixed, moving z turns v against its parallel transport by at most |κ|·(area swept)/|dz| =
-  |κ|·∫₀^r sn_κ/r per unit of z (the curvature integrated over the thin triangle c, z, z+dz).
+A geodesic ball B_R(c) is read in normal coordinates, x = exp_c(z), |z| ≤ R. A ball of the tangent bundle adds coordinates
+w of v = (parallel transport of w along the radial geodesic from c to p), ‖v‖ ≤ V. Volume, stretch (Rauch) and turn
+(holonomy) of these coordinates are in docs/knorm.md.
 """
 
 import math
@@ -16,13 +11,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
-
-Float = NDArray[np.float64]
+from curvedp.laws.radial import Floats
 
 _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
 
@@ -61,7 +55,7 @@ class GeodesicBall:
         return self.manifold.root_curvatures or ()
 
     @cached_property
-    def flat(self) -> Float:
+    def flat(self) -> Floats:
         """An orthonormal basis of the coordinates without curvature."""
         return np.asarray(self.manifold.flat_directions(self.center))
 
@@ -74,33 +68,33 @@ class GeodesicBall:
         """Radius of each block of coordinates, a ball in R^k."""
         return (self.radius,)
 
-    def points(self, z: Float) -> tuple[Any, ...]:
+    def points(self, z: Floats) -> tuple[Any, ...]:
         """The arguments of the gradient norm at coordinates z of shape (N, blocks, k)."""
         M = self.manifold
         return (M.exp(self.center, M.from_coordinates(self.center, z[:, 0])),)
 
-    def log_volume(self, z: Float) -> Float:
+    def log_volume(self, z: Floats) -> Floats:
         """log J at coordinates z."""
         r = self.across(z)
         return sum((count * _log_sn(k, r) for k, count in self.roots), np.zeros(len(z)))
 
-    def log_volume_bound(self, low: Float, high: Float, length: Float) -> Float:
+    def log_volume_bound(self, low: Floats, high: Floats, length: Floats) -> Floats:
         """Upper bound of log J where the blocks' norms are in [low, high] and `across` is at most `length`."""
         bound = np.zeros(len(low))
         for k, count in self.roots:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
             bound += count * _log_sn(k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0]))
         return bound
 
-    def across(self, z: Float) -> Float:
+    def across(self, z: Floats) -> Floats:
         """Length of the part of z across the flat directions, on which J depends."""
         first = z[:, 0]
         return np.asarray(np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1))
 
-    def lipschitz(self, constants: tuple[Any, ...], high: Float) -> Float:
+    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
         """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""
         return np.asarray(constants[0] * self.stretch(high[:, :1]))
 
-    def stretch(self, r: Float) -> Float:
+    def stretch(self, r: Floats) -> Floats:
         """max(1, sn_{κ_min}(r)/r), the largest stretch of exp_c within r (Rauch)."""
         return np.exp(_log_sn(min([0.0, *(k for k, _ in self.roots)]), r))
 
@@ -128,18 +122,18 @@ class TangentBundleBall(GeodesicBall):
     def radii(self) -> tuple[float, ...]:
         return (self.radius, self.speed)
 
-    def points(self, z: Float) -> tuple[Any, ...]:
+    def points(self, z: Floats) -> tuple[Any, ...]:
         M, c, (p,) = self.manifold, self.center, super().points(z)
         return p, M.transport(c, p, M.from_coordinates(c, z[:, 1]))
 
-    def lipschitz(self, constants: tuple[Any, ...], high: Float) -> Float:
+    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
         along, fibre = constants
         turn = sum(abs(k) * _mean_sn(k, high[:, 0]) for k, _ in self.roots)
         first = along * self.stretch(high[:, :1])[:, 0] + fibre * turn * high[:, 1]
         return np.stack([first, np.broadcast_to(fibre, first.shape)], axis=1)
 
 
-def _log_sn(curvature: float, r: Float) -> Float:
+def _log_sn(curvature: float, r: Floats) -> Floats:
     """log(sn_κ(r)/r): sin for κ > 0, sinh for κ < 0, −∞ never reached inside the injectivity radius."""
     x = math.sqrt(abs(curvature)) * np.asarray(r, dtype=np.float64)
     small, u = x < 1e-2, x * x
@@ -151,7 +145,7 @@ def _log_sn(curvature: float, r: Float) -> Float:
     return np.where(small, -np.sign(curvature) * u / 6 - u * u / 180, ratio)
 
 
-def _mean_sn(curvature: float, r: Float) -> Float:
+def _mean_sn(curvature: float, r: Floats) -> Floats:
     """∫₀^r sn_κ / r = (1 − cos √κ r)/(κ r), and its hyperbolic form; r/2 near 0."""
     x = math.sqrt(abs(curvature)) * r
     half = np.sin(x / 2) if curvature > 0 else np.sinh(x / 2)

@@ -7,16 +7,11 @@ from functools import lru_cache
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.laws.base import Engine, Floats, IsotropicLaw
+from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
-from curvedp.laws.spaceform import (
-    isotropic_certified_delta,
-    isotropic_profile,
-    rays_of,
-    space_form,
-    space_form_factors,
-)
+from curvedp.laws.radial import Engine, Floats
+from curvedp.laws.spaceform import SpaceForm, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy.hadamard import HadamardProfile
 from curvedp.privacy.products import product_profile
@@ -52,10 +47,6 @@ class RiemannianGaussian(IsotropicLaw):
     1.0
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self._engine  # refuses what has no law
-
     @property
     def _engine(self) -> Engine:
         return _engine(self.manifold, self.scale)
@@ -70,8 +61,8 @@ class RiemannianGaussian(IsotropicLaw):
         ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`; beyond it, where the scale is
         large, a confidence bound, which says so (`profile.label`). Elsewhere it raises.
         """
-        if (rays := rays_of(self.manifold)) is not None:
-            return isotropic_profile("gaussian", rays, self.scale, sensitivity)
+        if isinstance(self._engine, SpaceForm):
+            return self._engine.profile(sensitivity)
         if (factors := space_form_factors(self.manifold)) is not None:
             return product_profile(factors, self.scale, sensitivity)
         if (bound := self.ricci_bound(sensitivity)) is not None:
@@ -88,12 +79,6 @@ class RiemannianGaussian(IsotropicLaw):
         if space.convexity_radius < math.inf or -space.least_ricci * self.scale * self.scale > within:
             return None
         return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
-
-    def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
-        if (rays := rays_of(self.manifold)) is None:
-            raise ParameterError(f"no certified profile is known on {self.manifold!r}; use LogGaussianMechanism")
-        return isotropic_certified_delta("gaussian", rays, self.scale, sensitivity, eps)
 
 
 @lru_cache(maxsize=256)

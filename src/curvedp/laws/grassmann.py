@@ -1,11 +1,7 @@
 """The Gaussian on Grassmann(m, r) of rank p = min(r, m − r) ≥ 2: density ∝ exp(−|θ|²/2σ²) of the principal angles θ.
 
-exp carries the horizontal vectors with singular values below π/2 onto all but the cut locus; in these values the volume is
-∏ sin^{m−2p}(θᵢ)·∏_{i<j} sin(θᵢ−θⱼ)·sin(θᵢ+θⱼ) in place of ∏ θᵢ^{m−2p}·∏ (θᵢ²−θⱼ²) (Helgason 1978, Ch. X). So a tangent normal
-is a proposal: u ↦ log(sin √u/√u) is concave, hence sin x/x ≤ exp(a + b·x²) for every tangent, b < 0, and over the p(m−p−1)
-factors Σx² = (m−2)|θ|². The envelope is a tangent normal of variance 1/(1/σ² − 2b(m−2)).
-
-With x = sin²θ the volume is ∏ sin^{m−2p}(θᵢ)·∏ (xᵢ−xⱼ): de Bruijn's formula makes its integral a Pfaffian.
+Tangent normals are accepted by their volume, under the envelope of a tangent of u ↦ log(sin √u/√u); the normalizer is a
+Pfaffian (docs/laws.md, Subspaces).
 """
 
 import math
@@ -18,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.laws.radial import Floats
+from curvedp.laws.radial import Engine, Floats
 
 _LEAST_ACCEPTANCE = 1e-5
 _TOP = math.pi / 2
@@ -27,7 +23,7 @@ _X, _W = np.polynomial.legendre.leggauss(_ORDER)
 
 
 @dataclass(frozen=True)
-class GrassmannGaussian:
+class GrassmannGaussian(Engine):
     """The engine. Moments and the distribution function of the distance are for rank 2."""
 
     manifold: Manifold
@@ -47,9 +43,6 @@ class GrassmannGaussian:
 
     def moment(self, order: int) -> float:
         return self._integral(math.inf, order) / self._integral(math.inf)
-
-    def check_representable(self) -> None:
-        """Orthonormal columns are, at every scale."""
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """Tangent normals, accepted by their volume."""
@@ -77,9 +70,7 @@ class GrassmannGaussian:
             raise ParameterError(f"the law of the distance on {self.manifold!r} is known for rank 2 only")
         r = max(min(r, _reach(2, self.q, self.scale)), 0.0)
         total, bend = 0.0, min(r / math.sqrt(2), _TOP)  # beyond, θ₂ is bounded by the circle
-        unit = min(
-            1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e)
-        )  # of sin θ₁·sin θ₂ where the integrand is largest
+        unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))  # of ∏ sin θ where the integrand is largest
         for low, high in ((0.0, bend), (bend, min(r, _TOP))):
             first = (low + (high - low) * (_X + 1) / 2)[:, None]
             end = np.minimum(first, np.sqrt(np.maximum(r * r - first * first, 0.0)))

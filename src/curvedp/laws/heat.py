@@ -1,12 +1,8 @@
 """The heat kernel on spheres and hyperbolic spaces: where Brownian motion is at time scale², as noise.
 
-**Theorem.** Where Ric >= ρ, the heat kernels at time t of two points Δ apart are Δ·√(ρ/(e^{ρt} − 1))-GDP (Δ/√t if ρ = 0).
-*Proof.* A test f has the power P_t f. By the reverse isoperimetric inequality of Bakry & Ledoux (1996, Invent. Math. 123;
-Bakry, Gentil & Ledoux 2014, 8.6) Φ⁻¹(P_t f) is Lipschitz with the constant √(ρ/(e^{ρt} − 1)), for every f at once: that
-is the definition of GDP (Dong, Roth & Su 2022). ∎ Wang's bound on the Rényi divergences follows from it.
-
-It buys nothing: at equal μ it errs as the Riemannian Gaussian does (docs/laws.md), whose profile is exact. What is released
-is drawn in `laws.exact.heat`; here are doubles, for simulation and as its independent reference.
+Where Ric >= ρ, the heat kernels at time t of two points Δ apart are Δ·√(ρ/(e^{ρt} − 1))-GDP (proof: docs/laws.md). It buys
+nothing: at equal μ it errs as the Riemannian Gaussian does. What is released is drawn in `laws.exact.heat`; here are doubles,
+for simulation and as its independent reference.
 """
 
 import math
@@ -19,8 +15,8 @@ from numpy.polynomial import Chebyshev
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold
-from curvedp.laws.base import Floats, IsotropicLaw, uniform_directions
-from curvedp.laws.radial import Table, Tabulated, log_sphere_area
+from curvedp.laws.base import IsotropicLaw, uniform_directions
+from curvedp.laws.radial import Engine, Floats, Table, log_sphere_area
 from curvedp.laws.spaceform import placed, rays_of
 from curvedp.privacy import PrivacyProfile
 from curvedp.privacy.hadamard import HadamardProfile
@@ -106,7 +102,7 @@ def _flat(scale: float, k: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Heat(Tabulated):
+class _Heat(Engine):
     """The kernel up to a constant, its radius by quadrature."""
 
     manifold: Manifold
@@ -185,9 +181,7 @@ class _Heat(Tabulated):
         return placed(self.manifold, center, uniform_directions(rng, count, self.manifold.dim), r)
 
 
-@lru_cache(maxsize=64)
-def _heat(manifold: Manifold, scale: float) -> _Heat:
-    return _Heat(manifold, scale)
+_heat = lru_cache(maxsize=64)(_Heat)
 
 
 def _raised(smooth: Chebyshev, t: float, k: float) -> Chebyshev:

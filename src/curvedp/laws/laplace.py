@@ -7,8 +7,9 @@ from functools import lru_cache
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.laws.base import Engine, Floats, IsotropicLaw
-from curvedp.laws.spaceform import isotropic_certified_delta, isotropic_profile, rays_of, space_form
+from curvedp.laws.base import IsotropicLaw
+from curvedp.laws.radial import Engine, Floats
+from curvedp.laws.spaceform import SpaceForm, space_form
 from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
 from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.profile import PrivacyProfile
@@ -47,16 +48,6 @@ class RiemannianLaplace(IsotropicLaw):
     curvedp.errors.NotIntegrable: scale=0.5: exp(−d/scale) has infinite mass on Lorentz(d=5) unless scale < 0.25
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        growth = _volume_growth(self.manifold)
-        if not self.scale * growth < 1.0:
-            raise NotIntegrable(
-                f"scale={self.scale!r}: exp(−d/scale) has infinite mass on {self.manifold!r} "
-                f"unless scale < {1 / growth:.6g}"
-            )
-        _ = self._engine  # refuses what has no sampler
-
     @property
     def _engine(self) -> Engine:
         return _engine(self.manifold, self.scale)
@@ -70,29 +61,23 @@ class RiemannianLaplace(IsotropicLaw):
         On SPDAffineInvariant and HPDAffineInvariant of size 2 and more: that of pure Δ/σ, by the triangle inequality and a
         normalizer that is the same everywhere (Reimherr et al. 2021, Thm 1).
         """
-        if (rays := rays_of(self.manifold)) is None:
-            moved = Fraction(_validate.length("sensitivity", sensitivity))
-            return PureProfile(float_of(moved / Fraction(self.scale), up=True))
-        return isotropic_profile("laplace", rays, self.scale, sensitivity)
-
-    def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature, Rotations(3) included."""
-        if (rays := rays_of(self.manifold)) is None:
-            raise ParameterError(f"on {self.manifold!r} pure Δ/σ is all that is known; use the profile")
-        return isotropic_certified_delta("laplace", rays, self.scale, sensitivity, eps)
-
-
-def _volume_growth(manifold: Manifold) -> float:
-    """h such that the volume of a ball of radius r grows as e^{hr}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)."""
-    if (rays := rays_of(manifold)) is not None:
-        return rays.growth
-    return half_sum(*(manifold.positive_matrices or (1, 1)))
+        if isinstance(self._engine, SpaceForm):
+            return self._engine.profile(sensitivity)
+        moved = Fraction(_validate.length("sensitivity", sensitivity))
+        return PureProfile(float_of(moved / Fraction(self.scale), up=True))
 
 
 @lru_cache(maxsize=256)
 def _engine(manifold: Manifold, scale: float) -> Engine:
-    if (engine := space_form("laplace", manifold, scale)) is not None:
-        return engine
+    form = space_form("laplace", manifold, scale)
+    # the volume of a ball of radius r grows as e^{growth·r}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)
+    growth = form.rays.growth if form is not None else half_sum(*(manifold.positive_matrices or (1, 1)))
+    if not scale * growth < 1.0:
+        raise NotIntegrable(
+            f"scale={scale!r}: exp(−d/scale) has infinite mass on {manifold!r} unless scale < {1 / growth:.6g}"
+        )
+    if form is not None:
+        return form
     if manifold.positive_matrices is not None:
         return MatrixLaplace(*manifold.positive_matrices, _validate.length("scale", scale))
     raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")

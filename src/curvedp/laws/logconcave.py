@@ -14,9 +14,8 @@ import scipy
 from numpy.typing import NDArray
 
 from curvedp.errors import EnvelopeViolation
-from curvedp.laws.radial import Kind, Rays
+from curvedp.laws.radial import Floats, Kind, Rays
 
-Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
 
 _FALL = 12.0  # knots lie where the density has fallen by up to e^-12; beyond them the last tangent is the hat

@@ -8,7 +8,6 @@ test compares two derivations.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,9 +27,7 @@ _FALL = 80.0
 _PANELS = 48
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _BLOCK = 8192  # 20 nodes a point: blocks that stay in cache
-_LARGEST_SHIFT = (
-    1e8  # beyond this value of (d−1)σ the peak's place, (d−1)σ², has lost half its digits beside the width σ
-)
+_LARGEST_SHIFT = 1e8  # of (d−1)σ: beyond, the peak's place, (d−1)σ², has lost half its digits beside the width σ
 
 
 def log_sphere_area(dim: int) -> float:
@@ -138,23 +135,38 @@ class Rays:
         return sum(count * math.sqrt(-k) for k, count in self.roots if k < 0)
 
 
-class Tabulated(ABC):
-    """What an engine has whose distance from the footpoint has a table."""
+class Engine:
+    """How an isotropic law is drawn and integrated on one kind of manifold; its distance from the footpoint, unless it says
+    otherwise, by a table."""
 
     @property
-    @abstractmethod
     def table(self) -> Table:
         """The integrated density of the distance."""
+        raise NotImplementedError
+
+    @property
+    def log_normalizer(self) -> float:
+        """log ∫ weight(d(x, p)) dvol(x), the same at every p."""
+        raise NotImplementedError
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
+        """P(d ≤ r)."""
         return self.table.cdf(r)
 
     def moment(self, order: int) -> float:
+        """E[d^order]."""
         return self.table.moment(order)
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """`count` points about the center (one point, or `count` of them)."""
+        raise NotImplementedError
+
+    def check_representable(self) -> None:
+        """Raises where the manifold's coordinates cannot hold the draws in doubles; the rule reads no data."""
 
 
 @dataclass(frozen=True)
-class RadialLaw(Tabulated):
+class RadialLaw(Engine):
     """The law of r with density ∝ exp(−r²/2σ²) or exp(−r/σ), σ = `scale`, times ∏ sn_κ(r)^n."""
 
     kind: Kind
@@ -178,7 +190,6 @@ class RadialLaw(Tabulated):
 
     @cached_property
     def log_normalizer(self) -> float:
-        """log ∫ weight(d(x, p)) dvol(x), the same at every p."""
         return self.table.log_mass + self._log_constant + log_sphere_area(self.rays.dim)
 
     @property

@@ -14,14 +14,13 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Lorentz, PoincareBall, Sphere
 from curvedp.geometry.base import Manifold
-from curvedp.laws.base import Floats, uniform_directions
+from curvedp.laws.base import uniform_directions
 from curvedp.laws.logconcave import radius_sampler
-from curvedp.laws.radial import Kind, RadialLaw, Rays
-from curvedp.privacy.certify import certified_delta
+from curvedp.laws.radial import Floats, Kind, RadialLaw, Rays
+from curvedp.privacy.certify import certified_delta, certified_projective_delta
 from curvedp.privacy.constant_curvature import constant_curvature_profile
 from curvedp.privacy.profile import PrivacyProfile
 from curvedp.privacy.projective import ProjectiveProfile
-from curvedp.privacy.rotations import certified_rotation_delta
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.
@@ -57,26 +56,6 @@ def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | No
     return ((0.0, flat), (curvature, count + 1))
 
 
-def isotropic_profile(kind: Kind, rays: Rays, scale: float, sensitivity: float) -> PrivacyProfile:
-    """The exact profile: of constant curvature, or of a real or complex projective space."""
-    if rays.curvature is not None:
-        return constant_curvature_profile(kind, rays.curvature, rays.dim, scale, sensitivity)
-    least = min(curvature for curvature, _ in rays.roots)
-    field = "real" if len(rays.roots) == 1 else "complex"
-    return ProjectiveProfile(kind, field, rays.dim, least, scale, sensitivity)
-
-
-def isotropic_certified_delta(
-    kind: Kind, rays: Rays, scale: float, sensitivity: float, eps: float
-) -> tuple[float, float]:
-    """Rigorous bounds on δ(eps)."""
-    if rays.curvature is not None:
-        return certified_delta(kind, rays.curvature, rays.dim, scale, sensitivity, eps)
-    if len(rays.roots) == 1 and rays.dim == 3:
-        return certified_rotation_delta(kind, rays.roots[0][0], scale, sensitivity, eps)
-    raise ParameterError("certified bounds on projective spaces are for dimension 3, as Rotations(3); use the profile")
-
-
 def space_form(kind: Kind, manifold: Manifold, scale: float) -> "SpaceForm | None":
     """The engine for a two-point homogeneous manifold, else None."""
     rays = rays_of(manifold)
@@ -88,6 +67,23 @@ class SpaceForm(RadialLaw):
     """The isotropic law of one kind on one two-point homogeneous space."""
 
     manifold: Manifold
+
+    def profile(self, sensitivity: float) -> PrivacyProfile:
+        """The exact profile: of constant curvature, or of a real or complex projective space."""
+        kind, rays = self.kind, self.rays
+        if rays.curvature is not None:
+            return constant_curvature_profile(kind, rays.curvature, rays.dim, self.scale, sensitivity)
+        least = min(curvature for curvature, _ in rays.roots)
+        field = "real" if len(rays.roots) == 1 else "complex"
+        return ProjectiveProfile(kind, field, rays.dim, least, self.scale, sensitivity)
+
+    def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
+        kind, rays = self.kind, self.rays
+        if rays.curvature is not None:
+            return certified_delta(kind, rays.curvature, rays.dim, self.scale, sensitivity, eps)
+        if len(rays.roots) == 1:
+            return certified_projective_delta(kind, rays.roots[0][0], rays.dim, self.scale, sensitivity, eps)
+        raise ParameterError("certified bounds on projective spaces are for real ones, as Rotations(3) and lines")
 
     def check_representable(self) -> None:
         reach, limit = self.reach, self.manifold.float_reach
@@ -113,45 +109,47 @@ class SpaceForm(RadialLaw):
         return placed(manifold, center, uniform_directions(rng, count, dim), r)
 
 
-@singledispatch
 def placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
     """exp(center, r·u), u in coordinates at the center or in those of any other frame: u is uniform."""
-    return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+    found = _carried(manifold, center, u, r)
+    return (
+        np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None]))) if found is None else found
+    )
 
 
-@placed.register
+@singledispatch
+def _carried(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats | None:
+    """The polar point about the origin, (cs r, sn r·u), carried to p by one isometry in O(d); None where none is known, or
+    it would lose digits."""
+    return None
+
+
+@_carried.register
 def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
     return _about_on_sphere(center, u, r)
 
 
-@placed.register
-def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats:
+@_carried.register
+def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | None:
     """A line is a unit vector up to its sign."""
-    if manifold.r > 1:
-        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
-    return _about_on_sphere(center[..., 0], u, r)[..., None]
+    return None if manifold.r > 1 else _about_on_sphere(center[..., 0], u, r)[..., None]
 
 
-@placed.register
-def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats:
-    if np.max(center[..., 0]) < _BOOST_LIMIT:
-        return _about_on_hyperboloid(center, u, r)
-    return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+@_carried.register
+def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
+    return _about_on_hyperboloid(center, u, r) if np.max(center[..., 0]) < _BOOST_LIMIT else None
 
 
-@placed.register
-def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats:
+@_carried.register
+def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
     square = np.einsum("...i,...i->...", center, center)[..., None]
     if np.max(square) >= 1.0 - 2.0 / _BOOST_LIMIT:
-        return np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None])))
+        return None
     # The ball is the hyperboloid seen from (−1, 0): x = y/(1 + y₀).
     lifted = np.concatenate([1.0 + square, 2.0 * center], axis=-1) / (1.0 - square)
     y = _about_on_hyperboloid(lifted, u, r)
     x = y[:, 1:] / (1.0 + y[:, :1])
     return x if np.max(y[:, 0]) < 2.0**50 else np.asarray(manifold.project(x))
-
-
-# Both below: the polar point about the origin, (cs r, sn r·u), carried to p by one isometry in O(d).
 
 
 def _about_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:

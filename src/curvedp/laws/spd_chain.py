@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from curvedp.laws.radial import Floats
 from curvedp.laws.spd_normalizer import log_pfaffian
-
-Float = NDArray[np.float64]
 
 _CELLS = 4096  # the cells' own loss is then below 0.1 in log acceptance at m = 20
 _STEPS = 12  # of the fixed-point iteration for the tangent points; more change the acceptance by less than 1%
@@ -28,7 +27,7 @@ class ChainEnvelope:
 
     name = "chain"
 
-    def __init__(self, m: int, sigma: float, positions: Float) -> None:
+    def __init__(self, m: int, sigma: float, positions: Floats) -> None:
         self.m, self.sigma, self.positions = m, sigma, positions
         i, j = np.triu_indices(m, 2)
         self._pairs = i, j
@@ -68,7 +67,7 @@ class ChainEnvelope:
             envelope = cls(m, sigma, where)
         return envelope
 
-    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         """n ordered proposals and their log ratios target/envelope."""
         rho = np.empty((n, self.m))
         log_ratio = np.zeros(n)
@@ -88,19 +87,19 @@ class ChainEnvelope:
         log_ratio += np.sum(log_sinh - (self._intercept + self._slope * gap), axis=1)
         return rho, log_ratio
 
-    def _cell_masses(self) -> Float:
+    def _cell_masses(self) -> Floats:
         """P(N(μᵢ, σ²) in the cell), each from the side where it does not cancel."""
         z_low = (self._lower - self.means[:, None]) / self.sigma
         z_high = (self._upper - self.means[:, None]) / self.sigma
         right = z_low > 0
         return np.asarray(ndtr(np.where(right, -z_low, z_high)) - ndtr(np.where(right, -z_high, z_low)))
 
-    def _backward(self) -> tuple[list[tuple[Float, Float]], float]:
+    def _backward(self) -> tuple[list[tuple[Floats, Floats]], float]:
         """Prefix sums of the messages and the log-mass of the chain of cells."""
         shrink, grow = np.exp(-self._upper), np.exp(self._lower)
         message, log_mass = np.ones(_CELLS), 0.0
         self._betas = [message]
-        prefix: list[tuple[Float, Float]] = []
+        prefix: list[tuple[Floats, Floats]] = []
         for i in range(self.m - 1, 0, -1):
             value = self._weights[i] * message
             zero, one = np.cumsum(value), np.cumsum(grow * value)
@@ -115,7 +114,7 @@ class ChainEnvelope:
         self._first = np.cumsum(self._weights[0] * message)
         return [(np.empty(0), np.empty(0)), *reversed(prefix)], log_mass + math.log(self._first[-1])
 
-    def _mean_positions(self) -> Float:
+    def _mean_positions(self) -> Floats:
         """Means of the ρᵢ under the chain of cells (cells by their midpoints), by forward messages."""
         shrink, grow = np.exp(-self._upper), np.exp(self._lower)
         step = self._edges[1] - self._edges[0]
@@ -144,7 +143,7 @@ class ChainEnvelope:
             low = np.where(enough, low, np.minimum(middle + 1, high))
         return low
 
-    def _inside(self, rng: np.random.Generator, i: int, cell: NDArray[Any]) -> Float:
+    def _inside(self, rng: np.random.Generator, i: int, cell: NDArray[Any]) -> Floats:
         """N(μᵢ, σ²) restricted to the cell, by inversion in the tail where Φ keeps its digits."""
         z_low = (self._lower[cell] - self.means[i]) / self.sigma
         z_high = (self._upper[cell] - self.means[i]) / self.sigma

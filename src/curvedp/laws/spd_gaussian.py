@@ -1,17 +1,9 @@
 """Exact i.i.d. draws from the affine-invariant Gaussian on SPD and HPD matrices, density ∝ exp(−d(X, W)²/2σ²).
 
-X = L·Q·diag(e^ρ)·Qᵀ·Lᵀ with W = LLᵀ, Q uniform on O(m), and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said et al.
-2017). Only ρ is hard. It is drawn by rejection from one of three envelopes, each proved by a concavity:
-
-* near: u ↦ log(sinh √u/√u) is concave, so sinh x / x ≤ exp(a + b·x²) for every tangent; Σ xᵢⱼ² is a quadratic form,
-  so the envelope is the law of the eigenvalues of a Gaussian symmetric matrix. Good while σ²m is small.
-* far: sinh x ≤ eˣ/2, so the envelope is N(σ²h, σ²I), hᵢ = (m+1−2i)/2. Good for σ above about 1.
-* chain: between them, `spd_chain`.
-
-On Hermitian matrices (β = 2) every sinh is squared, Q is unitary, and near and far are the same with β times the exponents.
-
-The acceptance probability of each is a ratio of two normalizers, hence known exactly beforehand; the best is taken.
-It depends on (m, σ) alone, so the number of trials tells nothing about the footpoint.
+X = L·Q·diag(e^ρ)·Q*·L* with W = LL*, Q uniform, and ρ ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 2 on
+Hermitian matrices). Only ρ is hard. It is drawn by rejection from one of three envelopes, near, far and chain (`spd_chain`),
+each proved by a concavity (docs/spd-gaussian.md). The acceptance probability of each is a ratio of two normalizers, hence
+known beforehand, by (m, σ) alone: the best is taken, and the number of trials tells nothing about the footpoint.
 """
 
 import math
@@ -27,14 +19,11 @@ from numpy.typing import NDArray
 from curvedp._validate import integer, positive
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.laws.logconcave import radius_sampler
-from curvedp.laws.radial import Rays
+from curvedp.laws.radial import Floats, Rays
 from curvedp.laws.spd_chain import ChainEnvelope
 from curvedp.laws.spd_normalizer import dimension, log_normalizer, log_ordered_share
 
-Float = NDArray[np.float64]
-
 _LEAST_ACCEPTANCE = 1e-5  # below this a draw costs more than 10^5 proposals: refused before sampling, by public numbers
-_LARGEST_GAP = 36.0  # of log-eigenvalues: e^36 is 2^52
 _CHUNK = 1 << 20  # numbers in the largest temporary array
 
 
@@ -46,18 +35,12 @@ class Envelope(Protocol):
     @property
     def log_acceptance(self) -> float: ...
 
-    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         """n proposals, each sorted from large to small, and their log ratios target/envelope."""
         ...
 
 
-def check_eigenvalues(m: int, sigma: float, beta: int = 1) -> None:
-    """Raises where one draw in 10¹² may be no positive matrix of doubles: its eigenvalues lie a factor e^{ρ₁ − ρₘ} apart."""
-    if beta * sigma * sigma * (m - 1) + 10 * sigma > _LARGEST_GAP:  # seven standard deviations
-        raise ParameterError(f"scale={sigma!r}: dense {m}×{m} matrices lose the small eigenvalues; use a smaller scale")
-
-
-def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Float:
+def turned(rng: np.random.Generator, center: Floats, rho: Floats, beta: int) -> Floats:
     """L·Q·diag(e^ρ)·Q*·L* of each row of ρ, Q uniform, W = LL* the center or as many of them; points of the manifold."""
     (n, m), whole = rho.shape, center if beta == 1 else center[..., 0] + 1j * center[..., 1]
     try:
@@ -77,7 +60,7 @@ def turned(rng: np.random.Generator, center: Float, rho: Float, beta: int) -> Fl
     return out if beta == 1 else np.stack([out.real, out.imag], axis=-1)
 
 
-def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Float, beta: int) -> Float:
+def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta: int) -> Floats:
     """The same for m = 2, entry by entry: Q = [[c, −s·z*], [s·z, c]] up to phases of its columns; FF* as above.
 
     For β = 2 c² is uniform (Archimedes: a coordinate of a uniform point of the sphere), and z is a uniform phase.
@@ -100,7 +83,7 @@ def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Float, beta:
     return out if beta == 1 else out.view(np.float64).reshape(len(rho), 2, 2, 2)
 
 
-def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1) -> Float:
+def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1) -> Floats:
     """n draws of ρ, the log-eigenvalues of W^{−½}XW^{−½}, each sorted from large to small; shape (n, m)."""
     m, sigma, n = integer("m", m, 1), positive("sigma", sigma), integer("n", n, 0)
     if m == 1:
@@ -112,10 +95,10 @@ def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, n: in
     return accepted(rng, best_envelope(m, sigma, beta), m, n)
 
 
-def accepted(rng: np.random.Generator, envelope: Envelope, m: int, n: int) -> Float:
+def accepted(rng: np.random.Generator, envelope: Envelope, m: int, n: int) -> Floats:
     """n draws by rejection: the ρ of each, sorted from large to small."""
     share = math.exp(envelope.log_acceptance)
-    parts: list[Float] = []
+    parts: list[Floats] = []
     while (left := n - sum(map(len, parts))) > 0 or not parts:
         batch = min(max(1, _CHUNK // (m * m)), int(left / share * 1.05) + 16)
         rho, log_ratio = envelope.propose(rng, batch)
@@ -213,7 +196,7 @@ class NearEnvelope:
         flat = 0.5 * dim * math.log(2 * math.pi) + (dim - 1) * math.log(self._scale) + math.log(self.sigma)
         return log_normalizer(m, self.sigma, self.beta) - flat - self._intercept * (dim - m)
 
-    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         m, s = self.m, self._scale
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * s
         # the trace is independent of the differences and is not touched by sinh: it keeps the scale σ
@@ -237,13 +220,13 @@ class FarEnvelope:
     def log_acceptance(self) -> float:
         return log_ordered_share(self.m, self.sigma, self.beta)  # the normalizer is the envelope's mass times this
 
-    def propose(self, rng: np.random.Generator, n: int) -> tuple[Float, Float]:
+    def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         m, sigma = self.m, self.sigma
         rho = self.beta * sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
         return rho, far_log_ratio(rho, self.beta)
 
 
-def far_log_ratio(rho: Float, beta: int) -> Float:
+def far_log_ratio(rho: Floats, beta: int) -> Floats:
     """β·Σ log(1 − e^{−(ρᵢ−ρⱼ)}); −∞ where ρ is not ordered."""
     i, j = np.triu_indices(rho.shape[1], 1)
     gap = rho[:, i] - rho[:, j]
@@ -258,7 +241,7 @@ def _coth_minus_inverse(x: float) -> float:
     return 1 / math.tanh(x) - 1 / x if x > 0.03 else x / 3 - x**3 / 45 + 2 * x**5 / 945
 
 
-def log_sinhc(x: Float | float) -> Float:
+def log_sinhc(x: Floats | float) -> Floats:
     """log(sinh x/x) for x ≥ 0 without overflow; absolute error a few ulp of 1 + x."""
     x = np.asarray(x)
     safe = np.where(x > 1e-2, x, 1.0)
@@ -266,7 +249,7 @@ def log_sinhc(x: Float | float) -> Float:
     return np.where(x > 1e-2, safe + np.log(-np.expm1(-2 * safe) / (2 * safe)), u / 6 - u * u / 180 + u**3 / 2835)
 
 
-def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
+def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Floats:
     """Eigenvalues, sorted from large to small, of symmetric or Hermitian matrices with density ∝ exp(−tr S²/2)."""
     if m == 2:  # ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² of 1 + β degrees of freedom
         trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
@@ -285,13 +268,13 @@ def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1
     return np.asarray(np.linalg.eigvalsh(s + np.conj(np.swapaxes(s, 1, 2)))[:, ::-1], dtype=np.float64)
 
 
-def _normals(rng: np.random.Generator, n: int, m: int, beta: int) -> Float:
+def _normals(rng: np.random.Generator, n: int, m: int, beta: int) -> Floats:
     """Matrices of independent normals, complex for β = 2."""
     real = rng.standard_normal((n, m, beta * m))
     return real if beta == 1 else np.asarray(real.view(np.complex128))
 
 
-def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Float:
+def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Floats:
     """Q uniform on O(m) or U(m), up to the signs or phases of its columns, which Q·diag·Q* does not see."""
     if m == 3 and beta == 1:  # a uniform unit quaternion is a uniform rotation
         q = rng.standard_normal((4, n))

@@ -1,12 +1,8 @@
 """The affine-invariant Laplace law on SPD (β = 1) and HPD (β = 2) matrices, density ∝ exp(−d(X, W)/σ), as a mixture.
 
-e^{−ar} = (a/√2π)·∫ τ^{−½} e^{−a²τ/2} e^{−r²/2τ} dτ: the law is a mixture of the Gaussians of `spd_gaussian`, whose integrals
-are closed. With a = 1/σ, hᵢ = (m+1−2i)/2 and c = (a² − β²|h|²)/2, the variance τ has the density τ^{(m−1)/2}·e^{−cτ} times
-the probability that the far proposal N(βτh, τI) is accepted. So the law exists for a > β|h| = β√(m(m²−1)/12), its normalizer
-and its moments are integrals over τ alone, and the log-eigenvalues are drawn by rejection:
-
-* far: τ ~ Gamma((m+1)/2, c), then ρ ~ N(βτh, τI), accepted with ∏(1 − e^{−(ρᵢ−ρⱼ)})^β where ρ is ordered;
-* near: sinh x ≤ x·eˣ and Σ(ρᵢ−ρⱼ)/2 = h·ρ ≤ |h||ρ|, so the envelope is the flat law of rate a − β|h|.
+It is a mixture of the Gaussians of `spd_gaussian` of variances τ, whose integrals are closed; with hᵢ = (m+1−2i)/2 it
+exists for 1/σ > β|h|. The log-eigenvalues are drawn by rejection from a far and a near envelope (docs/laws.md, Laplace on
+matrices).
 """
 
 import math
@@ -18,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.laws.radial import Floats, log_sphere_area
+from curvedp.laws.radial import Engine, Floats, log_sphere_area
 from curvedp.laws.spd_gaussian import (
     Envelope,
     accepted,
@@ -40,7 +36,7 @@ def half_sum(m: int, beta: int) -> float:
 
 
 @dataclass(frozen=True)
-class MatrixLaplace:
+class MatrixLaplace(Engine):
     """The engine: exp(−d(X, W)/σ) on m×m matrices."""
 
     m: int

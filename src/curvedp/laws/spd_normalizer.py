@@ -1,19 +1,9 @@
 """The affine-invariant Gaussian on SPD and HPD matrices: normalizer, moments and radial CDF in closed form, no sampling.
 
-In log-eigenvalues ρ about the footpoint the law is ∝ exp(−|ρ|²/2σ²) ∏_{i<j} sinh(|ρᵢ−ρⱼ|/2) (Said, Bombrun,
-Berthoumieu, Manton 2017). With h_k = (m+1−2k)/2 the product is a determinant, ∏ 2sinh((ρᵢ−ρⱼ)/2) = det e^{h_k ρᵢ}
-(Weyl), so de Bruijn's formula turns the integral over ρ₁ > … > ρ_m into a Pfaffian of Gaussian integrals (Heuveline,
-Said, Mostajeran 2021):
-
-    ∫ = (2πσ²)^{m/2} · exp(σ²m(m²−1)/24) · 2^{−m(m−1)/2} · Pf[erf(σ(k−j)/2)]        (a border of ones if m is odd).
-
-On Hermitian matrices (β = 2) the product is squared, and Andréief's formula gives a determinant, again a Weyl product:
-
-    ∫ = (2πσ²)^{m/2} · exp(σ²m(m²−1)/6) · 2^{−m(m−1)} · ∏_{k<m} (1 − e^{−σ²k})^{m−k}.
-
-The Pfaffian cancels like σ^{m(m−1)/2}; it is evaluated in ball arithmetic (Arb), the precision doubled until the
-ball is small, so every digit returned is right. The formula is analytic in σ, which gives E e^{−t|ρ|²} as a ratio of
-two normalizers, the scale of one complex, and the CDF of |ρ| by inverting that Laplace transform.
+By formulas of Weyl and de Bruijn the integral over the log-eigenvalues is a Pfaffian of erf's (Heuveline, Said, Mostajeran
+2021), on Hermitian matrices (β = 2) a product: docs/spd-gaussian.md and docs/laws.md. The Pfaffian cancels like
+σ^{m(m−1)/2}: it is evaluated in ball arithmetic, the precision doubled until the ball is small. The formula is analytic in σ,
+which gives E e^{−t|ρ|²} as a ratio of two normalizers, the scale of one complex, and the CDF of |ρ| by inverting that.
 """
 
 import math
@@ -67,7 +57,7 @@ def log_ordered_share(m: int, sigma: float, beta: int = 1) -> float:
 @lru_cache(maxsize=256)
 def log_pfaffian(m: int, sigma: float) -> float:
     """log Pf[erf(σ(k−j)/2)]."""
-    return _refine(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
+    return float(_refined(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma).mid())
 
 
 @lru_cache(maxsize=256)
@@ -86,7 +76,7 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         log_slope = matrix.solve(slope).trace()  # d log det B = tr(B⁻¹ dB)
         return m + s**2 * m * (m * m - 1) / 12 + s * log_slope
 
-    return sigma * sigma * (_refine(value, m, sigma) if m > 1 else 1.0)
+    return sigma * sigma * (float(_refined(value, m, sigma).mid()) if m > 1 else 1.0)
 
 
 def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.float64]:
@@ -122,10 +112,9 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.
 def _contour(m: int, sigma: float, b: int, beta: int) -> tuple[float, NDArray[np.complex128], NDArray[np.complex128]]:
     """Nodes and log-weights of F(x) = whole + Re Σ exp(x·node + log_weight) for the radii of bin b.
 
-    F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt with R = |ρ|². Put t + 1/2σ² = w²: then E e^{−tR} = Z(1/(√2·w))/Z(σ) is
-    analytic in Re w > 0, the path is a vertical line Re w = p, and the only pole is w₀ = 1/(√2·σ). The line goes
-    through the saddle, which is the scale whose mean square radius is x; there the integrand is e^{−qx·s²} wide with
-    2 ≤ q ≤ 4, so the trapezoidal rule converges geometrically. Left of the pole the integral is F − 1.
+    F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt with R = |ρ|², t + 1/2σ² = w² (docs/spd-gaussian.md). The path is the vertical
+    line Re w = p through the saddle, where the integrand is e^{−qx·s²} wide with 2 ≤ q ≤ 4; the only pole is
+    w₀ = 1/(√2·σ), left of which the integral is F − 1.
     """
     x = (sigma * (4 * math.exp((b + 0.5) / 4) if b < 0 else b + 4.5)) ** 2
     mean = mean_square_radius(m, sigma, beta)
@@ -164,16 +153,12 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())
         return m * s.log() + s**2 * m * (m * m - 1) / 24 + _pfaffian(m, s).log()
 
-    return complex(_refine_ball(value, m, 1 / (math.sqrt(2) * abs(w))))
+    return complex(_refined(value, m, 1 / (math.sqrt(2) * abs(w))))
 
 
 def _half(m: int, f: list[Any], one: Any) -> list[list[Any]]:
-    """A matrix of half the size whose determinant is the Pfaffian of the odd Toeplitz matrix f(k−j), j, k = 1…m.
-
-    Reversing the order of rows and columns changes its sign, so it carries symmetric vectors to antisymmetric ones
-    and back, and the Pfaffian is the determinant of one of these two maps: f(m+1−j−k) − f(k−j), with a column of ones
-    if m is odd.
-    """
+    """A matrix of half the size whose determinant is the Pfaffian of the odd Toeplitz matrix f(k−j), j, k = 1…m, which
+    carries symmetric vectors to antisymmetric ones: f(m+1−j−k) − f(k−j), with a column of ones if m is odd."""
 
     def odd(t: int) -> Any:
         return f[t] if t >= 0 else -f[-t]
@@ -190,11 +175,7 @@ def _pfaffian(m: int, sigma: Any) -> Any:
     return matrix(_half(m, [(sigma * k / 2).erf() for k in range(m)], sigma * 0 + 1)).det()
 
 
-def _refine(value: Callable[[], Any], m: int, sigma: float) -> float:
-    return float(_refine_ball(value, m, sigma).mid())
-
-
-def _refine_ball(value: Callable[[], Any], m: int, sigma: float) -> Any:
+def _refined(value: Callable[[], Any], m: int, sigma: float) -> Any:
     """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its center."""
     bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
     while bits <= _MAX_BITS:

@@ -72,15 +72,6 @@ class Ledger:
         A file with at least 32 random bytes that only those may read who may spend. Entries are then chained by
         HMAC-SHA-256: nobody without the key can change the ledger and not be noticed.
 
-    Attributes
-    ----------
-    budget, account : Guarantee
-        What may be spent in all, and what is counted in.
-    spent, remaining : Guarantee or None
-        The sum of the entries, rounded up, and what is left for one entry, rounded down.
-    entries, head : list of Entry, str
-        What has been charged, oldest first, and the hash of the last.
-
     Raises
     ------
     ParameterError

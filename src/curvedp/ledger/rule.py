@@ -100,20 +100,17 @@ class State:
             return guarantee
         order = getattr(account, "order", None)
         if type(guarantee) is not type(account) or getattr(guarantee, "order", order) != order:
-            guarantee = self._converted(guarantee, order)
+            try:
+                guarantee = convert(guarantee, to=type(account), order=order)
+            except UnattainableGuarantee as error:
+                hint = f"this ledger counts in {type(account).__name__}"
+                if self.before:
+                    hint = f"the rest of {self.budget} was turned into {account} by an earlier release"
+                raise UnattainableGuarantee(f"{error}; {hint}") from None
         for rule in ("order", "angle"):
             if getattr(guarantee, rule, None) != getattr(account, rule, None):
                 raise ParameterError(f"the ledger counts {rule}={getattr(account, rule)!r}; {guarantee} has another")
         return guarantee
-
-    def _converted(self, guarantee: Guarantee, order: float | None) -> Guarantee:
-        try:
-            return convert(guarantee, to=type(self.account), order=order)
-        except UnattainableGuarantee as error:
-            hint = f"this ledger counts in {type(self.account).__name__}"
-            if self.before:
-                hint = f"the rest of {self.budget} was turned into {self.account} by an earlier release"
-            raise UnattainableGuarantee(f"{error}; {hint}") from None
 
     def _sum(self, part: Cost, partition: str | None, group: str | None) -> tuple[Cost, Cost | None]:
         """The total with this part, and its group's: of a partition only its most expensive group counts, by component."""
@@ -136,7 +133,10 @@ def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exa
         if plain and not exactly and "total" in following and following["opens"] is None:
             continue  # the next total says all that this one does
         if body.get("opens") is not None:
-            state = _reopened(state, guarantee_from_dict(body["opens"]), exactly)
+            account, (eps, delta) = guarantee_from_dict(body["opens"]), _rest(state.account, state.total)
+            if exactly and not (account.adjacency == state.budget.adjacency and account.epsilon(delta) <= eps):
+                raise LedgerCorrupted(f"{account} is more than the ledger had left; what was spent is unknown")
+            state = state.opened(account)
         total, of_group = _after(state, body, exactly)
         if of_group is not None:
             name = body["partition"]
@@ -145,13 +145,6 @@ def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exa
             state.dearest[name] = tuple(max(pair) for pair in zip(dearest, of_group, strict=True))
         state = dataclasses.replace(state, number=number, head=head, total=total)
     return state
-
-
-def _reopened(state: State, account: Guarantee, exactly: bool) -> State:
-    eps, delta = _rest(state.account, state.total)
-    if exactly and not (account.adjacency == state.budget.adjacency and account.epsilon(delta) <= eps):
-        raise LedgerCorrupted(f"{account} is more than the ledger had left; what was spent is unknown")
-    return state.opened(account)
 
 
 def _after(state: State, body: dict[str, Any], exactly: bool) -> tuple[Cost, Cost | None]:

@@ -1,12 +1,9 @@
 """The ledger's file: one SQLite table of entries, chained by hashes, written in exclusive durable transactions.
 
-A rollback journal, not a write-ahead log: an entry that was acknowledged is in the one file, so that no second file can be
-lost with it; `synchronous=EXTRA` makes that true across a power cut too. The journal is found by the file's name, so a file
-with two names (a hard link, a file mounted by itself into a container) is refused: after a crash under one name, the other
-would go on without the journal, and lose what was acknowledged since when the first is opened again.
-
-A new ledger is made aside and linked into place, so that a file at its path is never half made: an empty one is damage, not a
-fresh start. Nobody but its owner can read it.
+A rollback journal, not a write-ahead log: an entry that was acknowledged is in the one file; `synchronous=EXTRA` makes that
+true across a power cut too. The journal is found by the file's name, so a file with two names is refused: after a crash under
+one name, the other would go on without the journal. A new ledger is made aside and linked into place, so that a file at its
+path is never half made: an empty one is damage, not a fresh start. Nobody but its owner can read it.
 """
 
 import hashlib

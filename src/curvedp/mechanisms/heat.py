@@ -18,7 +18,7 @@ class HeatKernelMechanism(IsotropicMechanism):
     """Brownian motion from the statistic f(D), stopped at time `scale`²: on Sphere, Lorentz, PoincareBall, d >= 2.
 
     Guarantees
-    - μ-GDP with μ = Δ·√(ρ/(e^{ρt} − 1)), t = scale², ρ = ±(d − 1) the Ricci curvature (proof in `curvedp.laws.heat`).
+    - μ-GDP with μ = Δ·√(ρ/(e^{ρt} − 1)), t = scale², ρ = ±(d − 1) the Ricci curvature (proof: docs/laws.md).
 
     It buys nothing: at equal μ it errs as the Riemannian Gaussian does, so that "auto" leaves it out.
     """

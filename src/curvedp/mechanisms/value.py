@@ -15,7 +15,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.laws import HeatKernel, RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import drawn_point, exact_gaussian, exact_heat_kernel, exact_laplace
+from curvedp.laws.exact import drawn_point, exact_draw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
@@ -23,7 +23,6 @@ from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
 _LAWS: dict[str, Any] = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace, "heat": HeatKernel}
-_DRAWS: dict[str, Any] = {"gaussian": exact_gaussian, "laplace": exact_laplace, "heat": exact_heat_kernel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +125,7 @@ class IsotropicMechanism(ValueMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
-        drawn = _DRAWS[self.kind](self.noised, self.scale, data, source=source, grid=GRID)
+        drawn = exact_draw(self.kind, self.noised, self.scale, data, source=source, grid=GRID)
         return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:

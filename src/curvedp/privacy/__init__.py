@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
     from curvedp.privacy.profile import PrivacyProfile
     from curvedp.privacy.selection import NegativeBinomialRuns
-    from curvedp.privacy.spd_confidence import ConfidenceProfile
     from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "Composition",
-    "ConfidenceProfile",
     "Guarantee",
     "MeanConcentratedDP",
     "NegativeBinomialRuns",

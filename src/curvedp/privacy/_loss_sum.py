@@ -53,7 +53,9 @@ class LossSum(LossTails):
         self.loss_scale = math.hypot(a_scale, b_scale)
         self.max_loss = a.T + b.T
         self.resolution = 2e-10 if isinstance(b, NormalLoss) else MARGIN / 4
-        self.kinks = self._kinks()
+        # where the tails are not analytic: an end or a kink of one loss meets one of the other
+        ends = [[*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (a, b)]
+        self.kinks = tuple({x for p in ends[0] for q in ends[1] for x in (p + q, abs(p - q)) if 0 < x < self.max_loss})
         self.order = self._resolving_order()
 
     def _resolving_order(self) -> int:
@@ -68,11 +70,6 @@ class LossSum(LossTails):
                 break
             order, (upper, lower) = 2 * order, finer
         return order
-
-    def _kinks(self) -> tuple[float, ...]:
-        """Where the tails are not analytic: an end or a kink of one loss meets one of the other."""
-        ends = [[*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (self.a, self.b)]
-        return tuple({x for p in ends[0] for q in ends[1] for x in (p + q, abs(p - q)) if 0 < x < self.max_loss})
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         return self._log_tails(t, self.order)

@@ -76,7 +76,7 @@ class LossTable:
         self._tails, self.T = tails, tails.max_loss
         self._resolution, self.kinks, self._atom = tails.resolution, tails.kinks, tails.closest is not None
         self._bends: dict[int, tuple[float, float]] = {}
-        self._panels = Panels(lambda w: tails.log_tails(self.t_of(w)), self._ulp, self._resolution, _DEEPEST)
+        self.panels = Panels(lambda w: tails.log_tails(self.t_of(w)), self._ulp, self._resolution, _DEEPEST)
         scale = tails.loss_scale
         center = scale * scale / 2  # the mean of L where it is nearly normal
         steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
@@ -91,28 +91,23 @@ class LossTable:
             # how close to T rounding lets one look; closer where an atom at T leaves P with a scale of its own
             last = (tails.closest or 16.0) if self._resolution == RESOLVED else 12.0
             w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
-            self._panels.add(np.unique(w[w <= last]))
+            self.panels.add(np.unique(w[w <= last]))
         else:
-            self._panels.add(edges)
+            self.panels.add(edges)
             while self.log_upper(np.array([self.end]))[0] > _DEEPEST:
                 self.extend()
 
     @property
     def end(self) -> float:
         """The largest t in the table."""
-        return -self.T * math.expm1(-self._panels.edges[-1]) if math.isfinite(self.T) else float(self._panels.edges[-1])
-
-    @property
-    def unresolved(self) -> float:
-        """The largest last coefficient that halving did not remove: an error of log P."""
-        return self._panels.unresolved
+        return -self.T * math.expm1(-self.panels.edges[-1]) if math.isfinite(self.T) else float(self.panels.edges[-1])
 
     def _ulp(self, w: Array) -> Array:
         return np.exp(w) if math.isfinite(self.T) else w
 
     def extend(self, times: int = 1) -> None:
         """Double the range of an unbounded loss."""
-        self._panels.add(np.array([self.w_end * 2.0**n for n in range(times + 1)]))
+        self.panels.add(np.array([self.panels.end * 2.0**n for n in range(times + 1)]))
 
     def _w(self, t: Array, gap: Array) -> Array:
         """The panel coordinate of t, given T − t."""
@@ -123,14 +118,14 @@ class LossTable:
 
     def _value(self, w: Array, which: int) -> Array:
         """The series at w."""
-        value, beyond = self._panels.value(w, which), w > self._panels.end
+        value, beyond = self.panels.value(w, which), w > self.panels.end
         if np.any(beyond):
             value[beyond] = self._series(w[beyond], which)[0]
         return value
 
     def _series(self, w: Array, which: int) -> tuple[Array, Array]:
         """The series and its derivative at w; the last panel's end is continued by a power law in T − t (`_ending`)."""
-        value, slope, beyond = self._panels.with_slope(w, which)
+        value, slope, beyond = self.panels.with_slope(w, which)
         if self._atom and np.any(beyond > 0):
             bend = self._ending(which)
             return value - bend * (beyond + np.expm1(-beyond)), slope + bend * np.expm1(-beyond)
@@ -139,8 +134,8 @@ class LossTable:
     def _ending(self, which: int) -> float:
         """C in the slope −k + C·e^{end − w} of log P beyond the last panel, from two slopes within it. Continued is the
         slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off."""
-        if which not in self._bends or self._bends[which][0] != self._panels.edges[-1]:
-            end, step = self._panels.edges[-1], min(1.0, self._panels.edges[-1] - self._panels.edges[-2])
+        if which not in self._bends or self._bends[which][0] != self.panels.edges[-1]:
+            end, step = self.panels.edges[-1], min(1.0, self.panels.edges[-1] - self.panels.edges[-2])
             slopes = self._series(np.array([end - step, end]), which)[1]
             self._bends[which] = (end, float(slopes[0] - slopes[1]) / math.expm1(step))
         return self._bends[which][1]
@@ -176,7 +171,7 @@ class LossTable:
     @cached_property
     def _second_panels(self) -> Panels:
         """t + log P₂(L > t) on the panels as first built."""
-        return self._panels.like(lambda w: self.log_second(self.t_of(w)) + self.t_of(w))
+        return self.panels.like(lambda w: self.log_second(self.t_of(w)) + self.t_of(w))
 
     def _second(self, t: Array) -> Array:
         """log P₂(L > t) by its own series, t >= 0."""
@@ -215,11 +210,6 @@ class LossTable:
     def _reach(self) -> float:
         return self.T * (1 - 1e-12) if math.isfinite(self.T) else self.end
 
-    @property
-    def w_end(self) -> float:
-        """The right end of the panels, in their coordinate."""
-        return self._panels.end
-
     def t_of(self, w: Array) -> Array:
         """The loss at a panel coordinate."""
         return -self.T * np.expm1(-w) if math.isfinite(self.T) else w
@@ -227,8 +217,8 @@ class LossTable:
     def grid(self) -> Array:
         """Twelve losses a panel, from 0 to the end: what a search for a supremum starts from."""
         steps = np.linspace(0.0, 1.0, 13)[:-1]
-        w = (self._panels.edges[:-1, None] + np.diff(self._panels.edges)[:, None] * steps).ravel()
-        return self.t_of(np.append(w, self._panels.edges[-1]))
+        w = (self.panels.edges[:-1, None] + np.diff(self.panels.edges)[:, None] * steps).ravel()
+        return self.t_of(np.append(w, self.panels.edges[-1]))
 
     def cap_noise(self, eps: Array) -> Array:
         """What rounding of ε and the power law beyond the last panel can do to δ close to the cap T, relative to δ."""
@@ -238,18 +228,18 @@ class LossTable:
         slope = np.abs(self._series(w, 0)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = np.exp(np.minimum(w, 36.0)) * 2.0**-50
-            noise = rounding + np.where(w > self._panels.edges[-1], 1e-6, 0.0)
+            noise = rounding + np.where(w > self.panels.edges[-1], 1e-6, 0.0)
             return slope * np.where(w > 2, np.minimum(noise, 1.0), 0.0)
 
     @property
     def _beyond(self) -> list[float]:
         """Panels between the table and the end of a bounded loss, over which it is continued."""
-        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self._panels.edges[-1]]
+        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self.panels.edges[-1]]
 
     @cached_property
     def _moment_nodes(self) -> tuple[Array, Array, Array, Array]:
         """(t, log weight, log P₁(L > t), log δ(t)) of a fixed rule over the table as first built."""
-        edges = np.append(self._panels.edges, self._beyond)
+        edges = np.append(self.panels.edges, self._beyond)
         fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(), edges[-1])
         width = np.diff(fine)[:, None]
         w = (fine[:-1, None] + width * _OFFSET16).ravel()
@@ -282,9 +272,9 @@ class LossTable:
             while growth * self.end + self.log_upper(np.array([self.end]))[0] > size.max() - 60:
                 self.extend()
                 size = growth * (probe := self.grid()) + self.log_upper(probe)
-        w = np.unique(np.concatenate([self._panels.edges, self._w(self.grid(), self.T - self.grid())]))
+        w = np.unique(np.concatenate([self.panels.edges, self._w(self.grid(), self.T - self.grid())]))
         # next to a huge T the grid's last t rounds to T: w = inf
-        w = np.append(w[w <= self._panels.edges[-1]], self._beyond)
+        w = np.append(w[w <= self.panels.edges[-1]], self._beyond)
         low, high = w[:-1], w[1:]
         for _ in range(60):
             h = self._log_density(log_integrand, np.concatenate([low, high]))
@@ -314,7 +304,7 @@ class LossTable:
             parts = [self._discounted(part, which) for part in np.array_split(eps.ravel(), eps.size // 1024)]
             return np.concatenate(parts).reshape(eps.shape)
         flat = eps.ravel()
-        edges = -self.T * np.expm1(-self._panels.edges) if math.isfinite(self.T) else self._panels.edges.copy()
+        edges = -self.T * np.expm1(-self.panels.edges) if math.isfinite(self.T) else self.panels.edges.copy()
         edges[-1] = self.T
         # A piece begins at ε or at an edge beyond it: so many are computed, whatever the number of pairs.
         begin = np.concatenate([flat, edges[:-1]])

@@ -25,7 +25,7 @@ class Panels:
     def __init__(self, functions: Callable[[Array], Any], ulp: Any, resolution: float, deepest: float) -> None:
         self._functions, self._ulp, self._resolution, self._deepest = functions, ulp, resolution, deepest
         self.edges, self._coefficients = np.empty(0), np.empty(0)
-        self.unresolved = 0.0  # the largest last coefficient that halving did not remove
+        self.unresolved = 0.0  # the largest last coefficient that halving did not remove: an error of the values
 
     @property
     def end(self) -> float:

@@ -1,12 +1,7 @@
 """The two tails of the privacy loss of an isotropic law on a space of constant curvature, as one radial integral.
 
-Units in which the curvature is k = −1, 0 or 1. In polar coordinates (r, φ) about η₁ the loss (d₂² − r²)/2s², or (d₂ −
-r)/s for Laplace, grows with φ, and P₁(L > t) = ∫ρ(r)·I_x(a, a) dr, a = (d−1)/2, x = cos²(φ_t/2); by half angles x keeps
-every digit,
-
-    x = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r · sn D),        1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r · sn D),
-
-b = √(r² + 2s²t) or r + st being the value of d₂ on the level L = t (docs/exact-profiles.md, The integral).
+Units in which the curvature is k = −1, 0 or 1. P₁(L > t) = ∫ρ(r)·I_x(a, a) dr, a = (d−1)/2, and by half angles x keeps every
+digit (docs/exact-profiles.md, The integral).
 """
 
 import math
@@ -187,7 +182,6 @@ class SpaceFormLaw(LossTails):
     # ---- integrals over r, a row for each t ----
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """(log P₁(L > t), log P₁(L <= t)) for 0 <= t < max_loss, each with its own digits."""
         t = np.asarray(t, np.float64)
         breaks, inner = self._breaks(t)
         ends = np.stack([np.zeros_like(t), *breaks, np.full_like(t, self._diameter)]) - self.mode

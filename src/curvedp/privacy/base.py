@@ -42,6 +42,7 @@ class Guarantee:
 
     additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     lengths: ClassVar[tuple[str, ...]] = ()  # fields that are scales or sensitivities
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # open intervals in which other fields lie
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
     merges: ClassVar[str] = ""  # of one name have closed forms together, which know more than their profiles
@@ -63,6 +64,9 @@ class Guarantee:
             if not (type(value) is float and 1e-100 <= value <= 1e100):  # a search makes many: few have to be asked
                 check = _validate.length if name in self.lengths else _validate.positive
                 object.__setattr__(self, name, check(name, value))
+        for name, (low, high) in self.ranges.items():
+            value = _validate.within(name, getattr(self, name), low, high, open_low=True, open_high=True)
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""
@@ -266,16 +270,12 @@ def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
 def vouched(guarantee: Guarantee) -> Guarantee:
     """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
     if not guarantee.certain:
-        raise ParameterError(
-            f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps) as it is"
-        )
+        raise ParameterError(f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps)")
     return guarantee
 
 
 def _answered(name: str, value: Any, allowed: Callable[[Array], Any], rule: str, answer: Callable[[Array], Any]) -> Any:
     """The answer at a number or at an array of numbers, all of them allowed."""
-    if isinstance(value, str | bytes | bool):
-        raise ParameterError(f"{name}={value!r} must be a number or an array of numbers")
     try:
         values = np.asarray(value)
         if values.dtype.kind not in "iuf":

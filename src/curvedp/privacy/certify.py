@@ -2,15 +2,14 @@
 
 With J_m(c) = ∫_{arccos c}^π sin^m, m = d−2, and c_t(r) the cosine of the angle at which the level L = t is met,
 
-    δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ).
+    δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ)
 
-The integrals are split at the radii where |c_t| = 1; what lies outside their window is bounded by log-concavity: ∫_R^∞ρ
-<= ρ(R)/|(log ρ)′(R)|. The float path suggests windows and tolerances: a bad one costs time, never validity. Results are
-rounded outward and widened by 3e-9, more than the rounding-up of the float path, so that its value lies inside.
+(docs/exact-profiles.md, Certified). On a real projective space, such as the rotations of space, L >= t where both lifts of
+the other center are farther away than the level. The float path suggests windows and tolerances: a bad one costs time, never
+validity.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -21,8 +20,9 @@ from curvedp import _validate
 from curvedp.entropy.precision import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._space_form import SpaceFormLaw
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, constant_curvature_profile
+from curvedp.privacy.constant_curvature import RadialProfile, constant_curvature_profile
 from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.privacy.projective import ProjectiveProfile
 
 WIDEN = 3e-9
 _GOOD = 2e-8  # relative radius of an acceptable ball
@@ -39,12 +39,8 @@ def certified_delta(
 
     Parameters
     ----------
-    kind : 'gaussian' or 'laplace'
-        The law.
-    curvature, dim : float, int
-        Of the space.
-    scale, sensitivity : float
-        Of the law, and the largest distance of two centers.
+    kind, curvature, dim, scale, sensitivity : str, float, int, float, float
+        Of the law and its space, and the largest distance of two centers.
     eps : float
         Where δ is asked.
 
@@ -54,7 +50,17 @@ def certified_delta(
     >>> lower <= 0.04225571 <= upper
     True
     """
-    profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
+    return _bounds(constant_curvature_profile(kind, curvature, dim, scale, sensitivity), eps)
+
+
+def certified_projective_delta(
+    kind: Any, curvature: float, dim: int, scale: float, sensitivity: float, eps: float
+) -> tuple[float, float]:
+    """The same on the real projective space of this dimension and curvature; Rotations(3) has 3 and ¼."""
+    return _bounds(ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity), eps)
+
+
+def _bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
     lower, upper = outward(Certifier(profile).delta(_validate.nonnegative("eps", eps)))
     return lower, min(upper, 1.0)
 
@@ -71,27 +77,14 @@ def float_beyond(x: arb, direction: int) -> float:
     return math.nextafter(value, direction * math.inf)
 
 
-def enclosed(ball_at: Callable[[int], arb], tiny: bool, most: int = 6144) -> arb:
-    """The first good ball of a δ as the precision doubles; of a `tiny` one any, which says how small it is."""
-    bits = 96
-    while bits <= most:
-        with precision(bits):
-            ball = ball_at(bits)
-            if (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()) or (ball.is_exact() and ball == 0):
-                return ball
-            if tiny and ball.is_finite():
-                return arb(0).union(ball.upper())
-        bits *= 2
-    raise NotResolved("δ could not be enclosed")
-
-
 class Certifier:
     """Certified δ of one profile; every ε shares the radial mass."""
 
     least_log = math.log(1e-300)  # smaller δ are bounded from above only
 
-    def __init__(self, profile: ConstantCurvatureProfile) -> None:
+    def __init__(self, profile: Any) -> None:
         self.profile, self.kind, self.d = profile, profile.kind, profile.dim
+        self.lifts = 2 if isinstance(profile, ProjectiveProfile) else 1  # of a center, to the sphere
         self.k = (profile.curvature > 0) - (profile.curvature < 0) if profile.dim > 1 else min(profile.curvature > 0, 1)
         self.cache: dict[float, arb] = {}
 
@@ -102,27 +95,31 @@ class Certifier:
         if self._beyond_cap(eps):
             return arb(0)
         guess = self._log_guess(eps)
-        closed = self.profile.closed or self.d == 1
-        if not closed and guess <= self.least_log and eps > _FAR * (near := self._last_resolved(eps)):
-            return arb(0).union(self.delta(near).upper())
         tiny = guess <= self.least_log  # below what floats resolve: only the upper end is wanted
-        most = 6144 if self.d > 1 else 200_000  # closed forms are cheap
-        self.cache[eps] = enclosed(lambda bits: self._delta(arb(eps), guess, 1e-12 * 96 / bits), tiny, most)
-        return self.cache[eps]
-
-    def _last_resolved(self, eps: float) -> float:
-        """An ε below `eps`, by halving, at which the float path resolves δ: as δ falls with ε, a bound there is one here."""
-        while eps > 0 and self._log_guess(eps) <= self.least_log:
-            eps /= 2
-        return eps
+        if tiny and not (self.profile.closed or self.d == 1):
+            near = eps  # by halving, an ε at which floats resolve δ: as δ falls with ε, a bound there is one here
+            while near > 0 and self._log_guess(near) <= self.least_log:
+                near /= 2
+            if eps > _FAR * near:
+                return arb(0).union(self.delta(near).upper())
+        bits, most = 96, 6144 if self.d > 1 else 200_000  # closed forms are cheap
+        while bits <= most:
+            with precision(bits):
+                ball = self._delta(arb(eps), guess, 1e-12 * 96 / bits)
+                good = (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()) or (ball.is_exact() and ball == 0)
+                if good or (tiny and ball.is_finite()):  # of a tiny δ any ball says how small it is
+                    self.cache[eps] = ball if good else arb(0).union(ball.upper())
+                    return self.cache[eps]
+            bits *= 2
+        raise NotResolved("δ could not be enclosed")
 
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
         with np.errstate(all="ignore"):  # at an ε beyond all bounds it may be no number: then δ is taken for tiny
             if self.profile.closed:
-                guess = float(gdp_log_delta(self.profile.mu, _column(eps))[0])
+                guess = float(gdp_log_delta(self.profile.mu, eps))
             else:
-                guess = float(self.profile._table.log_delta(_column(eps))[0])
+                guess = float(self.profile._table.log_delta(np.array([eps]))[0])
         return guess if guess > self.least_log else self.least_log
 
     def _beyond_cap(self, eps: float) -> bool:
@@ -130,16 +127,20 @@ class Certifier:
         s, D = self._units()
         if self.kind == "laplace":
             return bool(arb(eps) >= D / s)
-        return self.k == 1 and bool(arb(eps) >= D * (2 * arb.pi() - D) / (2 * s * s))
+        return self.k == 1 and bool(arb(eps) >= D * (2 * self._diameter() - D) / (2 * s * s))
 
     # ---- parameters as balls, in units of curvature ±1 ----
 
     def _units(self) -> tuple[arb, arb]:
         root = arb(abs(self.profile.curvature)).sqrt() if self.profile.curvature and self.k else arb(1)
         D = arb(self.profile.sensitivity) * root
-        if self.k == 1 and not (arb.pi() > D):  # a float next to π: the diameter is as far as it goes
-            D = arb.pi()
+        if self.k == 1 and not (self._diameter() > D):  # a float next to π: the diameter is as far as it goes
+            D = self._diameter()
         return arb(self.profile.scale) * root, D
+
+    def _diameter(self) -> arb:
+        """Of a compact space."""
+        return arb.pi() / self.lifts
 
     def _delta(self, eps: arb, log_guess: float, tolerance: float) -> arb:
         s, D = self._units()
@@ -193,10 +194,10 @@ class Certifier:
         if start > 0:
             slope = log_slope(arb(start))
             outside += (rho(acb(start)).real / slope).upper() if slope > 0 else arb.pos_inf()
-        if k != 1 or end < math.pi:
+        if k != 1 or end < math.pi / self.lifts:
             slope = log_slope(arb(end))
             outside += (rho(acb(end)).real / -slope).upper() if slope < 0 else arb.pos_inf()
-        top = arb.pi() if k == 1 and end >= math.pi else arb(end)
+        top = self._diameter() if k == 1 and end >= math.pi / self.lifts else arb(end)
         peak = float(law.width)
         tolerance = arb(log_guess).exp() * peak * relative
         mass = integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
@@ -204,19 +205,21 @@ class Certifier:
 
         sn_D = sn(k, acb(D))
 
-        def halves(r: acb, analytic: bool) -> tuple[acb, acb]:
-            """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels."""
+        def halves(r: acb, analytic: bool, far: bool) -> tuple[acb, acb]:
+            """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels. A far lift is π − b away."""
             b = r + s * t if laplace else (r * r + 2 * s * s * t).sqrt(analytic=analytic)
             gap = acb(s * t) if laplace else 2 * s * s * t / (b + r)  # b − r
+            if far:
+                b, gap = arb.pi() - b, arb.pi() - b - r
             below = sn(k, r) * sn_D
             x = sn(k, (D - gap) / 2) * sn(k, (r + D + b) / 2) / below
             return x, sn(k, (D + gap) / 2) * sn(k, (b + r - D) / 2) / below
 
         whole = sine_integral(self.d - 2, acb(1), acb(0), False).real
 
-        def partial(r: acb, analytic: bool) -> acb:
-            x, y = halves(r, analytic)
-            if not upper:
+        def partial(r: acb, analytic: bool, far: bool = False) -> acb:
+            x, y = halves(r, analytic, far)
+            if not (upper or far):
                 x, y = y, x
             if not analytic and not (x.real > 0 and y.real > 0):
                 # a real ball that reaches over the end of the range: the fraction lies in [0, 1]
@@ -226,10 +229,15 @@ class Certifier:
         low, high, inner = self._breaks(s, D, t)
         total = arb(0)
         window = (arb(start), top)
+        if self.lifts == 2:  # the far lift counts from `high` on
+            half = self._diameter()
+            last = top if not upper else half - s * t if laplace else (half * half - 2 * s * s * t).sqrt()
+            far = self._between(lambda r, analytic: partial(r, analytic, True), high, last, window, tolerance)
+            high, total = last, -far if upper else far
         # below `low` every direction is in (inner) or out; above `high` likewise the other way round on the sphere
         if inner == upper:
             total += self._between(lambda r, _: rho(r), window[0], low, window, tolerance)
-        if k == 1 and not upper:
+        if k == 1 and not upper and self.lifts == 1:
             total += self._between(lambda r, _: rho(r), high, window[1], window, tolerance)
         total += self._between(partial, low, high, window, tolerance)
         return (total + arb(0).union(outside)) / mass
@@ -238,21 +246,21 @@ class Certifier:
         """Floats around the radii where ρ is above e^−depth of its peak; a suggestion only."""
         m, w = law.mode, law.width
         left, right = w, w
-        while m - left > 0 and float(law.log_rho(_column(-left))[0]) > -depth:
+        while m - left > 0 and float(law.log_rho(np.array([-left]))[0]) > -depth:
             left *= 1.25
-        limit = math.pi - m if self.k == 1 else math.inf
-        while right < limit and float(law.log_rho(_column(right))[0]) > -depth:
+        limit = math.pi / self.lifts - m if self.k == 1 else math.inf
+        while right < limit and float(law.log_rho(np.array([right]))[0]) > -depth:
             right *= 1.25
-        return (m - left if m - left > 1e-3 * m else 0.0), (m + right if right < limit else math.pi)
+        return (m - left if m - left > 1e-3 * m else 0.0), (m + right if right < limit else math.pi / self.lifts)
 
     def _breaks(self, s: arb, D: arb, t: arb) -> tuple[arb, arb, bool]:
         """Radii between which |c_t| < 1, and whether L >= t for all directions below the first."""
-        pi = arb.pi()
+        end = self._diameter()
         if self.kind == "laplace":
-            high = pi - (D + s * t) / 2 if self.k == 1 else arb.pos_inf()
+            high = end - (D + s * t) / 2 if self.k == 1 else arb.pos_inf()
             return (D - s * t) / 2, high, True
         low = (D * D - 2 * s * s * t) / (2 * D)
-        far = 2 * pi - D
+        far = 2 * end - D
         high = (far * far - 2 * s * s * t) / (2 * far) if self.k == 1 else arb.pos_inf()
         return (low, high, True) if low > 0 else (abs(low), high, False)
 
@@ -268,10 +276,6 @@ class Certifier:
         law = self.profile.tails
         assert isinstance(law, SpaceFormLaw)
         return law
-
-
-def _column(x: float) -> Any:
-    return np.array([x])
 
 
 # ---- the functions that certificates are made of

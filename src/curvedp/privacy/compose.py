@@ -1,16 +1,8 @@
 """What several releases cost together, for guarantees that were fixed beforehand; docs/accounting.md has what is not.
 
-One definition throughout: its closed form. Divergences (zCDP, Rényi) with anything that has them (pure, GDP): in that
-divergence. Every other mixture: a `Composition`, which multiplies privacy loss distributions exactly.
-
-| definition | together |
-|---|---|
-| PureDP; ApproxDP; ZCDP; KLDP | Σε; (Σε, Σδ); Σρ; Σα (the chain rule) |
-| RenyiDP | Σε at the smallest order (the divergence grows with the order) |
-| MeanConcentratedDP | (Σm, √Στ²), see `privacy.mean_loss` |
-| GDP | √Σμ² |
-| RaoDP | √Σθ² (parametric); cos(θ/2) = ∏cos(θᵢ/2) (Hellinger angle; parametric angles bound it) |
-| mixed, profiles | product of privacy loss distributions |
+One definition throughout: its closed form, of which the fields that add up say it (`Guarantee.additive`). Divergences (zCDP,
+Rényi) with anything that has them (pure, GDP): in that divergence, Rényi at the smallest order. Hellinger angles: cos(θ/2) =
+∏cos(θᵢ/2). Every other mixture: a `Composition`, which multiplies privacy loss distributions exactly.
 """
 
 import functools

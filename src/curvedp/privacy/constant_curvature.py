@@ -28,7 +28,7 @@ _CIRCLE = (1e-140, 1e140)
 
 
 def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
+    if not low <= value <= high:  # a search makes many profiles: few have to be asked
         _validate.within(name, value, low, high)
 
 
@@ -65,7 +65,6 @@ class RadialProfile(PrivacyProfile):
 
     @cached_property
     def rao(self) -> float:
-        """Δ·√Fisher information."""
         return up(self.tails.loss_scale, RELATIVE_ERROR)
 
 
@@ -163,6 +162,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     """A flat Gaussian: its loss is normal, and everything is in closed form (Dong, Roth and Su 2022)."""
 
     closed: ClassVar[bool] = True
+    pure_epsilon = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,9 +173,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     def mu(self) -> float:
         return up(self.sensitivity / self.scale, 2.0**-52)
 
-    @cached_property
-    def rao(self) -> float:
-        return self.mu
+    rao = property(lambda self: self.mu)
 
     @cached_property
     def rho(self) -> float:
@@ -185,17 +183,13 @@ class GaussianProfile(ConstantCurvatureProfile):
     def hellinger_angle(self) -> float:  # ∫√(p₁p₂) = e^{−μ²/8}
         return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)), 1e-15), math.pi)
 
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
-
     def _delta(self, eps: Array) -> Array:
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
         return np.asarray(gdp_tradeoff(self.mu, alpha))
 
-    def _renyi(self, order: float) -> float:
+    def renyi_bound(self, order: float) -> float:
         return up(order * self.mu * self.mu / 2, 2.0**-51)
 
     def mu_at(self, eps: Array) -> Array:
@@ -227,11 +221,10 @@ class FloorProfile(PrivacyProfile):
     sensitivity: float
 
     lengths: ClassVar[tuple[str, ...]] = ("sensitivity",)
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"curvature": (-1e300, 0.0)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _validate.within("curvature", self.curvature, -1e300, 0.0, open_high=True) < 0:
-            raise ParameterError(f"curvature={self.curvature!r} must be negative")
         _validate.integer("dim", self.dim, 2)
 
     @cached_property
@@ -278,10 +271,8 @@ def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: floa
 
     Parameters
     ----------
-    curvature, dim : float, int
-        Of the space.
-    sigma, sensitivity : float
-        Of the law, and the largest distance of two centers.
+    curvature, dim, sigma, sensitivity : float, int, float, float
+        Of the space; of the law, and the largest distance of two centers.
 
     Examples
     --------
@@ -296,10 +287,8 @@ def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float
 
     Parameters
     ----------
-    curvature, dim : float, int
-        Of the space.
-    scale, sensitivity : float
-        Of the law, and the largest distance of two centers.
+    curvature, dim, scale, sensitivity : float, int, float, float
+        Of the space; of the law, and the largest distance of two centers.
 
     Examples
     --------
@@ -314,10 +303,8 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
 
     Parameters
     ----------
-    curvature, dim : float, int
-        Of the space.
-    sensitivity : float
-        The largest distance of two centers.
+    curvature, dim, sensitivity : float, int, float
+        Of the space, and the largest distance of two centers.
 
     Examples
     --------

@@ -7,7 +7,7 @@ is released once, with 1/20 of μ², and steps are along the quotient of noisy s
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from math import expm1, inf, log, log1p, nextafter, sqrt
+from math import expm1, inf, log1p, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from curvedp.privacy.compose import compose
 from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
-from curvedp.privacy.rounding import bracket, down, private_side, up
-from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
+from curvedp.privacy.rounding import down, up
+from curvedp.privacy.subsampled import met_from, subsampled_gaussian, subsampled_noise_multiplier
 
 Pair = tuple[float, float]
 
@@ -108,12 +108,8 @@ def rsvrg_noise(
     if not isinstance(guarantee, ApproxDP):
         return noise(up(rgd_noise(1, 1, limit, guarantee), 1e-14))
     start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
-
-    def excess(factor: float) -> float:
-        found = rsvrg_guarantee(n, epochs, inner_steps, batch_size, clip, noise(factor), sampling)
-        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)
-
-    return noise(private_side(excess, *bracket(excess, start), relative=1e-3))
+    terms = n, epochs, inner_steps, batch_size, clip
+    return noise(met_from(lambda f: rsvrg_guarantee(*terms, noise(f), sampling), guarantee, start, 1e-3))
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
@@ -143,16 +139,21 @@ def added_guarantee(steps: int, rate: float, clip: float, noise: float, count_no
 def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> Pair:
     """(noise on a sum, noise on the count) at which `added_guarantee` meets the guarantee; as `rsgd_noise` for others than
     (ε, δ)."""
-    whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))  # one Gaussian release that moves by 1
     if rate == 1 or not isinstance(guarantee, ApproxDP):
-        return up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), up(whole / sqrt(_COUNT), 1e-14)
-    count = float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))
+        whole, count = _known_batches(guarantee)
+        return up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), count
+    count = _count_noise(guarantee)
+    return met_from(lambda m: added_guarantee(steps, rate, 1.0, m, count), guarantee) * clip * (1 + 1e-14), count
 
-    def excess(multiplier: float) -> float:
-        found = added_guarantee(steps, rate, 1.0, multiplier, count)
-        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)
 
-    return private_side(excess, *bracket(excess, 1.0), relative=1e-4) * clip * (1 + 1e-14), count
+def _known_batches(guarantee: Guarantee) -> Pair:
+    """The noise of one Gaussian release that moves by 1, and on the count, where chance gains nothing."""
+    whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))
+    return whole, up(whole / sqrt(_COUNT), 1e-14)
+
+
+def _count_noise(guarantee: ApproxDP) -> float:
+    return float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))
 
 
 def added_rsvrg_guarantee(
@@ -172,19 +173,15 @@ def added_rsvrg_noise(
     gained = rate if isinstance(guarantee, ApproxDP) else 1.0
     a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, step))
     first, second = sqrt(clip[0] / sqrt(a)), sqrt(gained * clip[1] * sqrt(inner_steps / b) * rate)
-    if gained == 1:
-        whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))
+    if gained == 1 or not isinstance(guarantee, ApproxDP):
+        whole, count = _known_batches(guarantee)
         limit = sqrt(epochs * ((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2) / (1 - _COUNT))
         factor = up(whole * limit, 1e-14)
-        return (factor * first, factor * second), up(whole / sqrt(_COUNT), 1e-14)
-    count = float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))  # type: ignore[attr-defined]
-
-    def excess(factor: float) -> float:
-        noise = (factor * first, factor * second)
-        found = added_rsvrg_guarantee(epochs, inner_steps, rate, clip, noise, count)
-        return log(found.rough_delta(guarantee.eps)) - log(guarantee.delta0)  # type: ignore[attr-defined]
-
-    factor = private_side(excess, *bracket(excess, clip[0] * sqrt(epochs) / first), relative=1e-3)
+    else:
+        count, terms, start = _count_noise(guarantee), (epochs, inner_steps, rate, clip), clip[0] * sqrt(epochs) / first
+        factor = met_from(
+            lambda f: added_rsvrg_guarantee(*terms, (f * first, f * second), count), guarantee, start, 1e-3
+        )
     return (factor * first, factor * second), count
 
 

@@ -83,10 +83,7 @@ class ApproxDP(Guarantee):
     delta0: float
 
     additive: ClassVar[dict[str, int]] = {"eps": 1, "delta0": 1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "delta0", _validate.within("delta0", self.delta0, 0, 1, open_low=True, open_high=True))
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"delta0": (0, 1)}
 
     def _delta(self, eps: Array) -> Any:
         extra = (1 - self.delta0) * two_point_delta(self.eps, eps)
@@ -184,11 +181,7 @@ class RenyiDP(ByDelta, Guarantee):
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"eps": 1}
     merges: ClassVar[str] = "divergence"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        order = _validate.within("order", self.order, 1, math.inf, open_low=True, open_high=True)
-        object.__setattr__(self, "order", order)
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)

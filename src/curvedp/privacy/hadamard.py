@@ -7,7 +7,7 @@ release is Δ/s-GDP, and each f-divergence is at most theirs (docs/exact-profile
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -41,10 +41,7 @@ class PureProfile(PrivacyProfile):
 
     label = Guarantee.label
     kind = "laplace"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "eps", _validate.positive("eps", self.eps))
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"eps": (0, math.inf)}
 
     @property
     def tails(self) -> LossTails:
@@ -62,7 +59,7 @@ class PureProfile(PrivacyProfile):
     rho = property(lambda self: self.bound("zcdp"))
     hellinger_angle = property(lambda self: self.bound("angle"))
 
-    def _renyi(self, order: float) -> float:
+    def renyi_bound(self, order: float) -> float:
         return self._pure.renyi_bound(order)
 
     def _delta(self, eps: Array) -> Any:

@@ -47,9 +47,9 @@ class _Split(PrivacyProfile):
     @property
     def _margin(self) -> float:
         """What the table of this split is rounded up by."""
-        if self._table.unresolved > 1e-6:
+        if self._table.panels.unresolved > 1e-6:
             raise NotResolved("the sum of the losses of the factors could not be resolved")
-        return (MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.unresolved
+        return (MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.panels.unresolved
 
     @cached_property
     def parts(self) -> tuple[ConstantCurvatureProfile, ...]:
@@ -66,13 +66,13 @@ class _Split(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        return up(PrivacyProfile.mu.func(self), 40 * self._table.unresolved)  # type: ignore[attr-defined]
+        return up(PrivacyProfile.mu.func(self), 40 * self._table.panels.unresolved)  # type: ignore[attr-defined]
 
     def mu_at(self, eps: Array) -> Array:
-        return super().mu_at(eps) * (1 + 40 * self._table.unresolved)
+        return super().mu_at(eps) * (1 + 40 * self._table.panels.unresolved)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        return super().mu_of_tradeoff(alpha) * (1 + 40 * self._table.unresolved)
+        return super().mu_of_tradeoff(alpha) * (1 + 40 * self._table.panels.unresolved)
 
     @property
     def rao(self) -> float:
@@ -237,10 +237,10 @@ class ProductProfile(PrivacyProfile):
         diameter, D = math.hypot(*self._caps), self.sensitivity
         return up(D * (2 * diameter - min(D, diameter)) / (2 * self.scale**2), 1e-15)
 
-    def _renyi(self, order: float) -> float:
+    def renyi_bound(self, order: float) -> float:
         if math.isinf(order):
             return self.pure_epsilon
-        return up(float(self._worst(lambda split: np.array([split._renyi(order)]))[0]), MARGIN)
+        return up(float(self._worst(lambda split: np.array([split.renyi_bound(order)]))[0]), MARGIN)
 
     @cached_property
     def rao(self) -> float:
@@ -275,12 +275,10 @@ def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitiv
 def largest_over_splits(value: Value, start: float = 0.0, stop: float = math.pi / 2) -> Array:
     """The supremum of each entry of `value` over the splits (cos θ, sin θ), θ from start to stop, rounded up by the error.
 
-    A split is a unit vector u with non-negative entries: factor i moves by Δ·uᵢ. What a product spends (μ_ε², ρ, …) is a
-    smooth function of it, close to Σuᵢ²cᵢ, fitted by polynomials of growing degree in the share of one factor; the difference
-    of two successive fits, where they are large, is added to the largest value of the last one. Two bounded losses make a
-    kink of order dim + 1, which the fit feels at about 1e-8. Where it is not good at all (ε near the largest loss), the arc
-    is narrowed first: what is spent grows with each distance, so on an arc from θ to θ′ it is at most its value at (cos θ,
-    sin θ′), and arcs on which that is below a value already seen cannot hold the worst split.
+    What a product spends is a smooth function of the split, fitted by polynomials of growing degree in the share of one
+    factor; the difference of two successive fits is added (docs/exact-profiles.md). Where that is not good at all (ε near the
+    largest loss), the arc is narrowed first: what is spent grows with each distance, so on an arc from θ to θ′ it is at most
+    its value at (cos θ, sin θ′), and arcs on which that is below a value already seen cannot hold the worst split.
     """
     top, error = _on_arc(value, start, stop)
     for column in np.nonzero(error > _POOR * top)[0]:

@@ -208,7 +208,7 @@ class PrivacyProfile(Guarantee):
             """left: P₂(L > t) falls with t and must stay above α; right: P₁(L <= t) grows and must end above α."""
             return np.where(left, table.log_second(table.t_of(w)) - log_alpha, short(w))
 
-        low, high = bracketed(early, np.zeros_like(flat), np.full_like(flat, table.w_end))
+        low, high = bracketed(early, np.zeros_like(flat), np.full_like(flat, table.panels.end))
         t = table.t_of(np.where(left, low, high))
         log_beta = np.where(left, table.log_lower(t), table.log_second(t)) + math.log1p(-RELATIVE_ERROR)
         # an atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no such test has an error that small
@@ -229,10 +229,10 @@ class PrivacyProfile(Guarantee):
         orders = _validate.array("order", order)
         if not np.all(orders >= 1):
             raise ParameterError(f"order={_validate.shown(order)} must be >= 1")
-        out = np.array([self._renyi(float(a)) for a in orders.ravel()]).reshape(orders.shape)
+        out = np.array([self.renyi_bound(float(a)) for a in orders.ravel()]).reshape(orders.shape)
         return out if out.ndim else float(out)
 
-    def _renyi(self, order: float) -> float:
+    def renyi_bound(self, order: float) -> float:
         largest = self.pure_epsilon
         capped = _HUGE_LOSS < largest < math.inf and self.tails.loss_scale > math.sqrt(largest)  # the loss is all but T
         if order > _LARGEST_ORDER or capped:
@@ -250,10 +250,10 @@ class PrivacyProfile(Guarantee):
     @cached_property
     def rho(self) -> float:
         """The smallest ρ of zCDP: the supremum over every order α > 1 of the Rényi divergence divided by α, rounded up."""
-        best, x = self._renyi(1.0), -6.0  # x = log₂(α − 1)
+        best, x = self.renyi_bound(1.0), -6.0  # x = log₂(α − 1)
         values: dict[float, float] = {}
         while True:
-            values[x] = self._renyi(1 + 2.0**x) / (1 + 2.0**x)
+            values[x] = self.renyi_bound(1 + 2.0**x) / (1 + 2.0**x)
             best = max(best, values[x])
             if self._order_closes(1 + 2.0**x, best):
                 break
@@ -263,7 +263,7 @@ class PrivacyProfile(Guarantee):
             x += 0.5
         top = max(values, key=values.__getitem__)
         found = scipy.optimize.minimize_scalar(
-            lambda x: -self._renyi(1 + 2.0**x) / (1 + 2.0**x), bounds=(top - 0.5, top + 0.5), method="bounded"
+            lambda x: -self.renyi_bound(1 + 2.0**x) / (1 + 2.0**x), bounds=(top - 0.5, top + 0.5), method="bounded"
         )
         return up(max(best, -float(found.fun)), RELATIVE_ERROR)
 
@@ -277,9 +277,6 @@ class PrivacyProfile(Guarantee):
 
     def bound(self, of: str) -> float:
         return getattr(self, _BOUNDS[of]) if of in _BOUNDS else super().bound(of)
-
-    def renyi_bound(self, order: float) -> float:
-        return self._renyi(order)
 
     @property
     def floor(self) -> "PrivacyProfile | None":

@@ -42,7 +42,6 @@ class ProjectiveLaw(SpaceFormLaw):
 
     @cached_property
     def mode(self) -> float:
-        """The mode of ρ."""
         if not self.is_complex:
             return super().mode  # never beyond π/2
 
@@ -53,7 +52,6 @@ class ProjectiveLaw(SpaceFormLaw):
         return float(scipy.optimize.brentq(slope, 1e-30, _HALF * (1 - 1e-15), xtol=1e-300))
 
     def log_rho(self, u: Array) -> Array:
-        """log ρ(m + u) − log ρ(m)."""
         real = super().log_rho(u)
         if not self.is_complex:
             return real
@@ -63,7 +61,6 @@ class ProjectiveLaw(SpaceFormLaw):
 
     @cached_property
     def width(self) -> float:
-        """(−(log ρ)″)^{−1/2} at the mode."""
         bend = (self.d - 1) / math.sin(self.mode) ** 2 + (1 / self.s**2 if self.kind == "gaussian" else 0.0)
         return 1 / math.sqrt(bend + (1 / math.cos(self.mode) ** 2 if self.is_complex else 0.0))
 

@@ -1,13 +1,8 @@
 """Rao privacy: the angle between two mechanisms on the sphere of square-root densities, and what it implies.
 
-Two distances bear the name. The *parametric* one is the length of the shortest path inside a family of densities,
-measured by its Fisher information (the paper's Definition 3.1 with Theorems 4.2–4.8). The *Hellinger angle*
-2·arccos∫√(pq) is the length of the shortest path among all densities (the paper's §3.2). It is never larger, it is
-what post-processing holds for, and it is at most π. Everything here that turns θ into (ε, δ) needs only the Hellinger
-angle, so it is sound for both.
-
-The largest δ of an angle is Helstrom's bound, ½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε, attained by two-point
-distributions; it tends to sin²(θ/2), not to 0, as ε grows. docs/rao.md has the proofs.
+Of the two distances of that name, the *parametric* one within a family and the *Hellinger angle* 2·arccos∫√(pq) among all
+densities, the second is never larger and all that is needed here. The largest δ of an angle is Helstrom's bound,
+½(1 − γ + √((γ−1)² + 4γ sin²(θ/2))), γ = e^ε, which tends to sin²(θ/2), not to 0, as ε grows. docs/rao.md has the proofs.
 """
 
 from typing import Any

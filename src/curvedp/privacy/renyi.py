@@ -1,11 +1,7 @@
 """From a bound on a Rényi divergence to (ε, δ): the best bound that the divergence alone implies.
 
-Let x = dP/dQ. If D_α(P‖Q) ≤ ε_R then E_Q[x] = 1 and E_Q[x^α] ≤ E = e^{(α−1)ε_R}; wanted is E_Q[(x − γ)₊], γ = e^ε. For
-any u in [0, 1) the convex function h_u(x) = x^α − αu^{α−1}x + (α−1)u^α ≥ 0 has E_Q[h_u] ≤ C(u) = h_u(1) + E − 1, and
-(x − γ)₊ ≤ λ·h_u(x) as soon as γ ≥ max_x (x − λh_u(x)), a maximum in closed form. So every u gives a sound δ = λC(u).
-u = 0 is Canonne, Kamath and Steinke 2020; the best u is the two-point joint range of Asoodeh et al. 2021 (strong
-duality: the two points are where λh_u touches 0 and x − γ; `_corner` is the case where the first is pressed to x = 0).
-zCDP takes the best order as well.
+The two-point joint range of Asoodeh et al. 2021 as a dual bound, of which every u in [0, 1) gives a sound one (u = 0 is
+Canonne, Kamath and Steinke 2020), so that a search may stop early: docs/accounting.md. zCDP takes the best order as well.
 """
 
 import math

@@ -1,12 +1,8 @@
 """The price of choosing: a private release is repeated a random number of times, and only the best run is published.
 
-A fixed number k of runs would cost k-fold composition. If the number K of runs is random and never told, the best of them
-costs about two or three runs, however many there are (Liu and Talwar 2019; Papernot and Steinke 2022). "Best" is by a
-score that is part of each run's private output, ties by order of the outputs; each run may begin by drawing one of
-several candidates (radii, models) with public probabilities, so this is private selection among them.
-
-K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1: geometric for η = 1, logarithmic for η =
-0.
+If the number K of runs is random and never told, the best of them costs about two or three runs, however many there are (Liu
+and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md). "Best" is by a score that is part of each run's private
+output, ties by order of the outputs. K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1.
 """
 
 import functools

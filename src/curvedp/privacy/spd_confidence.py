@@ -1,11 +1,7 @@
 """SPD matrices of size m >= 3 with the affine-invariant metric: a CONFIDENCE bound on δ(ε), from exact samples.
 
-Up to isometry a pair (η₁, η₂) is the identity and e^V, V the diagonal matrix of sorted eigenvalues, of norm at most
-Δ. A finite net of such V serves for all: if η₂ lies within hΔ of a net point η′, then d(y, η₂) <= d(y, η′) + hΔ, so
-that at every y L <= ((d′ + hΔ)² − d₁²)/2σ², and δ(ε) = E₁(1 − e^{ε−L})₊ grows with L. The expectation is bounded from
-i.i.d. samples of p₁, for every net point and every ε at once (Massart 1990; Maurer and Pontil 2009).
-
-Geometry and sampling stay with the caller: this module takes distances.
+The expectation δ(ε) = E₁(1 − e^{ε−L})₊ is bounded from i.i.d. samples, for every point of a finite net of neighbors and every
+ε at once (docs/exact-profiles.md). Geometry and sampling stay with the caller: this module takes distances.
 """
 
 import math
@@ -32,25 +28,12 @@ class ConfidenceProfile(PrivacyProfile):
     *Guarantees*: with that probability, `delta` is an upper bound at every ε at once. It never falls below the last of
     its `bounds`, so nothing follows from it for μ, ρ, Rényi orders or the Rao distance: they are infinite. Calibration
     refuses it; a mechanism that uses it has to say so.
-
-    Parameters
-    ----------
-    eps, bounds : tuple of float
-        δ at some ε.
-    failure_probability, samples : float, int
-        That a bound is wrong, and how many it was estimated from.
-
-    Examples
-    --------
-    >>> profile = ConfidenceProfile((0.0, 1.0), (0.4, 0.1), failure_probability=1e-9, samples=10**6)
-    >>> profile.mu
-    inf
     """
 
     eps: tuple[float, ...]
-    bounds: tuple[float, ...]
-    failure_probability: float
-    samples: int
+    bounds: tuple[float, ...]  # δ at these ε
+    failure_probability: float  # that a bound is wrong
+    samples: int  # that it was estimated from
 
     certain = False
 
@@ -78,7 +61,7 @@ class ConfidenceProfile(PrivacyProfile):
         """From TV = δ(0) alone: 1 − ∫√(p₁p₂) <= TV (Le Cam)."""
         return up(2 * math.acos(1 - self.bounds[0]), 1e-15)
 
-    def _renyi(self, order: float) -> float:
+    def renyi_bound(self, order: float) -> float:
         return math.inf
 
     def _tradeoff(self, alpha: Array) -> Array:

@@ -25,8 +25,6 @@ from curvedp.privacy.rounding import Array, bracket, float_of, private_side, roo
 _LARGEST_MULTIPLIER = 1e100  # more noise needs none of this accounting, and its squares overflow
 # With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is taken as q for every ε.
 _LEAST_MULTIPLIER = 1e-6
-
-
 _ROUNDING = 1e-15  # relative error of the ε's below; they are moved down by it
 
 
@@ -182,13 +180,17 @@ def subsampled_noise_multiplier(
     """
     if not isinstance(target, ApproxDP):
         raise ParameterError(f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target")
+    options = {"sampling": sampling, "adjacency": target.adjacency}
+    return met_from(lambda sigma: subsampled_gaussian(sigma, sampling_rate, steps, **options), target)
 
-    def excess(sigma: float) -> float:
-        found = subsampled_gaussian(sigma, sampling_rate, steps, sampling=sampling, adjacency=target.adjacency)
-        return math.log(found.rough_delta(target.eps)) - math.log(target.delta0)
 
-    low, high = bracket(excess, 1.0)
-    return private_side(excess, low, high, relative=1e-4)
+def met_from(made: Callable[[float], Guarantee], target: ApproxDP, start: float = 1.0, relative: float = 1e-4) -> float:
+    """The smallest number from which what is made of it was seen to meet (ε, δ): on the private side."""
+
+    def excess(x: float) -> float:
+        return math.log(made(x).rough_delta(target.eps)) - math.log(target.delta0)
+
+    return private_side(excess, *bracket(excess, start), relative=relative)
 
 
 def _gaussian(mu: float, eps: Array) -> Any:

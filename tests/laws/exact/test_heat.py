@@ -11,7 +11,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws import HeatKernel
-from curvedp.laws.exact import curved, exact_heat_kernel
+from curvedp.laws.exact import curved, exact_draw
 from curvedp.laws.exact.heat import HeatHop, heat_hop
 from curvedp.laws.spaceform import rays_of
 
@@ -23,7 +23,7 @@ def source(seed):
 def drawn(M, scale, n, center=None):
     center = np.asarray(M.origin) if center is None else center
     bits = source(3)
-    points = np.stack([exact_heat_kernel(M, scale, center, source=bits).point for _ in range(n)])
+    points = np.stack([exact_draw("heat", M, scale, center, source=bits).point for _ in range(n)])
     return np.asarray(M.dist(center, points)), points
 
 
@@ -112,13 +112,13 @@ def test_directions_are_uniform_away_from_the_origin(M):
 
 
 def test_the_filter_changes_no_integer(monkeypatch):
-    with_filter = [exact_heat_kernel(Sphere(60), 0.05, Sphere(60).origin, source=source(i)).integers for i in range(5)]
+    with_filter = [exact_draw("heat", Sphere(60), 0.05, Sphere(60).origin, source=source(i)).integers for i in range(5)]
     monkeypatch.setattr(curved, "FILTER_SIZE", 10**9)
-    without = [exact_heat_kernel(Sphere(60), 0.05, Sphere(60).origin, source=source(i)).integers for i in range(5)]
+    without = [exact_draw("heat", Sphere(60), 0.05, Sphere(60).origin, source=source(i)).integers for i in range(5)]
     assert all(np.array_equal(a, b) for a, b in zip(with_filter, without, strict=True))
 
 
 def test_refusals():
     for M, scale in ((Euclidean(2), 0.5), (Sphere(1), 0.5), (Sphere(2), 2.5), (Sphere(2), math.nan), (Lorentz(2), 0.0)):
         with pytest.raises(ParameterError):
-            exact_heat_kernel(M, scale, M.origin)
+            exact_draw("heat", M, scale, M.origin)

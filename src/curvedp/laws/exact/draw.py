@@ -8,8 +8,8 @@ apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof an
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 from flint import arb
@@ -25,8 +25,9 @@ from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.exact.radial import RadialBall
 from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.heat import HeatKernel
-from curvedp.laws.radial import Kind
 from curvedp.laws.spaceform import rays_of
+
+Law = Literal["gaussian", "laplace", "heat"]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
@@ -104,49 +105,45 @@ def in_chart(manifold: Manifold) -> bool:
     return rays is not None and rays.curvature == 0 and not ambient and manifold.positive_matrices is None
 
 
-def exact_gaussian(
-    manifold: Manifold, sigma: float, center: Any, *, source: Source | None = None, grid: int = 30
+def exact_draw(
+    kind: Law, manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
 ) -> ExactDraw:
-    """The Riemannian Gaussian, density ∝ exp(−d(y, center)²/2σ²), rounded to the grid 2^-grid.
+    """A law about the center, rounded to the grid 2^-grid: the Riemannian Gaussian, the Laplace law (Euclidean: the
+    multivariate one of the norm), or where Brownian motion from the center is at time scale².
 
-    On two-point homogeneous spaces, SPDAffineInvariant, HPDAffineInvariant and products the ambient coordinates are
-    rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The flat SPD metrics are released in
-    their flat coordinates at the identity; `point` maps them back.
+    Ambient coordinates are rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The flat SPD
+    metrics are released in their flat coordinates at the identity; `point` maps them back. Where the law does not exist,
+    `NotIntegrable` names the limit.
 
     *Guarantees*
     - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
       sphere, the lift of the spatial part on Lorentz, the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for
       up to 4096 numbers, and grows with their number and with the trials that a draw of matrices is expected to take.
     """
-    start, sigma = _center(manifold, center), _scale("sigma", sigma, manifold.float_reach)
-    return _draw("gaussian", manifold, sigma, start, check_source(source), _grid(grid))
+    start = _center(manifold, center)
+    if not (isinstance(kind, str) and kind in get_args(Law)):
+        _validate.choice("kind", kind, get_args(Law))
+    if kind == "heat":
+        scale = HeatKernel(manifold, scale).scale
+    else:
+        largest = _LARGEST_SCALE if manifold.float_reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
+        scale = _validate.within("scale", scale, _LEAST_SCALE, largest)
+    if not (type(grid) is int and 1 <= grid <= _MAX_GRID) and _validate.integer("grid", grid, 1) > _MAX_GRID:
+        raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
+    return _draw(kind, manifold, scale, start, check_source(source), grid)
 
 
-def exact_laplace(
-    manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
-) -> ExactDraw:
-    """The Riemannian Laplace, density ∝ exp(−d(y, center)/scale), rounded to the grid, with the guarantees of
-    `exact_gaussian`: on two-point homogeneous spaces (Euclidean: the multivariate Laplace of the norm), SPDAffineInvariant
-    and HPDAffineInvariant. Where the law does not exist, `NotIntegrable` names the limit."""
-    start, scale = _center(manifold, center), _scale("scale", scale, manifold.float_reach)
-    return _draw("laplace", manifold, scale, start, check_source(source), _grid(grid))
+exact_gaussian, exact_laplace = partial(exact_draw, "gaussian"), partial(exact_draw, "laplace")
 
 
-def exact_heat_kernel(
-    manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
-) -> ExactDraw:
-    """Where Brownian motion from the center is at time scale², rounded: on Sphere, Lorentz, PoincareBall, d >= 2."""
-    start, scale = _center(manifold, center), HeatKernel(manifold, scale).scale
+def _draw(kind: Law, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
     rays = rays_of(manifold)
-    assert rays is not None  # the law has checked it
-    hop, grid = heat_hop(rays, scale), _grid(grid)
-    allowance = Allowance(math.prod(manifold.point_shape) * hop.count, 0.25)  # at least e^{−1} of the hops survive
-    integers = draw_curved(hop, manifold, start, allowance.meter(check_source(source)), grid)
-    return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
-
-
-def _draw(kind: Kind, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
-    rays = rays_of(manifold)
+    if kind == "heat":
+        assert rays is not None  # the law has checked it
+        hop = heat_hop(rays, scale)
+        allowance = Allowance(math.prod(manifold.point_shape) * hop.count, 0.25)  # at least e^{−1} of the hops survive
+        integers = draw_curved(hop, manifold, center, allowance.meter(source), grid)
+        return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
     if len(manifold.factors) > 1 and kind == "gaussian":
         parts = [
             _draw(kind, factor, scale, part, source, grid)
@@ -188,19 +185,6 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
         foot = arb(float(start[i]))
         out[i] = decide(lambda p, i=i, foot=foot: round_arb(foot + scale * normals.ball(i, p), grid), precision)  # type: ignore[misc]
     return out
-
-
-def _grid(grid: int) -> int:
-    if type(grid) is int and 1 <= grid <= _MAX_GRID:
-        return grid
-    if (whole := _validate.integer("grid", grid, 1)) > _MAX_GRID:
-        raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
-    return whole
-
-
-def _scale(name: str, scale: float, reach: float) -> float:
-    largest = _LARGEST_SCALE if reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
-    return _validate.within(name, _validate.positive(name, scale), _LEAST_SCALE, largest)
 
 
 def _center(manifold: Manifold, center: Any) -> np.ndarray:

@@ -1,20 +1,11 @@
-"""The heat kernel on spheres and hyperbolic spaces, drawn exactly without being computed.
+"""The heat kernel on spheres and hyperbolic spaces, drawn exactly without being computed (proof: docs/laws.md).
 
-Let W be flat Brownian motion and R = |W|. The distance of Brownian motion on a space of curvature κ = ±1 from where it
-began has, against R on paths up to time t, the density
+Against the distance R of flat Brownian motion, that of Brownian motion on curvature κ = ±1 has the density
 
-    A·(sn R_t/R_t)^{(d−1)/2}·exp(−c∫₀ᵗ g(R_s) ds),   c = (d−1)(d−3)/8,   g = 1/sn² − 1/R²,   log A = κ(d−1)²t/8
+    A·(sn R_t/R_t)^{(d−1)/2}·exp(−c∫₀ᵗ g(R_s) ds),   c = (d−1)(d−3)/8,   g = 1/sn² − 1/R²,   log A = κ(d−1)²t/8.
 
-(Girsanov, and Itô for (d−1)/2·log(sn R/R)). So R_t is drawn from (r·sn r)^{(d−1)/2}·e^{−r²/2t}, which is log-concave, and
-kept if the flat bridge to it survives being killed at the rate c·g less its minimum: if no point of a Poisson process lies
-below that rate (Beskos & Roberts 2005, Ann. Appl. Probab. 15). The bridge is drawn at those points only, backward from t.
-
-κ = −1: −1/3 <= g < 0. κ = 1: 1/3 <= g, and beyond R = 2 it is held at g(2) < 1. That changes paths that leave the ball
-of radius 2, and no other. Such are at most 2q of the sphere's, q = P(χ²_d >= 4/t): cot r <= 1/r, and Lévy's inequality;
-and of ours have at most the mass 2qA·e^{t/8}, where all others have 1 − 2q. So the total variation is at most
-6qA·e^{t/8}, and q <= e^{−x} if 4/t >= d + 2√(dx) + 2x (Laurent & Massart 2000): x = 80 + (d−1)²t/8 + t/8 makes it 6·e^{−80}.
-
-A longer time is cut into 4^j equal ones, whose scales are floats too.
+So R_t is drawn from (r·sn r)^{(d−1)/2}·e^{−r²/2t}, which is log-concave, and kept if the flat bridge to it survives being
+killed at the rate c·g less its minimum. A longer time is cut into 4^j equal ones, whose scales are floats too.
 """
 
 import math

@@ -18,7 +18,7 @@ from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 from curvedp.entropy.balls import FILTER_GRID, FloatBall, arb_array, decide, first_precision, float_ball, round_arb
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
-from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far, draw_far_laplace
+from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far
 from curvedp.laws.exact.spd_near import LaplaceBound, NearDraw, draw_near, near_envelope
 from curvedp.laws.radial import Kind
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
@@ -67,7 +67,7 @@ def _sampler(kind: Kind, m: int, beta: int, scale: float) -> Callable[[Source], 
     if kind == "laplace":
         if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
             return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
-        return lambda source: draw_far_laplace(m, scale, source, beta)
+        return lambda source: draw_far(m, scale, source, beta, laplace=True)
     best = best_envelope(m, scale, beta) if m > 1 else NearEnvelope(1, scale, 1.0, beta)
     if isinstance(best, NearEnvelope):
         return lambda source: draw_near(near_envelope(m, scale, best.tangent, beta), source)

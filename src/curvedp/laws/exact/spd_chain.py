@@ -1,11 +1,7 @@
 """The far and the chain envelope of the SPD Gaussian (see `spd`), which draw eigenvalues, then a Haar rotation.
 
-Far: 2·sinh x ≤ eˣ, so ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)})^β.
-
-Chain, for σ between near and far (`laws.spd_chain` has the proof): ∏ N(ρᵢ; μᵢ, σ²)·∏(1 − e^{−(ρᵢ−ρᵢ₊₁)})₊, the gaps of
-neighbors kept exact. With the line cut into cells, 1 − e^{−(top of A − bottom of B)} bounds the factor of neighbors in cells
-A ≥ B: a finite Markov chain, sampled by messages from the last coordinate to the first; then each ρᵢ is a normal restricted
-to its cell. Every constant is an exact real number, evaluated in balls as far as a decision needs.
+Far: ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2, kept if decreasing, accepted with ∏_{i<j}(1−e^{−(ρᵢ−ρⱼ)})^β. Chain:
+`laws.spd_chain` has the proof. Every constant is an exact real number, evaluated in balls as far as a decision needs.
 """
 
 import itertools
@@ -87,14 +83,10 @@ def accepted(propose: Callable[[], T], source: Source) -> T:
             return trial
 
 
-def draw_far(m: int, sigma: float, source: Source, beta: int = 1) -> TurnedDraw:
-    """From the far envelope."""
-    return accepted(lambda: _FarDraw(m, sigma, LazyNormals(source, m), beta), source)
-
-
-def draw_far_laplace(m: int, scale: float, source: Source, beta: int = 1) -> TurnedDraw:
-    """From the far envelope of the Laplace law."""
-    return accepted(lambda: _FarLaplace(m, scale, LazyNormals(source, 2 * m + 1), beta), source)
+def draw_far(m: int, scale: float, source: Source, beta: int = 1, *, laplace: bool = False) -> TurnedDraw:
+    """From the far envelope of either law."""
+    kind, normals = (_FarLaplace, 2 * m + 1) if laplace else (_FarDraw, m)
+    return accepted(lambda: kind(m, scale, LazyNormals(source, normals), beta), source)
 
 
 class _FarDraw(TurnedDraw):
