@@ -121,12 +121,13 @@ class MuCertifier(Certifier):
             return False
         log_c = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
         log_angle = log_c + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log() + (a + 1).lgamma()
-        log_density = (
-            self._log_weight(acb(r)).real - self._least_mass.log()
-        )  # or more: the integral is over a window only
-        log_tail = log_density + log_angle - (a + 1) * slope.log() - (1 + slope / q).log()
+        log_tail = self._log_density(r) + log_angle - (a + 1) * slope.log() - (1 + slope / q).log()
         log_gdp = mu.log() - x * x / 2 - (2 * arb.pi()).log() / 2 - 2 * (y + arb(2).sqrt()).log()
         return bool(log_tail <= log_gdp)
+
+    def _log_density(self, r: arb) -> arb:
+        """log(ρ(r)/∫ρ) or more, for the Gaussian on a hyperbolic space: the integral is over a window only."""
+        return self._log_weight(acb(r)).real - self._least_mass.log()
 
     def _log_weight(self, r: acb) -> acb:
         """log(ρ(r)/ρ(m))."""
