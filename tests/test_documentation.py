@@ -23,6 +23,17 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "__main__"})
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md", "docs/studio.md"])
+def test_commands_come_after_what_installs_them(name):
+    """The command line is an extra: who copies the page from the top has it by the first command."""
+    blocks = "\n".join(
+        re.findall(r"^```(?:bash)?\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
+    )
+    first = re.search(r"^(\.venv/bin/)?curvedp ", blocks, flags=re.M)
+    assert first is not None
+    assert re.search(r"pip install '\.\[cli\b", blocks[: first.start()])
+
+
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
 def test_tutorials_run_without_data(script, tmp_path, monkeypatch, capsys):

@@ -45,7 +45,7 @@ class PrivateFrechetMean(BallEstimator):
         after they were moved into the ball. What moving them does is not in it; where released values make the ball doubtful,
         a `ReleaseWarning` says so.
     ball_ : Ball
-        The public ball, or the one that was found.
+        The public ball, or the one that was found: noise may put it somewhat beyond the outer ball.
 
     Raises
     ------
