@@ -7,7 +7,7 @@ import pytest
 import typer.main
 
 from curvedp.cli import app
-from tests.shell import run
+from shell import run
 
 
 def commands(group, path: tuple[str, ...] = ()):

@@ -26,9 +26,8 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md", "docs/studio.md"])
 def test_commands_come_after_what_installs_them(name):
     """The command line is an extra: who copies the page from the top has it by the first command."""
-    blocks = "\n".join(
-        re.findall(r"^```(?:bash)?\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
-    )
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
+    blocks = "\n".join(text for kind, text in fenced if kind in ("", "bash"))
     first = re.search(r"^(\.venv/bin/)?curvedp ", blocks, flags=re.M)
     assert first is not None
     assert re.search(r"pip install '\.\[cli\b", blocks[: first.start()])

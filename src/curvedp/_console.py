@@ -145,7 +145,9 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(1) from None
     except (CurvedpError, OSError) as error:
         kind = "refused" if isinstance(error, BudgetExceeded) else "error"
-        errors.print(f"[bold red]{kind}[/]: {inert(typed(error))}", soft_wrap=True)
+        named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
+        text = f"{error.filename}: {error.strerror}" if named else typed(error)  # type: ignore[union-attr]  # an OSError's
+        errors.print(f"[bold red]{kind}[/]: {inert(text)}", soft_wrap=True)
         raise typer.Exit(2) from None
 
 

@@ -153,6 +153,7 @@ def _opened(path: Path | None, budget_mu: float | None) -> Iterator[Any]:
 
 
 def _run(statistic: str, given: SimpleNamespace) -> None:
+    from curvedp.alarms import released
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
     from curvedp.records.files import load_point
@@ -182,7 +183,12 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         label = "".join(c if c.isprintable() else "?" for c in f"{offer.title} of {given.data.name}")[:200]
         model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
         fitted = offer.fit(model, columns)
-    found = write(fitted, given.out, given.certificate, given.report)
+    try:
+        found = write(fitted, given.out, given.certificate, given.report)
+    except OSError as error:  # it is paid for: what could not be kept is printed whole
+        print(json_module.dumps(_told(statistic, fitted, released(fitted)), default=str))
+        why = "what was released, and may have been paid for, is above: keep it"
+        raise ParameterError(f"an output could not be written ({error.strerror or error}); {why}") from None
     _print(statistic, given, fitted, found, f"{len(records)} records" if given.groups is None else "persons")
 
 
@@ -192,13 +198,7 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: 
     import numpy as np
 
     if given.json:
-        from curvedp.alarms import alarms
-
-        certificates = [certificate.to_dict() for _, _, certificate in found]
-        signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
-        told = {statistic: values(fitted, found).tolist(), "alarms": alarms(fitted)}
-        classes = {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
-        print(json_module.dumps({**told, **classes, **signed}, default=str))
+        print(json_module.dumps(_told(statistic, fitted, found), default=str))
         return
     console.print(f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
     each = [(name if len(found) > 1 else "", value) for name, value, _ in found]
@@ -214,6 +214,16 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: 
     console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
+
+
+def _told(statistic: str, fitted: Any, found: Any) -> dict[str, Any]:
+    """All that was released, as plain values."""
+    from curvedp.alarms import alarms
+
+    certificates = [certificate.to_dict() for _, _, certificate in found]
+    signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
+    classes = {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
+    return {statistic: values(fitted, found).tolist(), "alarms": alarms(fitted), **classes, **signed}
 
 
 def _error_bars(fitted: Any) -> str:

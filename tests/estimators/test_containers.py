@@ -132,3 +132,10 @@ def test_a_hidden_record_stays_hidden():
         for X in (wild, missing)
     )
     np.testing.assert_array_equal(found, same)
+
+
+def test_principal_coordinates_come_as_frames():
+    pytest.importorskip("pandas", reason="a test of pandas' frames")
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    pca = PrivatePCA(2, radius=3.0).set_output(transform="pandas")
+    assert list(pca.fit_transform(X).columns) == list(pca.get_feature_names_out()) == ["pca0", "pca1"]

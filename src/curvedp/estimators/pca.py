@@ -167,6 +167,11 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         coordinates = partial(_coordinates, self.components_)
         return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),))
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """pca0, pca1, …, as scikit-learn's; with it, `set_output` gives frames."""
+        check_is_fitted(self)
+        return np.asarray([f"pca{k}" for k in range(len(self.components_))], dtype=object)
+
 
 def _width(X: Any, least: int = 1) -> int:
     """How many features X has, whatever kind of array it is; refuses by shape and type, in scikit-learn's words."""
