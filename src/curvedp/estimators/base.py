@@ -158,7 +158,7 @@ class BallEstimator(PrivateEstimator):
     def _released(self, choice: Choice, records: Records, unit: str | None) -> Any:
         """The value; certificate and ball are kept: the one that was found, or the given one, in the records' frame."""
         (release,) = self._publish([self._job(choice, records)], unit)
-        statistic: Any = choice.mechanism.ending(release.certificate).statistic
+        statistic = release.certificate.ending.statistic
         self.certificate_, self.ball_ = release.certificate, Ball(statistic.center, statistic.radius)
         return release.value
 

@@ -96,4 +96,4 @@ class PrivateFrechetMean(BallEstimator):
             raise AttributeError("what is expected depends on the number of records, which is private")
         if doubts := "; ".join(misplaced(self.location_, self.certificate_)):
             warnings.warn(f"predicted_error_ is for records in the ball: {doubts}", ReleaseWarning, stacklevel=2)
-        return predicted_error(self.certificate_.made_by.ending(self.certificate_))
+        return predicted_error(self.certificate_.ending)

@@ -30,8 +30,7 @@ def alarms_of(value: Any, certificate: Any) -> list[str]:
     """What is odd about a released value and the mechanism that released it."""
     made = certificate.made_by
     few = [] if getattr(made, "enough", True) else [FEW]
-    last = made.ending(certificate)
-    found = [*few, *_searched(value, made, certificate)]
+    found, last = [*few, *_searched(value, made, certificate)], certificate.ending
     return found + (_odd(value, last) if last.statistic.values is not None else _unpredicted(made, certificate))
 
 

@@ -203,9 +203,10 @@ class Certificate:
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    # what the mechanism reads off the integers, for regions; and those that `inference.region_of` has found
+    # what the mechanism reads off the integers, for regions; those that `inference.region_of` has found; the last draw's own
     reading = cached_property(lambda self: self.made_by.reading(self.release["integers"]))
     regions = cached_property(lambda self: dict[Any, Any]())
+    ending = cached_property(lambda self: self.made_by.ending(self))
 
     @property
     def alarms(self) -> list[str]:

@@ -114,6 +114,13 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return float(self.gradient_sensitivity(0.0))
 
     @property
+    def length(self) -> float:
+        """Of the last step's noise, at most, in the mean square: what all steps leave beside it is nothing next to the radius."""
+        weakest = 1.0 if self.curvature < 0 else max(1 - self._largest_bend, _LEAST_HESSIAN)
+        scale = self.stage(self.steps - 1, self.radius).gradient_scale * spread_of(self.law, self.manifold.dim)
+        return scale * sqrt(self.manifold.dim) / weakest
+
+    @property
     def most_simulated(self) -> int:  # type: ignore[override]  # of others it is a constant
         """Each is a walk of several steps, and lengths vary the less the more dimensions there are."""
         return min(128, max(32, 384 // self.manifold.dim))

@@ -130,7 +130,7 @@ def write_report(
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    error, alarms = foreseen_error(mechanism.ending(certificate)), alarms_of(value, certificate)
+    error, alarms = foreseen_error(certificate.ending), alarms_of(value, certificate)
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.manifold)}",

@@ -23,7 +23,7 @@ from curvedp.geometry.numerics.public_time import in_public_time
 from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.threads import blocks
 
-_BLOCK = 1 << 13  # numbers in an array
+_BLOCK = 1 << 15  # numbers in an array
 
 
 class HeldBall(Manifold):
