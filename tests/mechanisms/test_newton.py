@@ -1,5 +1,6 @@
 """Noisy Newton steps: what moves by how much, what it costs, what it gains; and shrinkage towards the center."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.mechanisms.chart import james_stein
-from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.choose import choose_mechanism, predicted_error, useless_error
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
@@ -110,6 +111,19 @@ def test_populations_are_simulated_at_once_as_if_one_after_another(manifold, gua
     rng = np.random.default_rng(6)
     assert once.shape == (3, 7, *manifold.point_shape)
     assert np.allclose(once, [mechanism.simulate(rng, each, 7) for each in several], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(("manifold", "radii"), [(Lorentz(2), (0.1, 2.0, 6.0)), (Sphere(5), (0.2, 1.3))])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_noise_that_is_called_little_is_foreseen_to_be_little(manifold, radii, law):
+    """Where alarms do not simulate the steps, since their last noise is short, the simulation would raise none."""
+    called = 0
+    for radius, n, steps in itertools.product(radii, (300, 2000, 10**5), (2, 3)):
+        mechanism = NewtonMechanism(scale=1.0, law=law, statistic=FrechetMean(manifold, None, radius, n), steps=steps)
+        if mechanism.length < 0.05 * radius:
+            called += 1
+            assert predicted_error(mechanism) < 0.7 * min(0.1 * radius, useless_error(mechanism.statistic))
+    assert called > len(radii)
 
 
 def test_noise_is_divided_by_the_records_own_curvature():
