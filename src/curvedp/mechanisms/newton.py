@@ -115,7 +115,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     @property
     def length(self) -> float:
-        """Of the last step's noise, at most, in the mean square: what all steps leave beside it is nothing next to the radius."""
+        """Of the last step's noise, at most, in the mean square; what steps leave beside it is nothing next to the radius."""
         weakest = 1.0 if self.curvature < 0 else max(1 - self._largest_bend, _LEAST_HESSIAN)
         scale = self.stage(self.steps - 1, self.radius).gradient_scale * spread_of(self.law, self.manifold.dim)
         return scale * sqrt(self.manifold.dim) / weakest
