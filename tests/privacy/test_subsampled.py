@@ -16,6 +16,7 @@ from curvedp.privacy import (
     subsampled_gaussian,
     subsampled_noise_multiplier,
 )
+from curvedp.privacy.descent import added_noise
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep, _gaussian
 
 
@@ -175,6 +176,22 @@ def test_calibration_is_private_and_close():
     sigma = subsampled_noise_multiplier(target, 0.05, 8)
     assert subsampled_gaussian(sigma, 0.05, 8).delta(1.0) <= 1e-5
     assert subsampled_gaussian(sigma * 0.99, 0.05, 8).delta(1.0) > 1e-5
+
+
+@pytest.mark.parametrize(("q", "steps", "delta"), [(1e-9, 1, 1e-5), (1e-6, 9, 1e-5), (5e-4, 1, 1e-3)])
+@pytest.mark.parametrize("kind", ["poisson", "fixed-size", "add-remove", "descent"])
+def test_what_chance_alone_would_meet_is_refused_in_one_line(kind, q, steps, delta):
+    def noise(delta):
+        if kind == "descent":
+            return added_noise(steps, q, 1.0, ApproxDP(1.0, delta, adjacency="add-remove"))[0]
+        adjacency = "add-remove" if kind == "add-remove" else "replace-one"
+        sampling = "fixed-size" if kind == "fixed-size" else "poisson"
+        return subsampled_noise_multiplier(ApproxDP(1.0, delta, adjacency=adjacency), q, steps, sampling=sampling)
+
+    with pytest.raises(ParameterError, match="chance") as caught:
+        noise(delta)
+    assert "\n" not in str(caught.value)
+    assert 0.01 < noise(0.9 * q) < 10
 
 
 def test_steps_compose_with_other_releases():

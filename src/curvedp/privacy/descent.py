@@ -21,7 +21,7 @@ from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
 from curvedp.privacy.rounding import down, up
-from curvedp.privacy.subsampled import met_from, subsampled_gaussian, subsampled_noise_multiplier
+from curvedp.privacy.subsampled import least_multiplier, met_from, subsampled_gaussian, subsampled_noise_multiplier
 
 Pair = tuple[float, float]
 
@@ -143,7 +143,8 @@ def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> P
         whole, count = _known_batches(guarantee)
         return up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), count
     count = _count_noise(guarantee)
-    return met_from(lambda m: added_guarantee(steps, rate, 1.0, m, count), guarantee) * clip * (1 + 1e-14), count
+    least = least_multiplier(lambda m: added_guarantee(steps, rate, 1.0, m, count), guarantee)
+    return least * clip * (1 + 1e-14), count
 
 
 def _known_batches(guarantee: Guarantee) -> Pair:

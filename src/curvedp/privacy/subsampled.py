@@ -172,6 +172,11 @@ def subsampled_noise_multiplier(
     sampling_rate, steps, sampling
         As of `subsampled_gaussian`.
 
+    Raises
+    ------
+    ParameterError
+        For another target, or one that chance alone would meet.
+
     Examples
     --------
     >>> sigma = subsampled_noise_multiplier(ApproxDP(2.0, 1e-5), 0.01, 100)
@@ -181,7 +186,7 @@ def subsampled_noise_multiplier(
     if not isinstance(target, ApproxDP):
         raise ParameterError(f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target")
     options = {"sampling": sampling, "adjacency": target.adjacency}
-    return met_from(lambda sigma: subsampled_gaussian(sigma, sampling_rate, steps, **options), target)
+    return least_multiplier(lambda sigma: subsampled_gaussian(sigma, sampling_rate, steps, **options), target)
 
 
 def met_from(made: Callable[[float], Guarantee], target: ApproxDP, start: float = 1.0, relative: float = 1e-4) -> float:
@@ -191,6 +196,17 @@ def met_from(made: Callable[[float], Guarantee], target: ApproxDP, start: float 
         return math.log(made(x).rough_delta(target.eps)) - math.log(target.delta0)
 
     return private_side(excess, *bracket(excess, start), relative=relative)
+
+
+def least_multiplier(made: Callable[[float], Guarantee], target: ApproxDP) -> float:
+    """`met_from` for a noise multiplier. Raises `ParameterError` where next to no noise meets (ε, δ): a record that is drawn
+    would be told in full, which no δ is meant to allow."""
+    if made(_LEAST_MULTIPLIER / 2).rough_delta(target.eps) <= target.delta0:
+        raise ParameterError(
+            f"delta0={target.delta0!r} is more than the chance that a record is drawn at all: without any noise a step that "
+            "draws it would give it away; ask for a smaller delta0"
+        )
+    return met_from(made, target)
 
 
 def _gaussian(mu: float, eps: Array) -> Any:
