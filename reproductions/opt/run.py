@@ -257,7 +257,7 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from benchmarks.optim import non_private, private, seconds
     from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem
 
-    steps, rng = 300_000 if setting.full else 1_000, np.random.default_rng(1)
+    steps, rng = 300_000 if setting.full else 2_000, np.random.default_rng(1)
     factors = rng.normal(size=(2000, 11, 33))
     vectors = rng.normal(size=(2000, 786))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
