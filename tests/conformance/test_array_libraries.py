@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     Product,
     SPDAffineInvariant,
@@ -19,9 +20,10 @@ from spaces import EDGES, SPACES, sample
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 # Compiling is what takes time: a product of spaces that are compiled already tells no more than a small one.
 # Eigenvectors of 3 × 3 matrices are written out, and a program of them compiles ten times as long as one that calls LAPACK:
-# of the metrics of SPD matrices the affine-invariant one has them differentiated, the others are of size 4.
-LARGER = {type(M): M for M in (SPDLogEuclidean(4), SPDBuresWasserstein(4))}
-COMPILED = [*(LARGER.get(type(M), M) for M in SPACES[:-1]), Product(Sphere(2), Euclidean(1))]
+# of the metrics of SPD matrices the affine-invariant one has them differentiated, the others are of size 4. Factors of
+# correlations are written out too, and no eigenvectors: of size 3.
+OTHERS = {type(M): M for M in (SPDLogEuclidean(4), SPDBuresWasserstein(4), Correlation(3))}
+COMPILED = [*(OTHERS.get(type(M), M) for M in SPACES[:-1]), Product(Sphere(2), Euclidean(1))]
 compiled = pytest.mark.parametrize("M", COMPILED, ids=repr)
 
 
