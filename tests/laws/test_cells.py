@@ -90,3 +90,23 @@ def test_a_bump_that_is_too_steep_is_seen_while_cells_are_split():
     gentle = CellSampler(ball, 0.05, g, (10.0,), np.random.default_rng(0))
     for _ in range(4):
         assert gentle._refine()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_local_constants_are_asked_for_as_far_as_a_cell_reaches(dim):
+    """g = |x|² has the constant 2(|x| + reach) there: no less than that bounds g in the corners of a cell."""
+
+    def local(x, moved):
+        return (2 * (np.linalg.norm(x, axis=-1, keepdims=True) + moved),)
+
+    ball = GeodesicBall(Euclidean(dim), radius=1.0)
+    sampler = CellSampler(ball, 0.1, lambda x: np.sum(x * x, axis=-1), local, np.random.default_rng(0))
+    for _ in range(3):
+        assert sampler._refine()
+    c = sampler._cells
+    corners = c["center"][:, 0, None] + c["half"][:, :, None] * _corners(dim)
+    apart = np.linalg.norm(corners - c["at"][:, :1], axis=2).max(axis=1)  # the farthest corner
+    within = np.linalg.norm(c["center"][:, 0], axis=1) <= 1
+    assert np.all(
+        c["lipschitz"][within, 0] >= 2 * (np.linalg.norm(c["at"][within, 0], axis=1) + apart[within]) * (1 - 1e-12)
+    )

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -9,6 +10,7 @@ from scipy.special import ndtri
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, Sphere
 from curvedp.laws import HeatKernel, RiemannianGaussian
+from curvedp.laws.heat import heat_scale
 from curvedp.privacy import GDP
 
 SPACES = [Sphere(2), Sphere(3), Sphere(6), Lorentz(2), Lorentz(3), Lorentz(4), Lorentz(7), PoincareBall(2)]
@@ -114,3 +116,13 @@ def test_refusals():
     for M, scale in [*elsewhere, (Sphere(2), 1e-10), (Lorentz(2), 2.5), (Lorentz(20), 1.5), (Sphere(60), 0.2)]:
         with pytest.raises(ParameterError):
             HeatKernel(M, scale)
+
+
+@pytest.mark.parametrize("M", [Sphere(2), Sphere(9), Lorentz(3), Lorentz(20)], ids=repr)
+def test_the_least_time_for_flat_noise(M):
+    """(e^{kt} − 1)/k = flat² in 40 digits: never less time, and hardly more."""
+    k = mpmath.mpf(math.copysign(M.dim - 1, M.curvature_bounds[0]))
+    for flat in np.random.default_rng(0).uniform(0.01, 0.2, 60).tolist():
+        with mpmath.workdps(40):
+            exact = mpmath.sqrt(mpmath.log1p(k * mpmath.mpf(flat) ** 2) / k)
+            assert 0 <= heat_scale(M, flat) / exact - 1 < 1e-13

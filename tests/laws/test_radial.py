@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from curvedp.laws.radial import RadialLaw, Table, log_sphere_area
+from curvedp.laws.radial import RadialLaw, Rays, Table, log_sphere_area
 from goodness import form
 
 SN = {-1: np.sinh, 0: lambda r: r, 1: np.sin}
@@ -70,3 +70,16 @@ def test_areas_and_bounded_tables():
     flat = Table(lambda r: np.zeros_like(r), 0.0, 0.1, 2.0)
     assert flat.log_mass == pytest.approx(math.log(2.0), rel=1e-12)
     assert flat.radius_where_fallen(5.0) == 2.0
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize("k", [-9.0, -0.25, 4.0])
+def test_a_space_of_another_size_has_the_same_law(kind, k):
+    """Lengths in units of 1/√|κ|."""
+    unit, sign = math.sqrt(abs(k)), math.copysign(1.0, k)
+    one = RadialLaw(kind, form(int(sign), 4), 0.2)
+    other = RadialLaw(kind, Rays(((k, 3.0),), math.pi / unit if k > 0 else math.inf), 0.2 / unit)
+    r = np.linspace(0.05, 1.5, 8)
+    np.testing.assert_allclose(other.radial_cdf(r / unit), one.radial_cdf(r), rtol=1e-11)
+    assert other.log_normalizer + 4 * math.log(unit) == pytest.approx(one.log_normalizer, abs=1e-11)
+    assert other.moment(2) * unit**2 == pytest.approx(one.moment(2), rel=1e-11)

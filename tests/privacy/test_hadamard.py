@@ -137,3 +137,13 @@ def test_refused_before_the_ledger(tmp_path):
     with pytest.raises(CurvedpError, match="LogGaussianMechanism"):
         PrivateFrechetMean(M, radius=1.0, guarantee=GDP(0.5), mechanism="gaussian", ledger=ledger).fit(x)
     assert ledger.spent is None
+
+
+@pytest.mark.parametrize("excess", [2.0**-50, 2.0**-44, 2.0**-41, 1e-9, 1.0])
+def test_beyond_the_end_of_the_bound_is_refused_by_name(excess):
+    """flat² = 1/(4k) is the most: next to it too, where no scale in floats does."""
+    for k in (0.3, 1.0, 7.0):
+        with pytest.raises(UnattainableGuarantee, match="no proved bound"):
+            hadamard_scale(0.5 / math.sqrt(k) * (1 + excess), -k)
+        within = hadamard_scale(0.5 / math.sqrt(k) * (1 - 1e-9), -k)
+        assert within**2 * k <= 0.5

@@ -15,6 +15,7 @@ from curvedp.privacy.pld import (
     Loss,
     _envelope,
     convolved,
+    discounted,
     discretize,
     tilted,
 )  # the error bounds are not public
@@ -272,3 +273,21 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
         assert added[width] >= 0
     on, off = added.values()
     assert on < off / 4
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 30.0])
+@pytest.mark.parametrize("size", [1, 2, 7, 60])
+def test_discounted_sums_are_never_below(size, rate):
+    rng = np.random.default_rng(size)
+    masses, width, error = rng.dirichlet(np.full(size, 0.2)), 0.05, 1e-9
+    found = {e: discounted(masses, rate, width, e) for e in (0.0, error)}
+    t, s = Fraction(math.exp(-rate * width)), Fraction(math.exp(-(rate + 1) * width))
+    for j in range(size):
+        terms = [(Fraction(m), i - j) for i, m in enumerate(masses.tolist()) if i > j]
+        exact = sum((m * (t**k - s**k) for m, k in terms), Fraction(0))
+        whole = float(sum((m * t**k for m, k in terms), Fraction(0)))
+        assert 0 <= Fraction(found[0.0][j]) - exact <= 1e-12 * size * whole
+        # masses that are off by a vector of length `error`, the worst way
+        worst = error * math.sqrt(sum(float(t**k) ** 2 for _, k in terms))
+        assert Fraction(found[error][j]) >= exact + Fraction(worst)
+        assert found[error][j] - found[0.0][j] <= error * math.sqrt(size) * (1 + 1e-6)

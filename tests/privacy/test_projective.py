@@ -304,3 +304,13 @@ def test_parameters_without_a_profile_are_refused(change) -> None:
     ProjectiveProfile(**good)
     with pytest.raises(ParameterError):
         ProjectiveProfile(**good | change)
+
+
+@pytest.mark.parametrize("curvature", [0.01, 1.0, 400.0])
+def test_the_range_of_scales_is_in_units_of_the_space(curvature) -> None:
+    unit = 1 / math.sqrt(curvature)
+    for scale in (1.1e-12, 0.9e6):
+        ProjectiveProfile("gaussian", "real", 4, curvature, scale * unit, min(scale, 1.0) * unit)
+    for scale in (0.9e-12, 1.1e6):
+        with pytest.raises(ParameterError, match="scale"):
+            ProjectiveProfile("gaussian", "real", 4, curvature, scale * unit, min(scale, 1.0) * unit)

@@ -119,3 +119,30 @@ def test_refusals():
         NegativeBinomialRuns(0.5).best(ApproxDP(1.0, 1e-6), order=2.0)
     with pytest.raises(UnattainableGuarantee):
         NegativeBinomialRuns(0.5).best(RenyiDP(2.0, 0.1), order=3.0)
+
+
+@pytest.mark.parametrize("runs", RUNS, ids=repr)
+def test_what_one_run_may_cost_by_the_price_of_the_best(runs):
+    one, order = runs.one_of(PureDP(1.0, adjacency="add-remove"))
+    assert order is None
+    assert 1 - 1e-12 < runs.best(one).eps <= 1
+    assert one.adjacency == "add-remove"
+
+
+@pytest.mark.parametrize("runs", [NegativeBinomialRuns(0.05), NegativeBinomialRuns(0.3, 1.0)], ids=repr)
+def test_the_largest_mu_of_one_run(runs):
+    """At the order that comes with it the best run meets the target; at no order does it with 1% more."""
+    target = ApproxDP(1.0, 1e-6)
+    one, order = runs.one_of(target)
+    assert runs.best(one, order).delta(1.0) <= 1e-6
+    more = GDP(1.01 * one.mu)
+    assert all(runs.best(more, order).delta(1.0) > 1e-6 for order in np.geomspace(1.5, 1000, 60).tolist())
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.7, 2.0])
+def test_the_second_order_is_the_best_one(mu):
+    """Of Gaussian runs (1 − 1/x)·xμ²/2 + log(1/γ)/x is least at x = √(2·log(1/γ))/μ, or at 1 if that is less."""
+    runs, order = NegativeBinomialRuns(0.02), 4.0
+    x = max(math.sqrt(-2 * math.log(0.02)) / mu, 1.0)
+    exact = order * mu * mu / 2 + (x - 1) * mu * mu / 2 - math.log(0.02) / x + math.log(runs.mean) / (order - 1)
+    assert exact * (1 - 1e-12) <= runs.best(GDP(mu), order).eps <= exact * (1 + 1e-3)
