@@ -18,9 +18,8 @@ from curvedp.privacy.rounding import float_of
 
 @dataclass(frozen=True)
 class RiemannianLaplace(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space, the SPD metrics but one, and HPD.
-
-    Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
+    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space (see
+    `RiemannianGaussian`), the SPD metrics but one, and HPD.
 
     On a space of negative curvature the volume grows exponentially and the law exists for small scales only:
     1/σ > d − 1 on Lorentz(d) and PoincareBall(d), 1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m), twice that on

@@ -162,7 +162,10 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
     """A scale at which the law exists; raises here if no scale can meet the target."""
     while True:
         try:
-            _refuse_unattainable(profile_at(start), target)
+            profile = profile_at(start)
+            unbounded = isinstance(target, PureDP) and math.isinf(profile.pure_epsilon)
+            if unbounded or (profile.floor is not None and not _floor_cost(profile, target) < target.measure(target)):
+                raise _unattainable(profile, target)
             return start
         except NotIntegrable:
             start /= 2
@@ -231,12 +234,6 @@ def _bisect(
     if excess(high) > 0:
         raise _unattainable(profile_at(low), target)
     return high
-
-
-def _refuse_unattainable(profile: PrivacyProfile, target: Guarantee) -> None:
-    unbounded = isinstance(target, PureDP) and math.isinf(profile.pure_epsilon)
-    if unbounded or (profile.floor is not None and not _floor_cost(profile, target) < target.measure(target)):
-        raise _unattainable(profile, target)
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:

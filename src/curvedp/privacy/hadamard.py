@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.constant_curvature import GaussianProfile
 from curvedp.privacy.guarantees import PureDP
@@ -42,10 +41,6 @@ class PureProfile(PrivacyProfile):
     label = Guarantee.label
     kind = "laplace"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"eps": (0, math.inf)}
-
-    @property
-    def tails(self) -> LossTails:
-        raise NotImplementedError("a bound on the loss has no distribution")
 
     def bound(self, of: str) -> float:
         return self.eps if of == "rao" else self._pure.bound(of)

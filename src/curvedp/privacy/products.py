@@ -172,10 +172,6 @@ class ProductProfile(PrivacyProfile):
             stop = min(stop, math.pi / 4)
         return largest_over_splits(lambda u: cost(self._at((D * u).tolist())), start, max(start, stop))
 
-    @property
-    def tails(self) -> LossTails:
-        raise NotImplementedError("a product has no single worst pair; ask for delta, mu, renyi, tradeoff")
-
     def _delta(self, eps: Array) -> Array:
         """In terms of μ_ε², the square of the μ with δ_μ(ε) = δ(ε), which is nearly linear in the squared lengths."""
         if len(self._caps) == 1:

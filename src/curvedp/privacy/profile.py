@@ -52,9 +52,11 @@ class PrivacyProfile(Guarantee):
     label = "exact"
 
     @property
-    @abstractmethod
     def tails(self) -> LossTails:
-        """The law of the privacy loss at the worst pair of neighbors."""
+        """The law of the privacy loss at the worst pair of neighbors, where there is one such pair and its law is known."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no one law of the loss; ask for delta, epsilon or tradeoff"
+        )
 
     @property
     @abstractmethod

@@ -13,7 +13,6 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy._loss_table import LossTails
 from curvedp.privacy.base import Guarantee
 from curvedp.privacy.profile import PrivacyProfile, up
 from curvedp.privacy.rounding import Array
@@ -49,10 +48,6 @@ class ConfidenceProfile(PrivacyProfile):
     def label(self) -> str:  # type: ignore[override]
         chance = f"{self.failure_probability:.3g}"
         return f"confidence bound from {self.samples} samples, wrong with probability at most {chance}"
-
-    @property
-    def tails(self) -> LossTails:
-        raise NotImplementedError("a confidence bound has no loss distribution; ask for delta or epsilon")
 
     mu = rho = rao = pure_epsilon = math.inf
 
