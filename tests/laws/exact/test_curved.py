@@ -128,7 +128,7 @@ def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> 
     center = off_origin(manifold)
     draws = [sampler(manifold, scale, center, source=source) for _ in range(n)]
     points = manifold.project(np.stack([draw.value for draw in draws]))
-    kind = sampler.__name__.removeprefix("exact_")
+    (kind,) = sampler.args
     curvature = int(manifold.curvature_bounds[0])
     log = manifold.to_coordinates(center, manifold.log(center, points))
     length = np.linalg.norm(log, axis=-1)
