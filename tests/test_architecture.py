@@ -14,7 +14,7 @@ import pytest
 import curvedp
 
 ROOT = Path(curvedp.__file__).parent
-BASE = {"errors", "_validate", "_files", "_lazy", "_progress"}
+BASE = {"errors", "_validate", "_files", "_lazy", "_progress", "_words"}
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
 ARROWS: dict[str, set[str]] = {
@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "_files": set(),
     "_lazy": set(),
     "_progress": set(),
+    "_words": set(),
     "entropy": set(),
     "privacy": {"entropy"},
     "signing": set(),

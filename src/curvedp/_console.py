@@ -1,7 +1,6 @@
 """What all commands share: where they print, how they refuse, and how a guarantee is given (extra: cli)."""
 
 import io
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from curvedp._files import write_atomically
+from curvedp._words import in_words_of
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, ReleaseWarning, VerificationFailed
 
 if TYPE_CHECKING:
@@ -81,21 +81,7 @@ def _typed_names(options: Options) -> dict[str, str]:
 def typed(text: object) -> str:
     """A message with parameters as they are typed in this command: `--delta 2` for `delta=2`, `--no-header` for
     `header=False`, `log-gaussian` for `LogGaussianMechanism`. The library's messages are written for Python."""
-    names = _names.get()
-    if not names:
-        return str(text)
-
-    def shell(found: re.Match[str]) -> str:
-        option, value = names[found["name"]], found["value"]
-        if value in ("True", "False"):
-            return option if value == "True" else "--no-" + option.removeprefix("--")
-        return f"{option} {value.strip(chr(39))}" if value or found["more"] is not None else option
-
-    known = "|".join(map(re.escape, names))
-    value = r"(?P<value>'[\w.,:()-]+'|True\b|False\b|)(?P<more>(?=[^\s,;:.)?]))?"
-    text = re.sub(r"\bLog(Gaussian|Laplace)Mechanism\b", lambda found: f"log-{found[1].lower()}", str(text))
-    text = re.sub(rf"(?<![\w.-])(?<!\w\()(?P<name>{known})={value}", shell, text)
-    return re.sub(rf"(?<![\w-])({known})(?= is missing)", lambda found: names[found[1]], text)
+    return in_words_of(_names.get() or {}, text)
 
 
 def command(function: Callable[..., None]) -> Any:

@@ -179,7 +179,7 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
 def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
     kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
     if not kinds:
-        raise ParameterError(f"{path}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
+        raise ParameterError(f"{path.name}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
     if path.is_dir() and kinds[0] != ".zarr":
