@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scipy import integrate
 
 from curvedp.audit import audit_scores
-from curvedp.audit.pairs import rounded
+from curvedp.audit.empirical import rounded
 from curvedp.geometry import Lorentz, Manifold, SPDAffineInvariant, Sphere
 from curvedp.privacy import GDP, ApproxDP, gaussian_profile, smallest_scale
 from reproductions.runner import Setting

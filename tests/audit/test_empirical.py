@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from curvedp import estimators, geometry
 from curvedp.audit import audit_mechanism, audit_scores
 from curvedp.audit.cases import Case, cases
+from curvedp.audit.empirical import neighbors
 from curvedp.audit.one_run import OptimizerCase, one_run_bound
-from curvedp.audit.pairs import neighbors
 from curvedp.audit.table import case_names
 from curvedp.cli import app
 from curvedp.geometry import (

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from curvedp.audit import audit_scores
-from curvedp.audit.pairs import neighbors, rounded, scores
+from curvedp.audit.empirical import neighbors, rounded, scores
 from curvedp.geometry import Lorentz, Sphere
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism

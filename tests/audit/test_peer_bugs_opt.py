@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from curvedp.audit import audit_optimizer, audit_scores
-from curvedp.audit.pairs import rounded
+from curvedp.audit.empirical import rounded
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDBuresWasserstein, SPDLogEuclidean, Sphere
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.privacy import GDP

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.knorm import KNormLaw
 from curvedp import PureDP
 from curvedp.audit import audit_scores
-from curvedp.audit.pairs import rounded
+from curvedp.audit.empirical import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall

@@ -10,10 +10,9 @@ from flint import arb, ctx
 from scipy import stats
 
 from curvedp.entropy import GeneratorSource, balls
-from curvedp.entropy.balls import FloatBall, arb_array, decide, float_ball, float_up, round_arb
+from curvedp.entropy.balls import FloatBall, arb_array, decide, float_ball, float_up, precision, round_arb
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.bits import accepts as coin_accepts
-from curvedp.entropy.precision import precision
 from curvedp.errors import EnvelopeViolation
 from goodness import accepts, ks, rejects
 

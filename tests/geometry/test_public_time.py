@@ -17,7 +17,7 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.ball import ball_coordinates
-from curvedp.geometry.numerics.public_time import in_public_time, public_time
+from curvedp.geometry.numerics.namespace import in_public_time, public_time
 
 SPACES = [M for M in spaces.SPACES if not isinstance(M, Euclidean | SPDBuresWasserstein)]
 SPACES += [Stiefel(3, 2), Stiefel(12, 6), SPDAffineInvariant(2), SPDAffineInvariant(5), Rotations(3)]

@@ -8,7 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
-from curvedp.geometry.numerics.spectral import sym
+from curvedp.geometry.numerics.matrix import sym
 
 jax.config.update("jax_enable_x64", True)
 SPACES = [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky, SPDBuresWasserstein]

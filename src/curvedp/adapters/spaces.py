@@ -7,15 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from curvedp.errors import MissingExtra, ParameterError
-from curvedp.geometry import (
-    Euclidean,
-    Lorentz,
-    Manifold,
-    PoincareBall,
-    SPDAffineInvariant,
-    SPDLogEuclidean,
-    Sphere,
-)
+from curvedp.geometry import Euclidean, Lorentz, Manifold, PoincareBall, SPDAffineInvariant, SPDLogEuclidean, Sphere
 
 # Module, class and metric. A size is what our class takes.
 _THEIRS: dict[type[Any], tuple[str, str, str]] = {
@@ -52,9 +44,8 @@ def to_geomstats(manifold: Manifold) -> Any:
 def row_of(table: dict[type[Any], Any], manifold: Manifold) -> Any:
     """The row of our manifold in a table of theirs, or a `ParameterError`."""
     if type(manifold) not in table:
-        raise ParameterError(
-            f"{manifold!r} has no counterpart there; {', '.join(ours.__name__ for ours in table)} have"
-        )
+        have = ", ".join(ours.__name__ for ours in table)
+        raise ParameterError(f"{manifold!r} has no counterpart there; {have} have")
     return table[type(manifold)]
 
 

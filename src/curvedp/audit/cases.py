@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.audit.empirical import AuditResult, audit_scores
-from curvedp.audit.pairs import data_sets, neighbors, rounded, scores
+from curvedp.audit.empirical import AuditResult, audit_scores, data_sets, neighbors, rounded, scores
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
@@ -19,17 +18,12 @@ from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.base import Manifold
 from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.laws.domains import GeodesicBall
-from curvedp.mechanisms import (
-    GaussianMechanism,
-    KNGMechanism,
-    LaplaceMechanism,
-    LogGaussianMechanism,
-    LogLaplaceMechanism,
-)
+from curvedp.mechanisms import GaussianMechanism, KNGMechanism, LaplaceMechanism
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noise import Noise
@@ -277,14 +271,11 @@ def _chart_reach(space: Manifold) -> float | None:
     return 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
 
 
-def _median(space: Manifold) -> MedianMechanism:
-    return MedianMechanism.for_statistic(GeometricMedian(space, None, 1.5, 100), _CLAIM)
+def _staged(mechanism: Any, statistic: Any, space: Manifold) -> Any:
+    return mechanism.for_statistic(statistic(space, None, 1.5, 100), _CLAIM)
 
 
-def _private_ball(space: Manifold) -> PrivateBallMechanism:
-    return PrivateBallMechanism.for_statistic(OuterBallMean(space, None, 1.5, 100), _CLAIM)
-
-
+_STAGED = partial(_staged, MedianMechanism, GeometricMedian), partial(_staged, PrivateBallMechanism, OuterBallMean)
 # What makes it, how it is attacked, where.
 _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
@@ -295,7 +286,7 @@ _MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case]
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
     (lambda M: NewtonMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, ROUND),
     (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
-    *((make, partial(_of_stages, ends=(1.0, end)), FEW) for make in (_median, _private_ball) for end in (-1.0, 0.0)),
+    *((make, partial(_of_stages, ends=(1.0, end)), FEW) for make in _STAGED for end in (-1.0, 0.0)),
     (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),
     (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
     (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
@@ -307,8 +298,7 @@ def _estimator(kind: type, space: Manifold, data: tuple[np.ndarray, np.ndarray],
 
     @cache
     def release() -> tuple[Any, tuple[np.ndarray, ...]]:
-        source = GeneratorSource(np.random.default_rng(0))
-        model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
+        model = kind(radius=_RADIUS, guarantee=_CLAIM, source=GeneratorSource(np.random.default_rng(0)), **options)
         if kind is PrivateMDM:  # another class, which stays as it is
             model.fit(np.concatenate([data[0], data[0], data[0]]), np.repeat([0, 1, 1], len(data[0])))
             certificate = model.certificates_[0]
@@ -319,7 +309,6 @@ def _estimator(kind: type, space: Manifold, data: tuple[np.ndarray, np.ndarray],
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         mechanism, (one, two) = release()
-        drawn = mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size)
-        return scores(mechanism, (one, two), drawn)
+        return scores(mechanism, (one, two), mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size))
 
     return Case(kind.__name__, space, lambda: _CLAIM, outputs)

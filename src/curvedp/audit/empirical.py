@@ -5,6 +5,11 @@ from one statistic than from the other). Half of the outputs choose the score an
 until then, bounds the probabilities p = P(event | D) and p' = P(event | D') of that one event (Clopper & Pearson 1934).
 Then any (ε, δ) the mechanism has satisfies ε ≥ log((p − δ)/p'), and any μ-GDP it has satisfies μ ≥ Φ⁻¹(p) − Φ⁻¹(p')
 (Nasr et al. 2023), which uses the bulk of the outputs instead of a rare tail and so sees a scale that is off by percents.
+
+Noise about a statistic on a homogeneous space is worst for any two statistics a sensitivity apart; noise in a chart at a
+public base is worst where the chart stretches most, at the edge of the ball and across the radius. On other spaces a fixed
+list of directions is searched for the pair that is farthest apart in the chart while at most a sensitivity apart on the
+manifold.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +20,17 @@ from scipy import stats
 from scipy.special import ndtri
 
 from curvedp import _validate
-from curvedp.audit.pairs import neighbors, scores
 from curvedp.errors import ParameterError
+from curvedp.geometry.base import Manifold
+from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
+from curvedp.mechanisms.base import Mechanism
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
 
+Pair = tuple[np.ndarray, np.ndarray]
 _THRESHOLDS = 400
+_DIRECTIONS = 32
+_EDGE = 1 - 1e-9  # of the ball: inside it after rounding
 
 
 class AuditResult(NamedTuple):
@@ -104,9 +114,8 @@ def audit_scores(
     confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
     a, b = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
     if a.shape[0] != b.shape[0] or min(a.shape[1], b.shape[1]) < 4:
-        raise ParameterError(
-            f"scores of shapes {a.shape} and {b.shape} must have equally many rows, of at least 4 outputs each"
-        )
+        needed = "must have equally many rows, of at least 4 outputs each"
+        raise ParameterError(f"scores of shapes {a.shape} and {b.shape} {needed}")
     failure = (1 - confidence) / 4  # two directions, two statements
     eps, mu = (
         max(0.0, _proved(a, b, statement, failure, delta), _proved(b, a, statement, failure, delta))
@@ -197,3 +206,78 @@ def _ends(hits_a: np.ndarray, n_a: int, hits_b: np.ndarray, n_b: int, failure: f
     low = np.where(hits_a > 0, stats.beta.ppf(failure / 2, np.maximum(hits_a, 1), n_a - hits_a + 1), 0.0)
     high = np.where(hits_b < n_b, stats.beta.ppf(1 - failure / 2, hits_b + 1, np.maximum(n_b - hits_b, 1)), 1.0)
     return low, high
+
+
+def neighbors(mechanism: Mechanism) -> Pair:
+    """Two statistics at most the sensitivity apart, as telling as is known."""
+    manifold, step = mechanism.manifold, mechanism.sensitivity
+    if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        origin = np.asarray(manifold.origin)
+        return origin, manifold.unchart(origin, step * _worst_direction(manifold))
+    base, reach = mechanism.base, getattr(mechanism.statistic.values, "radius", None)
+    along = min(step, _EDGE * reach) if reach is not None else step
+    pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
+    if reach is not None and manifold.dim > 1:
+        frames = np.random.default_rng(0).standard_normal((_DIRECTIONS, manifold.dim, 2))
+        frames[0] = np.eye(manifold.dim)[:, :2]
+        q = np.linalg.qr(frames)[0]
+        pairs += list(zip(*_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach), strict=True))
+    a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
+    return manifold.unchart(base, a), manifold.unchart(base, b)
+
+
+def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.ndarray]:
+    """How much farther an output is from the second statistic than from the first: in distance and in its square, the log
+    likelihood ratios, up to factors, of a Laplace and a Gaussian law, by Neyman and Pearson the best there is. Noise in a
+    chart is measured there (where a logarithm is slow, as on Stiefel manifolds, in the ambient space). Scores are rounded to
+    2^-26: the law is under audit, not the last bits of the fast float path, which no release shows."""
+    manifold = mechanism.manifold
+    if not manifold.is_symmetric:
+        one, two = (np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1) for x in pair)
+    elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        z, a, b = (np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair))
+        one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
+    else:
+        one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
+    return [rounded(two - one), rounded(two**2 - one**2)]
+
+
+def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
+    """All records at one end of the ball about the origin; one of them is replaced by the other end."""
+    step = radius * _unit(manifold.dim, manifold.dim - 1)
+    near, far = (manifold.unchart(np.asarray(manifold.origin), sign * step) for sign in (1, -1))
+    records = np.stack([near] * n)
+    return records, np.concatenate([records[:-1], far[None]])
+
+
+def rounded(score: np.ndarray) -> np.ndarray:
+    """To the grid 2^-26, so that an event cannot look at the last bits of floats."""
+    return np.asarray(np.round(score * 2.0**26) * 2.0**-26)
+
+
+def _across(M: Manifold, base: np.ndarray, radial: np.ndarray, side: np.ndarray, step: float, reach: float) -> Pair:
+    """Chart points at the edge of the ball, as far apart along `side` as a distance of `step` on the manifold allows."""
+
+    def pair(half: np.ndarray) -> Pair:
+        height = np.sqrt(np.maximum(reach**2 - half**2, 0.0))
+        return height * radial - half * side, height * radial + half * side
+
+    low, high = np.zeros((len(radial), 1)), np.full((len(radial), 1), reach)
+    for _ in range(40):
+        middle = (low + high) / 2
+        a, b = (M.unchart(base, z) for z in pair(middle))
+        near = (np.asarray(M.dist(a, b)) <= step)[:, None]
+        low, high = np.where(near, middle, low), np.where(near, high, middle)
+    return pair(low)
+
+
+def _worst_direction(manifold: Manifold) -> np.ndarray:
+    """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
+    if len(manifold.factors) == 1:  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
+        return _unit(manifold.dim, manifold.dim - 1)
+    place = int(np.argmin([f.curvature_bounds[0] for f in manifold.factors]))
+    return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))
+
+
+def _unit(dim: int, place: int) -> np.ndarray:
+    return np.asarray(np.eye(dim)[place])

@@ -155,15 +155,12 @@ def _train(name: str, family: Manifold, coins: np.ndarray, rng: np.random.Genera
         options |= {"batch_size": m // 2, "clip": (clip, clip), "noise": (noise, noise), "epochs": 2, "inner_steps": 2}
         del options["steps"]
     found = getattr(optim, name.replace("-", "_"))(problem, data, start, **options)
-    z = np.asarray(manifold.chart(start, found.point))
-    return z[:m], found.guarantee
+    return np.asarray(manifold.chart(start, found.point))[:m], found.guarantee
 
 
 def _train_pca(coins: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, Guarantee]:
-    """Records (w ± uₖ)/√2 about the public start w of the descent: the slope of −(w·z)² there is ∓ along uₖ.
-
-    Nine times as many records are 0: they shrink steps and noise alike, so that the descent stays where it started.
-    """
+    """Records (w ± uₖ)/√2 about the public start w of the descent: the slope of −(w·z)² there is ∓ along uₖ. Nine
+    times as many records are 0: they shrink steps and noise alike, so that the descent stays where it started."""
     from curvedp.entropy import GeneratorSource
     from curvedp.estimators import PrivatePCA
 

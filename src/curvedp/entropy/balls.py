@@ -9,13 +9,14 @@ Formulas are written once for both kinds: an object array of Arb balls and a `Fl
 """
 
 import math
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
-from flint import arb
-
-from curvedp.entropy.precision import precision as at_precision
+from flint import arb, ctx
 
 FILTER_GRID = 40  # on finer grids float64 settles almost nothing
 FILTER_SIZE = 48  # with fewer numbers than this, Arb at 64 bits is the faster first stage
@@ -120,12 +121,10 @@ class FloatBall:
         return FloatBall(mid, _grow(spread + (n + 3) * _U * rest + _U * np.abs(mid), 2 * n))
 
     def log(self) -> "FloatBall":
-        """Natural logarithm from IEEE operations alone: x = 2^e·m, m in [√½, √2], log m = 2·artanh((m−1)/(m+1)).
-
-        m−1 is exact (Sterbenz), f = (m−1)/(m+1) has |f| ≤ 0.1716 and two roundings; the odd series to f^21 leaves less
-        than 2^-61·|f|; Horner in f² ≤ 0.0295 adds less than 1.3u. So t = 2·artanh f errs by at most 5u|t|, e·ln 2 by
-        at most 2u|e|, the last sum by u|log x|.
-        """
+        """Natural logarithm from IEEE operations alone: x = 2^e·m, m in [√½, √2], log m = 2·artanh((m−1)/(m+1)). m−1 is
+        exact (Sterbenz), f = (m−1)/(m+1) has |f| ≤ 0.1716 and two roundings; the odd series to f^21 leaves less than
+        2^-61·|f|; Horner in f² ≤ 0.0295 adds less than 1.3u. So t = 2·artanh f errs by at most 5u|t|, e·ln 2 by at most
+        2u|e|, the last sum by u|log x|."""
         mantissa, exponent = np.frexp(self.mid)
         low = mantissa < 0.7071067811865476
         mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
@@ -160,7 +159,29 @@ def _ball(x: Any) -> FloatBall:
     return x if isinstance(x, FloatBall) else FloatBall(x)
 
 
-# ---- Arb --------------------------------------------------------
+_precision_lock = threading.RLock()
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """`with precision(bits):` Arb computes to so many bits, and no other thread can change that meanwhile. python-flint keeps
+    one precision for the whole process. Balls are valid at any precision, but not every bound that is derived from one is,
+    and what is cached would stay coarse. Threads therefore compute with balls one at a time."""
+    with _precision_lock:
+        old, ctx.prec = ctx.prec, bits
+        try:
+            yield
+        finally:
+            ctx.prec = old
+
+
+def _unlock_in_child() -> None:
+    global _precision_lock
+    _precision_lock = threading.RLock()  # a thread of the parent that is not here may have held it
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def arb_array(x: Any) -> np.ndarray:
@@ -199,13 +220,13 @@ def first_precision(grid: int) -> int:
     return 64 * ((grid + 24 + 63) // 64)
 
 
-def decide(evaluate: Callable[[int], T | None], precision: int = 64) -> T:
+def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
     """Evaluate at doubling precision until the answer is certain. Every question asked here is undecided forever only on
     a null set, so this ends with probability one; there is no cap, because giving up would be an event whose probability
     depends on the data."""
     while True:
-        with at_precision(precision):
-            answer = evaluate(precision)
+        with precision(bits):
+            answer = evaluate(bits)
         if answer is not None:
             return answer
-        precision *= 2
+        bits *= 2

@@ -61,8 +61,7 @@ class LazyNormals:
         xy = FloatBall(mid, rad)
         square = xy * xy
         s = square[:, 0] + square[:, 1]
-        z = xy * (-2.0 * s.log() / s).sqrt().reshape(-1, 1)
-        return z.reshape(-1)[: self._n]
+        return (xy * (-2.0 * s.log() / s).sqrt().reshape(-1, 1)).reshape(-1)[: self._n]
 
     def balls(self, bits: int) -> np.ndarray:
         """All of them, to about the given number of bits."""

@@ -184,14 +184,6 @@ class _Stream:
         self.buffer[:] = _ZEROS
         self.used = _KEYSTREAM
 
-    def refill(self) -> None:
-        Cipher(algorithms.AES(bytes(self.key)), modes.CTR(bytes(_BLOCK_BYTES))).encryptor().update_into(
-            _ZEROS, self.buffer
-        )
-        self.key[:] = self.buffer[:_KEY_BYTES]
-        self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
-        self.used = _KEY_BYTES
-
     def take(self, n: int) -> bytes:
         """The next n bytes, erased here."""
         if n <= _KEYSTREAM - self.used:
@@ -199,7 +191,11 @@ class _Stream:
         pieces = [self._cut(_KEYSTREAM - self.used)]
         missing = n - len(pieces[0])
         while missing > 0:
-            self.refill()
+            cipher = Cipher(algorithms.AES(bytes(self.key)), modes.CTR(bytes(_BLOCK_BYTES)))
+            cipher.encryptor().update_into(_ZEROS, self.buffer)
+            self.key[:] = self.buffer[:_KEY_BYTES]
+            self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
+            self.used = _KEY_BYTES
             pieces.append(self._cut(min(missing, EPOCH_BYTES)))
             missing -= len(pieces[-1])
         return b"".join(pieces)
@@ -259,16 +255,13 @@ def check_source(source: Any) -> Source:
 
 
 class Allowance:
-    """How many random bytes an exact draw of so many numbers may use, if each trial is accepted with the given probability: a
-    public number, from which its τ follows.
-
-    How many it does use depends on the footpoint (digits are asked for until the cell is certain) and on luck (trials), so
-    a τ counted from them would tell about the data. A draw of up to 4096 numbers is allowed 512 epochs of the source,
-    hence τ = 512·2^-109 = 2^-100. Half of that is for the epochs that are open in other threads. The other half is 4 MiB:
-    at 4096 bits for each of 4096 numbers, more than float64 footpoints and the finest grid ask for, or 90 times the
-    expected number of trials at 64 bits. A draw that used more would be outside its τ: it is not released. That is less
-    likely than 2^-100.
-    """
+    """How many random bytes an exact draw of so many numbers may use, if each trial is accepted with the given
+    probability: a public number, from which its τ follows. How many it does use depends on the footpoint (digits are
+    asked for until the cell is certain) and on luck (trials), so a τ counted from them would tell about the data. A
+    draw of up to 4096 numbers is allowed 512 epochs of the source, hence τ = 512·2^-109 = 2^-100. Half of that is for
+    the epochs that are open in other threads. The other half is 4 MiB: at 4096 bits for each of 4096 numbers, more than
+    float64 footpoints and the finest grid ask for, or 90 times the expected number of trials at 64 bits. A draw that
+    used more would be outside its τ: it is not released. That is less likely than 2^-100."""
 
     def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
         self._blocks = math.ceil(numbers / (_NUMBERS * acceptance))

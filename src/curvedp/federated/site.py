@@ -18,8 +18,8 @@ from curvedp.federated.release import FederatedMechanism, asked, stage_of
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.certificate import Certificate, digest_of_integers
 from curvedp.mechanisms.payment import pay
-from curvedp.records.memory import entries
 from curvedp.records.persons import person_codes
+from curvedp.records.tables import entries
 
 
 class Site(Party):

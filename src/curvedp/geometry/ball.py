@@ -10,8 +10,7 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Array, Manifold, check_manifold
-from curvedp.geometry.numerics.namespace import like, namespace
-from curvedp.geometry.numerics.public_time import public_time
+from curvedp.geometry.numerics.namespace import like, namespace, public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
@@ -58,7 +57,13 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        return _blocks(M, center, radius, X) if is_numpy_array(X) else _project(xp, M, center, radius, X)
+        if is_numpy_array(X):
+            return _blocks(M, center, radius, X)
+        points, usable = _onto(xp, M, center, X)
+        near, distance = _stays(M, center, radius, points)
+        if not bool(xp.all(near)):
+            points = _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
+        return _where(xp, M, usable, points, center)
 
 
 def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
@@ -113,7 +118,7 @@ def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:
 
 
 def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
-    """`_project` block by block, so that memory stays flat, and moving only the records that are outside."""
+    """Block by block, so that memory stays flat, and moving only the records that are outside."""
     records = X.reshape(-1, *M.point_shape)
     out = np.empty_like(records)
 
@@ -129,14 +134,6 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
 
     in_threads(settle, blocks(len(records), _BLOCK))
     return out.reshape(X.shape)
-
-
-def _project(xp: Any, M: Manifold, center: Array, radius: float, X: Array) -> Array:
-    points, usable = _onto(xp, M, center, X)
-    near, distance = _stays(M, center, radius, points)
-    if not bool(xp.all(near)):
-        points = _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
-    return _where(xp, M, usable, points, center)
 
 
 def _stays(M: Manifold, center: Array, radius: float, points: Array) -> tuple[Array, Array]:

@@ -6,11 +6,11 @@ constants and closed forms; what follows from them is here.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import FrozenInstanceError, fields
 from functools import cached_property
 from math import inf, pi, prod, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -20,8 +20,14 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.numerics.namespace import Array as Array
 from curvedp.geometry.numerics.namespace import like, of_numbers, take_numbers
 
+Fact = TypeVar("Fact")
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
+
+
+def fact(of: Callable[[Any], Fact]) -> Fact:
+    """An attribute that follows from the sizes, worked out once."""
+    return cached_property(of)  # type: ignore[return-value]  # what an instance sees of it
 
 
 class Manifold(ABC):
@@ -131,36 +137,31 @@ class Manifold(ABC):
         kappa, across = self.constant_curvature, self.dim - 1
         return None if kappa is None else ((kappa, across),) if kappa and across else ()
 
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether this is a Riemannian symmetric space with `curvature_operator` and parallel `transport` in closed form."""
-        return False
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether points are vectors, exp(p, v) = p + v and coordinates are the vectors themselves."""
-        return False
-
-    @property
-    def quadric(self) -> np.ndarray | None:
-        """Signs s of the form Σ s_i x_i² whose unit quadric in R^{dim+1} this is (sphere, hyperboloid); else None."""
-        return None
-
-    @property
-    def positive_matrices(self) -> tuple[int, int] | None:
-        """(m, β): points are positive definite m×m matrices X, real (β = 1) or Hermitian (2: real and imaginary parts along
-        the last axis), and all X ↦ LXL* are isometries."""
-        return None
-
-    @property
-    def subspaces(self) -> tuple[int, int] | None:
-        """(p, q), p ≤ q: points are subspaces of dimension p or q of ℝ^{p+q}, at the distance √Σθ² of their angles."""
-        return None
-
-    @property
-    def float_reach(self) -> float:
-        """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
-        return inf
+    is_symmetric: bool = False
+    """Whether this is a Riemannian symmetric space with `curvature_operator` and parallel `transport` in closed form."""
+    is_linear: bool = False
+    """Whether points are vectors, exp(p, v) = p + v and coordinates are the vectors themselves."""
+    is_cone: bool = False
+    """Whether positive multiples of points are points: then log det is a public coordinate that tells their unit."""
+    reduces: bool = False
+    """Whether points are real covariance matrices, of which fewer channels are a covariance matrix again."""
+    carries: bool = False
+    """Whether reading at one point the coordinates of logarithms at another is an isometry of the whole space."""
+    quadric: np.ndarray | None = None
+    """Signs s of the form Σ s_i x_i² whose unit quadric in R^{dim+1} this is (sphere, hyperboloid); else None."""
+    positive_matrices: tuple[int, int] | None = None
+    """(m, β): points are positive definite m×m matrices X, real (β = 1) or Hermitian (2: real and imaginary parts along
+    the last axis), and all X ↦ LXL* are isometries."""
+    subspaces: tuple[int, int] | None = None
+    """(p, q), p ≤ q: points are subspaces of dimension p or q of ℝ^{p+q}, at the distance √Σθ² of their angles."""
+    embedded_diameter: float | None = None
+    """Largest distance between embedded points; None where there is no embedding whose means can be brought back."""
+    boundary_distance: float = inf
+    """From the origin to the boundary; inf where there is none."""
+    float_reach: float = inf
+    """How far from the origin doubles carry: beyond this distance coordinates overflow or no longer tell points apart."""
+    held_reach: float = inf
+    """Distance from the origin up to which float64 coordinates hold every point well; records beyond may be pulled in."""
 
     @property
     def factors(self) -> tuple["Manifold", ...]:
@@ -221,16 +222,6 @@ class Manifold(ABC):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Inverse of `from_coordinates`."""
 
-    @property
-    def boundary_distance(self) -> float:
-        """From the origin to the boundary; inf where there is none."""
-        return inf
-
-    @property
-    def held_reach(self) -> float:
-        """Distance from the origin up to which float64 coordinates hold every point well; records beyond may be pulled in."""
-        return inf
-
     def held_share(self, z: Array) -> Array:
         """The share, at most 1, to which coordinates z at the origin are shortened so that floats hold the point
         well. The points with share 1 must form a set that holds the Fréchet mean of any of its points."""
@@ -247,9 +238,6 @@ class Manifold(ABC):
     def float_spread(self, radius: float) -> float:
         """How far a point within `radius` of the origin moves, at most, when its coordinates are off by one part in 1."""
         return 1.0
-
-    carries: ClassVar[bool] = False
-    """Whether reading at one point the coordinates of logarithms at another is an isometry of the whole space."""
 
     def home(self, center: Array) -> Array:
         """Where `to_origin` takes a public center: the origin, or the center itself where nothing moves. A `ParameterError`
@@ -324,17 +312,6 @@ class Manifold(ABC):
         """`curvature_operator` where curvatures differ."""
         raise ParameterError(f"the curvature operator of {self!r} is not known in closed form")
 
-    is_cone: ClassVar[bool] = False
-    """Whether positive multiples of points are points: then log det is a public coordinate that tells their unit."""
-
-    reduces: ClassVar[bool] = False
-    """Whether points are real covariance matrices, of which fewer channels are a covariance matrix again."""
-
-    @property
-    def embedded_diameter(self) -> float | None:
-        """Largest distance between embedded points; None where there is no embedding whose means can be brought back."""
-        return None
-
     def embedded(self, X: Array) -> np.ndarray:
         """Points as vectors along the last axis, of length at most 2 (NumPy)."""
         raise ParameterError(f"{self!r} has no embedding")
@@ -356,6 +333,13 @@ class Manifold(ABC):
     def dist(self, p: Array, q: Array) -> Array:
         """Riemannian distance."""
         return self.norm(p, self.log(p, q))
+
+
+class Inherited(Manifold):
+    """A frozen dataclass whose subclasses need say nothing: dataclasses freeze only those that are declared as such."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def across(z: np.ndarray) -> np.ndarray:

@@ -50,10 +50,8 @@ def _parsed(text: str) -> Manifold:
     try:
         found = [_size(field.type, size.strip()) for field, size in zip(expected, sizes.split(","), strict=True)]
     except ValueError:
-        needed = ", ".join(field.name for field in expected)
-        raise ParameterError(
-            f"manifold={text!r} must be {_form(kind.strip())} with whole numbers for {needed}"
-        ) from None
+        needed = f"{_form(kind.strip())} with whole numbers for {', '.join(field.name for field in expected)}"
+        raise ParameterError(f"manifold={text!r} must be {needed}") from None
     return _built(cls, *found)
 
 
@@ -74,9 +72,9 @@ def manifold_name(M: Manifold) -> str:
     return check_manifold(M).name
 
 
+# A certificate names its manifold in several places: each is the same value, with the facts it has worked out.
 @lru_cache(maxsize=64)
 def _built(cls: type[Manifold], *sizes: float) -> Manifold:
-    """A certificate names its manifold in several places: each is the same value, with the facts it has worked out."""
     return cls(*sizes)
 
 
@@ -103,8 +101,7 @@ def _factors(text: str, inside: str) -> list[str]:
 
 
 def _form(kind: str) -> str:
-    sizes = ",".join(field.name for field in fields(Manifold.kinds[kind]))  # type: ignore[arg-type]  # every manifold is a dataclass
-    return f"{kind}:{sizes}"
+    return f"{kind}:{','.join(field.name for field in fields(Manifold.kinds[kind]))}"  # type: ignore[arg-type]  # every manifold is a dataclass
 
 
 def _help() -> str:

@@ -14,7 +14,7 @@ from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records.memory import entries
+from curvedp.records.tables import entries
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.statistic import Statistic, assign
-from curvedp.records.memory import entries
+from curvedp.records.tables import entries
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory
 _UNIT = 2.0**-53

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, gammaincinv
 
 from curvedp._validate import integer, positive
-from curvedp.entropy.precision import precision
+from curvedp.entropy.balls import precision
 from curvedp.errors import ParameterError
 
 _STEP = 1 / 48  # a trapezoidal error of e⁻⁴⁸ before the integrand's growth

@@ -24,7 +24,7 @@ from curvedp.mechanisms.base import Draw, Mechanism, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.kng import KNormMechanism, check_width, kng_draw
 from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic, assign
-from curvedp.records.memory import entries
+from curvedp.records.tables import entries
 from curvedp.regression import bounds
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import clipped_gradient, prediction_distances

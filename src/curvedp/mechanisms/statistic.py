@@ -24,7 +24,7 @@ from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
 from curvedp.records.base import Records
-from curvedp.records.memory import entries
+from curvedp.records.tables import entries
 
 PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
 

@@ -22,10 +22,9 @@ from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
 from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK, WHOLE_BITS, check_request
-from curvedp.records.cells import numbers
 from curvedp.records.chunked import refuse_chunked
-from curvedp.records.memory import entries
 from curvedp.records.persons import person_codes
+from curvedp.records.tables import entries, numbers
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
 _DLPACK_CPU = 1  # kDLCPU of the DLPack standard

@@ -299,7 +299,7 @@ def end_rule(n: int) -> tuple[Array, Array]:
     """Nodes on (0, 2) and weights; the nodes are dense at both ends, where an integrand may end like a root."""
     from flint import arb  # with what it brings 0.2 s, of which flat Gaussians need nothing
 
-    from curvedp.entropy.precision import precision
+    from curvedp.entropy.balls import precision
 
     with precision(64):
         # n is even: the others are these, below 0

@@ -17,7 +17,7 @@ import numpy as np
 from flint import acb, acb_poly, arb, ctx
 
 from curvedp import _validate
-from curvedp.entropy.precision import precision
+from curvedp.entropy.balls import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import RadialProfile, constant_curvature_profile

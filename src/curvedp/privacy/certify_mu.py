@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flint import acb, arb
 
-from curvedp.entropy.precision import precision
+from curvedp.entropy.balls import precision
 from curvedp.errors import NotResolved
 from curvedp.privacy.certify import WIDEN, Certifier, float_beyond, integral, outward, phi
 from curvedp.privacy.constant_curvature import constant_curvature_profile

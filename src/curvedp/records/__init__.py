@@ -10,6 +10,6 @@ bits.
 
 from curvedp.records.files import read_column, read_records
 from curvedp.records.forms import FORMS
-from curvedp.records.parquet import from_parquet
+from curvedp.records.volumes import from_parquet
 
 __all__ = ["FORMS", "from_parquet", "read_column", "read_records"]

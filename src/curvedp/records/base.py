@@ -19,7 +19,7 @@ from curvedp.geometry.mean.frechet import memory_moments
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.geometry.numerics.threads import blocks
-from curvedp.records.memory import entries
+from curvedp.records.tables import entries
 
 Moments = tuple[np.ndarray, float]
 Kernel = Callable[..., np.ndarray]
@@ -47,10 +47,8 @@ class Records:
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
     def moments(self, domain: Domain) -> Moments:
-        """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball. NOT private.
-
-        The mean is within `solver_error(manifold, radius)` of the true one, whatever the records.
-        """
+        """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball. NOT private. The mean
+        is within `solver_error(manifold, radius)` of the true one, whatever the records."""
         return memory_moments(domain, self._records)
 
     def labels(self, y: Any, classes: Any = None) -> Any:
@@ -83,15 +81,12 @@ class DeviceRecords(Records):
         return np.asarray(to_host(self._records), dtype=np.float64)
 
     def moments(self, domain: Domain) -> Moments:
-        """On the device."""
         return device_moments(domain, self._records)
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
-        """On the device."""
         return DeviceRecords(carry_on_device(manifold, center, self._records))
 
     def of_class(self, labels: Any, code: int) -> Records:
-        """On the device."""
         xp = array_namespace(self._records)
         rows = xp.asarray(np.flatnonzero(labels.codes == code), device=device(self._records))
         return DeviceRecords(xp.take(self._records, rows, axis=0))

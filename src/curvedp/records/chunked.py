@@ -1,6 +1,5 @@
 """A dask array of records, seen through exact sums over them; what the workers do, and what the client makes of failures."""
 
-from collections.abc import Callable
 from functools import partial
 from math import isnan
 from typing import Any
@@ -13,7 +12,7 @@ from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
 from curvedp.geometry.numerics.namespace import to_host
-from curvedp.records.base import Moments, Records, checked_shape, is_chunked, open_records
+from curvedp.records.base import Kernel, Moments, Records, checked_shape, is_chunked, open_records
 
 SAMPLE = 1 << 14  # records that the start is found from
 _FAN_IN = 8  # partial sums that one task adds up
@@ -23,9 +22,8 @@ _PATIENCE = "5s"  # for a scheduler's answer; dask itself complains of an event 
 def refuse_chunked(name: str, X: Any) -> None:
     """A `ParameterError` where a dask array comes to something that would have to load it, whatever its size."""
     if is_chunked(X):
-        raise ParameterError(
-            f"{name} is a dask array, and its records are needed in memory here; where they fit, {name}.compute() loads them"
-        )
+        line = f"and its records are needed in memory here; where they fit, {name}.compute() loads them"
+        raise ParameterError(f"{name} is a dask array, {line}")
 
 
 def check_sizes(name: str, X: Any) -> None:
@@ -35,11 +33,7 @@ def check_sizes(name: str, X: Any) -> None:
 
 
 def by_chunks(
-    function: Callable[[np.ndarray], np.ndarray],
-    X: Any,
-    point_shape: tuple[int, ...],
-    rest: tuple[int, ...],
-    dtype: Any = np.dtype(np.float64),  # noqa: B008 - a constant
+    function: Kernel, X: Any, point_shape: tuple[int, ...], rest: tuple[int, ...], dtype: Any = np.float64
 ) -> Any:
     """What a function makes of records, shape (n, *rest); of a dask array a dask array, chunk by chunk when it is asked."""
     if not is_chunked(X):
@@ -86,7 +80,7 @@ class ChunkedRecords(Records):
         """The chunks, each a delayed value."""
         return list(self._records.to_delayed().ravel())
 
-    def sums(self, kernel: Callable[..., np.ndarray], *beside: Any) -> np.ndarray:
+    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
         """A map and a tree of exact additions; arrays `beside` the records are cut where they are."""
         parts = self._records.map_blocks(
             partial(_part, kernel, self._point_shape),
@@ -116,13 +110,11 @@ class ChunkedRecords(Records):
         return ChunkedRecords(moved, self._point_shape, self._name)
 
     def of_class(self, labels: Any, code: int) -> Records:
-        """Those of one class."""
         from curvedp.records.labels import ClassRecords
 
         return ClassRecords(labels, self, code)
 
     def labels(self, y: Any, classes: Any = None) -> Any:
-        """Of y in memory or in chunks."""
         from curvedp.records.labels import ChunkedLabels
 
         return ChunkedLabels(self, y, classes)
@@ -139,7 +131,7 @@ class ChunkedRecords(Records):
         start: Start = computed(dask.delayed(_first)(domain, few))
 
         def sums(x: np.ndarray) -> np.ndarray:
-            return self.sums(partial(_flat_sums, domain, x)).reshape(2, -1)
+            return self.sums(partial(block_sums, domain, x)).reshape(2, -1)
 
         return streamed_mean(domain, self.n, sums, start)
 
@@ -157,20 +149,14 @@ def checked_block(point_shape: tuple[int, ...], block: Any, *beside: np.ndarray)
     return records
 
 
-def _applied(function: Callable[[np.ndarray], np.ndarray], point_shape: tuple[int, ...], block: Any) -> np.ndarray:
+def _applied(function: Kernel, point_shape: tuple[int, ...], block: Any) -> np.ndarray:
     return function(np.asarray(checked_block(point_shape, block), dtype=np.float64))
 
 
-def _part(
-    kernel: Callable[..., np.ndarray], point_shape: tuple[int, ...], block: Any, *beside: np.ndarray
-) -> np.ndarray:
+def _part(kernel: Kernel, point_shape: tuple[int, ...], block: Any, *beside: np.ndarray) -> np.ndarray:
     """One row: the sums over a chunk, and how many records it had."""
     records = checked_block(point_shape, block, *beside)
     return np.append(kernel(records, *(values.ravel() for values in beside)), len(records))[None].astype(np.int64)
-
-
-def _flat_sums(domain: Domain, x: np.ndarray, block: np.ndarray) -> np.ndarray:
-    return block_sums(domain, x, block).ravel()
 
 
 def _first(domain: Domain, few: np.ndarray) -> Start:

@@ -15,12 +15,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
-from curvedp.records.cells import numbers
 from curvedp.records.chunked import by_chunks
 from curvedp.records.forms import Form, find_form, forms_of_width
-from curvedp.records.memory import entries
-from curvedp.records.parquet import read_parquet
-from curvedp.records.tables import Choices, excel, excel_cells, frame_column, text, text_column
+from curvedp.records.tables import Choices, entries, excel, excel_cells, frame_column, numbers, text, text_column
 
 
 def read_records(
@@ -150,15 +147,7 @@ def read_column(
 
 
 def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
-    """One public point, such as the ball's center: an array of the point's shape, or a file with one record.
-
-    >>> import tempfile
-    >>> from curvedp.geometry import Sphere
-    >>> path = Path(tempfile.mkdtemp()) / "center.csv"
-    >>> _ = path.write_text("1,0,0\\n")
-    >>> load_point(path, Sphere(2))
-    array([1., 0., 0.])
-    """
+    """One public point, such as the ball's center: an array of the point's shape, or a file with one record."""
     path = Path(path)
     own = Form(None, manifold.point_shape, lambda x: x)
     if path.suffix.lower() in (".csv", ".tsv"):  # public: what has two lines has a header
@@ -171,9 +160,6 @@ def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
     if found.size != own.width:
         raise ParameterError(f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}")
     return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
-
-
-# ---- what is given ---------------------------------------------------------------------------------------------------
 
 
 def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
@@ -220,7 +206,14 @@ _COLUMNS: dict[str, Any] = {
     ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column))),
     ".mat": lambda path, column, choices: volumes.READERS[".mat"](path, Choices(key=str(column))).ravel(),
 }
-_TABLES = {".csv": text, ".tsv": text, ".csv.gz": text, ".tsv.gz": text, ".xlsx": excel, ".parquet": read_parquet}
+_TABLES = {
+    ".csv": text,
+    ".tsv": text,
+    ".csv.gz": text,
+    ".tsv.gz": text,
+    ".xlsx": excel,
+    ".parquet": volumes.read_parquet,
+}
 
 
 def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices, *, table: bool = False) -> Any:

@@ -16,13 +16,14 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
 Points = Callable[[np.ndarray], np.ndarray]
+Shape = tuple[int, ...]
 
 
 class Form(NamedTuple):
     """How a record is written: the shape of what is written, and the map (n, *shape) -> (n, *point_shape)."""
 
     name: str | None
-    shape: tuple[int, ...]
+    shape: Shape
     points: Points
     ordinary: np.ndarray | None = None  # a record that any manifold written in this form has; not needed where most are
 
@@ -56,9 +57,6 @@ def _fits(form: Form, manifold: Manifold) -> bool:
     """Whether an ordinary record becomes a point of the manifold."""
     ordinary = np.linspace(0.3, 0.8, form.width) if form.ordinary is None else form.ordinary
     return bool(np.all(manifold.residual(form.points(ordinary.reshape(1, *form.shape))) < 1e-9))
-
-
-# ---- the maps --------------------------------------------------------------------------------------------------------
 
 
 def _total(points: Points, x: np.ndarray) -> np.ndarray:
@@ -119,35 +117,28 @@ def _proportions(x: np.ndarray) -> np.ndarray:
     return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
 
 
-# ---- by name ---------------------------------------------------------------------------------------------------------
-
 _LOWER, _UPPER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)], [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 
-def _fixed(
-    shape: tuple[int, ...], point_shape: tuple[int, ...], points: Points
-) -> Callable[[str, tuple[int, ...]], Form | None]:
+def _fixed(shape: Shape, point_shape: Shape, points: Points) -> Callable[[str, Shape], Form | None]:
     return lambda name, wanted: Form(name, shape, partial(_total, points)) if wanted == point_shape else None
 
 
-def _matrix(places: list[tuple[int, int]], name: str, wanted: tuple[int, ...]) -> Form | None:
+def _matrix(places: list[tuple[int, int]] | None, name: str, wanted: Shape) -> Form | None:
+    places = places or [(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])]  # the upper triangle
     near_one = np.array([1.0 if i == j else 0.1 / len(places) for i, j in places])
     fits = wanted == (places[-1][1] + 1,) * 2
     return Form(name, (len(places),), partial(_total, partial(_symmetric, places)), near_one) if fits else None
 
 
-def _upper(name: str, wanted: tuple[int, ...]) -> Form | None:
-    return _matrix([(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])], name, wanted)
-
-
-def _alike(points: Points, last: int | None, name: str, wanted: tuple[int, ...]) -> Form | None:
+def _alike(points: Points, last: int | None, name: str, wanted: Shape) -> Form | None:
     """Written in the shape of a point: a vector, or pairs."""
     fits = len(wanted) == 1 if last is None else len(wanted) == 2 and wanted[1] == last
     return Form(name, wanted, partial(_total, points)) if fits else None
 
 
-FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
+FORMS: dict[str, Callable[[str, Shape], Form | None]] = {
     "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180)),
     "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0)),
     "angles-degrees": partial(_alike, partial(np.multiply, np.pi / 180), None),
@@ -162,7 +153,7 @@ FORMS: dict[str, Callable[[str, tuple[int, ...]], Form | None]] = {
     "tensor6-upper": partial(_matrix, _UPPER),  # FSL
     "tensor6-diagonal": partial(_matrix, _DIAGONAL),  # MRtrix
     "landmarks": partial(_alike, _landmarks, 2),
-    "upper": _upper,
+    "upper": partial(_matrix, None),
     "counts": partial(_alike, _proportions, None),
 }
 """Each form by its name: (name, point_shape) -> Form, or None where no point has that shape.

@@ -10,8 +10,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
 from curvedp.records.base import Kernel, Records, is_chunked
-from curvedp.records.cells import any_missing, names
 from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed
+from curvedp.records.tables import any_missing, names
 
 _FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
 

@@ -7,7 +7,7 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.records.cells import any_missing, names
+from curvedp.records.tables import any_missing, names
 
 MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 
@@ -53,8 +53,7 @@ def person_means(manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarr
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Rows of which Σ xxᵀ adds up to the sum over persons of the mean of xxᵀ over their rows, the first 2^16 of each."""
     counts, order = np.bincount(codes), np.argsort(codes, kind="stable")
-    first = np.cumsum(counts) - counts
-    place = np.arange(len(codes)) - first[codes[order]]  # of each row among its person's
+    place = np.arange(len(codes)) - (np.cumsum(counts) - counts)[codes[order]]  # of each row among its person's
     kept, counted = np.sort(order[place < MOST_ROWS]), np.minimum(counts, MOST_ROWS)
     return np.asarray(rows[kept] / np.sqrt(counted[codes[kept]])[:, None])
 

@@ -1,6 +1,8 @@
-"""Arrays in files: npy, npz, mat, zarr, and NIfTI volumes with a mask. Their shapes and dtypes are public."""
+"""Arrays in files: npy, npz, mat, zarr, NIfTI volumes with a mask, and parquet. Their shapes and dtypes are public."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ import numpy as np
 
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
-from curvedp.records.tables import Choices
+from curvedp.geometry.base import Manifold
+from curvedp.records.tables import Choices, frame
 
 STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as dask arrays
 
@@ -113,3 +116,71 @@ def _no_objects(path: Path, load: Callable[[], Any]) -> np.ndarray:
     if found.dtype.kind == "O":
         raise ParameterError(f"{path.name} holds Python objects or cells, not numbers: save it as x.astype(float)")
     return found
+
+
+def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
+    """Parquet files as a dask array of records, one chunk a row group, sizes read off the files' footers.
+
+    Columns hold a point's entries in row-major order, or one column a list for each record. What is not a number is NaN, and
+    so is mapped into the ball like any bad record.
+
+    Parameters
+    ----------
+    paths : path, or sequence of paths
+        The files, in order.
+    manifold : Manifold
+        Where the points live.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> records = from_parquet(["one.parquet", "two.parquet"], SPDAffineInvariant(3))  # doctest: +SKIP
+    """
+    try:
+        import dask.array  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise ParameterError("reading parquet in chunks needs: pip install 'curvedp[dask,io]'") from None
+    files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    return _chunked(files, manifold.point_shape, Choices())
+
+
+def read_parquet(path: Path, shape: tuple[int, ...], choices: Choices) -> Any:
+    """One file: in memory, or as a dask array where it is large. Which it is depends on the footer alone."""
+    import pyarrow.parquet
+
+    large = _footer(path).metadata.num_rows * prod(shape) * 8 > STREAMED
+    if large and choices.mask is None and find_spec("dask") is not None:
+        return _chunked([path], shape, choices)
+    return frame(path.name, pyarrow.parquet.read_table(path), shape, choices).reshape(-1, *shape)
+
+
+def _footer(path: Path) -> Any:
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"cannot read {path} as parquet ({type(error).__name__})") from None
+
+
+def _chunked(paths: list[Path], shape: tuple[int, ...], choices: Choices) -> Any:
+    """A delayed chunk for each row group, after the columns of each file have been found to fit."""
+    import dask.array
+
+    chunks = []
+    for path in paths:
+        with _footer(path) as file:
+            frame(path.name, file.schema_arrow.empty_table(), shape, choices)
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                read = dask.delayed(_row_group)(str(path), group, shape, choices)
+                chunks.append(dask.array.from_delayed(read, shape=(size, *shape), dtype=np.float64))
+    if not chunks:
+        raise ParameterError("no parquet file holds a row")
+    return dask.array.concatenate(chunks)
+
+
+def _row_group(path: str, group: int, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+    with _footer(Path(path)) as file:
+        return frame(path, file.read_row_group(group), shape, choices).reshape(-1, *shape)

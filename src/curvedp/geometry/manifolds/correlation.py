@@ -1,14 +1,15 @@
 """Correlation matrices: as a product of hyperbolic spaces, and as a flat space."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from functools import cache
 
 import numpy as np
 import scipy
+from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, Inherited, fact
 from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.hyperbolic import HeldBall
 from curvedp.geometry.manifolds.lorentz import Lorentz
@@ -16,26 +17,28 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
-from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
-from curvedp.geometry.numerics.spectral import log1p_sym, sym
+from curvedp.geometry.numerics.matrix import below, cholesky, cholesky_change, log1p_sym, spread, sym
+from curvedp.geometry.numerics.namespace import constant, differentiable, in_public_time, like, namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
-from curvedp.geometry.numerics.triangular import cholesky, cholesky_change
-from curvedp.geometry.numerics.unit_exponential import unit_exponential
 
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
 _FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in doubles has eleven digits
 
+_TAYLOR = 0.78  # norm up to which the polynomial of degree 16 is exact to round-off
+_ENTRIES = 1 << 14  # of the matrices that are worked on at a time, and stay in the cache
+_STEPS = 7  # to 1e-10 for S up to 8 long, m to 30 (tests/geometry/test_correlation.py)
+_DONE = 1e-10  # an excess that the derivative, good to 4e-4, takes to round-off
+
 
 @dataclass(frozen=True)
-class _Correlations(HeldBall, Pulled):
+class _Correlations(HeldBall, Pulled, Inherited):
     """Positive definite m×m matrices of unit diagonal, under any metric."""
 
-    carries: ClassVar[bool] = True
+    carries = True
     m: int
 
     sizes = (("m", 2),)
-    point_shape = cached_property(lambda self: (self.m, self.m))
+    point_shape = fact(lambda self: (self.m, self.m))
     origin = property(lambda self: np.eye(self.m))  # no correlation
 
     def project(self, x: Array) -> Array:
@@ -51,8 +54,7 @@ class _Correlations(HeldBall, Pulled):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x with a diagonal of 0."""
-        xp = namespace(p, x)
-        return sym(x) * (1 - like(p, np.eye(self.m))) + xp.zeros_like(p)
+        return sym(x) * (1 - like(p, np.eye(self.m))) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
         """That of a positive definite matrix, plus how far the diagonal is from 1."""
@@ -60,7 +62,6 @@ class _Correlations(HeldBall, Pulled):
         return SPDAffineInvariant(self.m).residual(p) + xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
 
 
-@dataclass(frozen=True)
 class Correlation(_Correlations):
     """Positive definite m×m matrices of unit diagonal: the poly-hyperbolic-Cholesky metric (Thanwerdas & Pennec 2022).
 
@@ -81,13 +82,13 @@ class Correlation(_Correlations):
     0.69314718056
     """
 
-    kind: ClassVar[str] = "correlation"
+    kind = "correlation"
 
-    model = cached_property(lambda self: Product(*(Lorentz(i) for i in range(1, self.m))))
+    model = fact(lambda self: Product(*(Lorentz(i) for i in range(1, self.m))))
     float_reach = 17.0  # 1 − c² = 1/cosh² r, above an ulp of 1
     # det C = ∏ 1/cosh² rᵢ over the factors' distances from the origin and Σ rᵢ ≤ √(m−1)·r, so λ_min is about
     # e^{−2√(m−1)·r} at least
-    held_reach = cached_property(lambda self: _EXPONENT / (2 * math.sqrt(self.m - 1)))
+    held_reach = fact(lambda self: _EXPONENT / (2 * math.sqrt(self.m - 1)))
 
     def float_spread(self, radius: float) -> float:
         return math.exp(2 * math.sqrt(self.m - 1) * self.held_radius(radius))
@@ -132,12 +133,10 @@ class Correlation(_Correlations):
         xp = namespace(y)
         rows = [xp.zeros_like(y[..., : self.m])]
         for i, part in enumerate(self.model.split(y), 1):
-            space = part[..., 1:]
-            rows.append(xp.concat([space, xp.zeros_like(y[..., : self.m - i])], axis=-1))
+            rows.append(xp.concat([part[..., 1:], xp.zeros_like(y[..., : self.m - i])], axis=-1))
         return xp.stack(rows, axis=-2) + diagonal * like(y, np.eye(self.m))
 
 
-@dataclass(frozen=True)
 class CorrelationOffLog(_Correlations):
     """Correlation matrices with the off-log metric (Thanwerdas 2024): that of log C off its diagonal, flat and complete.
 
@@ -157,9 +156,9 @@ class CorrelationOffLog(_Correlations):
     0.69314718056
     """
 
-    kind: ClassVar[str] = "correlation-offlog"
+    kind = "correlation-offlog"
 
-    model = cached_property(lambda self: Euclidean(self.m * (self.m - 1) // 2))
+    model = fact(lambda self: Euclidean(self.m * (self.m - 1) // 2))
     float_reach = 8.0  # beyond, λ_min may be below 1e-7
 
     # D minimizes tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m) at the best multiple of I; with
@@ -170,36 +169,34 @@ class CorrelationOffLog(_Correlations):
         """A bound on −log λ_min within `radius` of the origin."""
         return 1 + self.m * math.log1p((math.expm1(radius) - radius) / self.m)
 
-    @cached_property
-    def held_reach(self) -> float:
-        return float(scipy.optimize.brentq(lambda r: self._least_exponent(r) - _FLAT_EXPONENT, 0.0, 2 * _FLAT_EXPONENT))
+    # lazily: `scipy.optimize` takes long to import; at 18, twice that exponent, the bound is far above it
+    held_reach = fact(lambda M: scipy.optimize.brentq(lambda r: M._least_exponent(r) - _FLAT_EXPONENT, 0.0, 18.0))
 
     def float_spread(self, radius: float) -> float:
         return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
 
     def to_model(self, x: Array) -> Array:
-        return math.sqrt(2) * matrix.below(log1p_sym(x - like(x, np.eye(self.m))))
+        return math.sqrt(2) * below(log1p_sym(x - like(x, np.eye(self.m))))
 
     def from_model(self, y: Array) -> Array:
         """exp(S + D); beyond `float_reach`, of the point at that distance."""
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
         y = y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
-        S = matrix.spread(y / math.sqrt(2), 1 - np.eye(self.m))
+        S = spread(y / math.sqrt(2), 1 - np.eye(self.m))
         if self.m == 2:  # Fisher's z
             return xp.tanh(S) + like(y, np.eye(2))
         C = _unit_diagonal(unit_exponential(constant(S), self._least_exponent(self.float_reach)))
         return C + self._pull(C, y - constant(y)) if differentiable(y) else C
 
     def _push(self, p: Array, v: Array) -> Array:
-        return math.sqrt(2) * matrix.below(dlog(p, v))
+        return math.sqrt(2) * below(dlog(p, v))
 
     def _pull(self, p: Array, w: Array) -> Array:
         """d exp of W + D', where D' keeps the diagonal."""
         xp = namespace(p, w)
-        units = _diagonal(like(p, np.eye(self.m)))
-        columns = xp.linalg.diagonal(dexp(p[..., None, :, :], units))
-        W = matrix.spread(w / math.sqrt(2), 1 - np.eye(self.m))
+        columns = xp.linalg.diagonal(dexp(p[..., None, :, :], _diagonal(like(p, np.eye(self.m)))))
+        W = spread(w / math.sqrt(2), 1 - np.eye(self.m))
         excess = xp.linalg.diagonal(dexp(p, W))
         kept = W - _diagonal(xp.linalg.solve(columns.mT, excess[..., None])[..., 0])
         return self.to_tangent(p, dexp(p, kept))
@@ -217,3 +214,89 @@ def _unit_diagonal(S: Array) -> Array:
     eye = like(S, np.eye(S.shape[-1]))
     scaled = S / root[..., :, None] / root[..., None, :]
     return scaled * (1 - eye) + xp.where(xp.isnan(scaled), scaled, eye)
+
+
+def unit_exponential(S: Array, longest: float) -> Array:
+    """exp(S + D) for symmetric S, with the diagonal D that makes its diagonal 1 (Archakov & Hansen 2021, Theorem 1), by
+    Newton's method on log diag exp(S + diag x) = 0. Exponentials are Taylor's polynomial and squares, and the derivatives
+    an integral by the powers that squaring leaves behind: products of matrices alone, of thousands at a time. `longest`
+    bounds the norm of S + D, where the work may not depend on S (in public time, under JAX). The work that NumPy does for
+    a matrix otherwise depends on it alone, and so does the answer."""
+    if not is_numpy_array(S) or in_public_time():
+        return _exponential(S, int(_halvings(longest)))
+    m = S.shape[-1]
+    flat, out = S.reshape(-1, m, m), np.empty(S.shape).reshape(-1, m, m)
+    size = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
+    size = 2 * size + np.log1p(np.exp(-2 * size)) - math.log(2)  # |D| ≤ log cosh|S|
+    size = np.clip(np.nan_to_num(size), 0.0, longest)
+    halvings, order = _halvings(size), np.argsort(size)
+    for k in np.unique(halvings):
+        rows = order[halvings[order] == k]
+        for part in np.split(rows, range(_ENTRIES // m**2, len(rows), _ENTRIES // m**2)):
+            out[part] = _exponential(flat[part], int(k))
+    return out.reshape(S.shape)
+
+
+def _halvings(norm: Array | float) -> Array:
+    """Of a matrix of that norm, until the polynomial serves."""
+    return np.maximum(2, np.ceil(np.log2(np.maximum(norm, _TAYLOR) / _TAYLOR))).astype(int)
+
+
+def _exponential(S: Array, halvings: int) -> Array:
+    xp = namespace(S)
+    one = like(S, np.eye(S.shape[-1]))
+    x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
+    public = not is_numpy_array(S) or in_public_time()
+    for left in reversed(range(_STEPS)):
+        roots = _roots(S + x[..., None] * one, halvings)
+        excess = xp.log1p(xp.linalg.diagonal(roots[-1]))
+        slopes = sum(weight * X * Y for weight, X, Y in _powers(roots))  # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
+        step = xp.linalg.solve(slopes, (xp.exp(excess) * excess)[..., None])[..., 0]
+        going = xp.any(xp.abs(excess) > _DONE, axis=-1, keepdims=True)  # a matrix that is done is left alone
+        if left == 0 or not (public or np.any(going)):
+            break
+        x = x - xp.where(going, step, 0.0)
+    # the last step along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A}dt
+    change = sum(weight * (X * step[..., None, :]) @ Y for weight, X, Y in _powers(roots))
+    return one + roots[-1] - sym(change)
+
+
+def _factorial(k: int) -> float:
+    return float(math.factorial(k))  # 16! is no whole number of 32 bits, in which JAX would read it
+
+
+def _roots(A: Array, halvings: int) -> list[Array]:
+    """e^{A/2^k} − I for k = halvings, …, 1, 0, with the digits of a small A: (I + X)² = I + 2X + X². The polynomial
+    is one of degree 4 in A⁴ (Paterson & Stockmeyer 1973)."""
+    A = A * 2.0**-halvings
+    one = like(A, np.eye(A.shape[-1]))
+    A2 = A @ A
+    A3, A4 = A @ A2, A2 @ A2
+    X = A4 / _factorial(16)
+    for k in (12, 8, 4):
+        X = X + A3 / _factorial(k + 3) + A2 / _factorial(k + 2) + A / _factorial(k + 1)
+        X = A4 @ (X + one / _factorial(k))
+    roots = [X + A3 / 6 + A2 / 2 + A]
+    for _ in range(halvings):
+        roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
+    return roots
+
+
+def _powers(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
+    """Weights, e^{tA} and e^{(1−t)A} of a rule for such integrals, at t = 0, ½, ¼, … and their mirror images."""
+    one = like(roots[0], np.eye(roots[0].shape[-1]))
+    end, *weights = _weights(len(roots) - 1)
+    yield end, one, one + roots[-1]
+    rest = one
+    for X, weight in zip(reversed(roots[:-1]), weights, strict=True):
+        rest = rest + rest @ X  # e^{(1 − 2^-k)A}
+        yield weight, rest, one + X
+
+
+@cache
+def _weights(halvings: int) -> list[float]:
+    """Of that rule, for ∫₀¹ e^-wt dt = (1 − e^-w)/w, w up to any difference of eigenvalues: least squares, to 4e-4."""
+    nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, halvings + 1)])
+    w = np.linspace(1e-3, 2.0**halvings, 400)[:, None]
+    values = (np.exp(-w * nodes) + np.exp(-w * (1 - nodes))) * w / -np.expm1(-w)
+    return [float(2 * c) for c in np.linalg.lstsq(values, np.ones(400))[0]]  # the mirror image's matrix is the same

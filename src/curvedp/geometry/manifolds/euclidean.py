@@ -2,22 +2,21 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Inherited, fact
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
 
 
-class Vectors(Manifold):
+@dataclass(frozen=True)
+class Vectors(Inherited):
     """Symmetric spaces of one size d, with the length of tangent vectors that they have as vectors of R^n."""
 
     d: int
     sizes = (("d", 1),)
-    dim = cached_property(lambda self: self.d)
+    dim = fact(lambda self: self.d)
     is_homogeneous = True
     is_symmetric = True
 
@@ -34,7 +33,7 @@ class FlatVectors(Vectors):
     """Vectors of d numbers with the flat metric, any of which are a point."""
 
     curvature_bounds = (0.0, 0.0)
-    point_shape = cached_property(lambda self: (self.d,))
+    point_shape = fact(lambda self: (self.d,))
     origin = property(lambda self: np.zeros(self.d))
 
     def dist(self, p: Array, q: Array) -> Array:
@@ -60,7 +59,6 @@ class FlatVectors(Vectors):
         return self.to_tangent(p, v)
 
 
-@dataclass(frozen=True)
 class Euclidean(FlatVectors):
     """R^d with its usual metric; points are vectors of length d.
 
@@ -75,8 +73,7 @@ class Euclidean(FlatVectors):
     5.0
     """
 
-    kind: ClassVar[str] = "euclidean"
-    d: int
+    kind = "euclidean"
     carries = True
     injectivity_radius = math.inf
     is_linear = True

@@ -1,12 +1,11 @@
 """What the spaces of matrices with orthonormal columns share."""
 
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, fact
 from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.namespace import like, namespace
 
@@ -31,8 +30,8 @@ class Frames(Embedded):
     m: int
     r: int
     sizes: ClassVar[tuple[tuple[str, int], ...]] = (("m", 2), ("r", 1))
-    embedded_diameter = cached_property(lambda self: 2.0)
-    point_shape = cached_property(lambda self: (self.m, self.r))
+    embedded_diameter = fact(lambda self: 2.0)
+    point_shape = fact(lambda self: (self.m, self.r))
     origin = property(lambda self: np.eye(*self.point_shape))
 
     def project(self, x: Array) -> Array:

@@ -2,15 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
-from curvedp.geometry.numerics.matrix import bmm, polar, sinc, svd, sym_function
+from curvedp.geometry.numerics.matrix import polar, sinc, svd, sym_function
 from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
 
 
@@ -22,21 +21,16 @@ def _stretch(xp: Any, c: Array) -> Array:
     return xp.where(low > 0, 2 * xp.atan2(safe, high) / (safe * high), 1.0)
 
 
-def _stretch_slope(xp: Any, c: Array) -> Array:
-    """Derivative of `_stretch`, (cθ/sin θ − 1)/sin² θ; its series −1/3 − 4x/15 − 6x²/35 in x = 1 − c next to 1."""
-    rest = 1 - xp.where(c < 1, c, 1.0)
-    near = rest < 1e-4
-    safe = xp.where(near, 0.0, c)
-    far = (safe * _stretch(xp, safe) - 1) / (1 - safe * safe)
-    return xp.where(near, -(1 / 3 + rest * (4 / 15 + rest * (6 / 35))), far)
-
-
 def _stretch_divided(xp: Any, c: Array) -> Array:
-    """Divided differences of `_stretch`; the derivative half-way where two are close."""
+    """Divided differences of `_stretch`; where two are close the derivative half-way, (cθ/sin θ − 1)/sin² θ, next to 1 its
+    series −1/3 − 4x/15 − 6x²/35 in x = 1 − c."""
     x, y = c[..., :, None], c[..., None, :]
-    near = xp.abs(x - y) < 1e-5
-    rise = _stretch(xp, x) - _stretch(xp, y)
-    return xp.where(near, _stretch_slope(xp, (x + y) / 2), rise / xp.where(near, 1.0, x - y))
+    middle, near = (x + y) / 2, xp.abs(x - y) < 1e-5
+    rest = 1 - xp.where(middle < 1, middle, 1.0)
+    safe = xp.where(rest < 1e-4, 0.0, middle)
+    far = (safe * _stretch(xp, safe) - 1) / (1 - safe * safe)
+    slope = xp.where(rest < 1e-4, -(1 / 3 + rest * (4 / 15 + rest * (6 / 35))), far)
+    return xp.where(near, slope, (_stretch(xp, x) - _stretch(xp, y)) / xp.where(near, 1.0, x - y))
 
 
 @dataclass(frozen=True)
@@ -60,28 +54,23 @@ class Grassmann(Frames):
     1e-15
     """
 
-    kind: ClassVar[str] = "grassmann"
+    kind = "grassmann"
     m: int
     r: int
 
-    dim = cached_property(lambda self: (self.m - self.r) * self.r)
-    subspaces = cached_property(lambda self: (min(self.r, self.m - self.r), max(self.r, self.m - self.r)))
+    dim = fact(lambda self: (self.m - self.r) * self.r)
+    subspaces = fact(lambda self: (min(self.r, self.m - self.r), max(self.r, self.m - self.r)))
+    # Wong 1968: [0, 2]; projective spaces (r = 1 or r = m − 1) have constant curvature 1; a circle is flat.
+    curvature_bounds = fact(lambda M: (0.0, 0.0) if M.dim == 1 else (1.0, 1.0) if M.subspaces[0] == 1 else (0.0, 2.0))
     injectivity_radius = math.pi / 2
     # Of projectors over √r: ‖P − Q‖² = 2(r − tr PQ) <= 2·min(r, m − r).
-    embedded_diameter = cached_property(lambda self: float((2 * self.subspaces[0] / self.r) ** 0.5))
+    embedded_diameter = fact(lambda self: float((2 * self.subspaces[0] / self.r) ** 0.5))
     is_symmetric = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.r >= self.m:
             raise ParameterError(f"r={self.r} must be < m={self.m}: the only m-dimensional subspace is a single point")
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        """Wong 1968: [0, 2]; projective spaces (r = 1 or r = m − 1) have constant curvature 1; a circle is flat."""
-        if self.dim == 1:
-            return (0.0, 0.0)
-        return (1.0, 1.0) if self.subspaces[0] == 1 else (0.0, 2.0)
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968)."""
@@ -95,15 +84,21 @@ class Grassmann(Frames):
         xp = namespace(p, v)
         base = constant(v)
         left, s, Vh = svd(base)
+
+        def cos_divided() -> Array:
+            """Divided difference of cos√x at x = s²: −½ sinc((a+b)/2) sinc((a−b)/2)."""
+            a, b = s[..., :, None], s[..., None, :]
+            return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
+
         V = Vh.mT
         change = v.mT @ v
-        drop = sym_function(change, V, -2 * xp.sin(s / 2) ** 2, lambda: _cos_divided(xp, s))
+        drop = sym_function(change, V, -2 * xp.sin(s / 2) ** 2, cos_divided)
         # Orthonormal factors on both sides: the result is orthonormal to round-off whatever the length of v.
         left = self.to_tangent(p, left)  # a direction that a long v has by round-off only need not be orthogonal to p
         step = (left * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
-            slope = _sinc_divided(xp, s) * bmm(Vh, change - constant(change), V)
-            step = step + bmm((v - base) @ V * sinc(xp, s)[..., None, :] + bmm(base, V, slope), Vh)
+            slope = _sinc_divided(xp, s) * (Vh @ (change - constant(change)) @ V)
+            step = step + ((v - base) @ V * sinc(xp, s)[..., None, :] + base @ V @ slope) @ Vh
         return p + (p @ drop + step)
 
     def log(self, p: Array, q: Array) -> Array:
@@ -112,15 +107,14 @@ class Grassmann(Frames):
         of the shortest velocities is returned."""
         xp, (W, P, c, U) = namespace(p, q), self._align(p, q)
         stretch = sym_function(P, U, _stretch(xp, c), lambda: _stretch_divided(xp, c))
-        return bmm(self.to_tangent(p, q - p), W.mT, stretch)
+        return self.to_tangent(p, q - p) @ W.mT @ stretch
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic, expressed in the basis q."""
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
-        one = like(P, np.eye(self.r))
-        return (v - (p + aligned) @ xp.linalg.solve(one + P, aligned.mT @ v)) @ W
+        return (v - (p + aligned) @ xp.linalg.solve(like(P, np.eye(self.r)) + P, aligned.mT @ v)) @ W
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)
@@ -145,12 +139,6 @@ class Grassmann(Frames):
         W, c, U = polar(C)
         P = C @ W.mT
         return W, (P + P.mT) / 2, c, U
-
-
-def _cos_divided(xp: Any, s: Array) -> Array:
-    """Divided difference of cos√x at x = s²: −½ sinc((a+b)/2) sinc((a−b)/2)."""
-    a, b = s[..., :, None], s[..., None, :]
-    return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
 
 
 def _sinc_divided(xp: Any, s: Array) -> Array:

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
@@ -38,19 +38,19 @@ class HPDAffineInvariant(Pulled):
     1.098612288668
     """
 
-    kind: ClassVar[str] = "hpd-affine"
-    scale: ClassVar[float] = 1 / math.sqrt(2)
+    kind = "hpd-affine"
+    scale = 1 / math.sqrt(2)
     m: int
     sizes = (("m", 1),)
     carries = True
     is_cone = True
-    model = cached_property(lambda self: SPDAffineInvariant(2 * self.m))
-    dim = cached_property(lambda self: self.m**2)
-    point_shape = cached_property(lambda self: (self.m, self.m, 2))
-    curvature_bounds = cached_property(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
+    model = fact(lambda self: SPDAffineInvariant(2 * self.m))
+    dim = fact(lambda self: self.m**2)
+    point_shape = fact(lambda self: (self.m, self.m, 2))
+    curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
     # HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity.
-    root_curvatures = cached_property(lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None)
-    positive_matrices = property(lambda self: (self.m, 2))
+    root_curvatures = fact(lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None)
+    positive_matrices = fact(lambda self: (self.m, 2))
     flat_directions = SPDAffineInvariant.flat_directions
 
     @staticmethod
@@ -83,8 +83,7 @@ class HPDAffineInvariant(Pulled):
         xp = namespace(y)
         y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
         a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
-        b = y[..., :, 1, :, 0] - y[..., :, 0, :, 1]
-        return _hermitian(xp.stack([a, b], axis=-1) / 2)
+        return _hermitian(xp.stack([a, y[..., :, 1, :, 0] - y[..., :, 0, :, 1]], axis=-1) / 2)
 
     def _lift(self, z: Array) -> Array:
         return z @ like(z, _frame(self.m))

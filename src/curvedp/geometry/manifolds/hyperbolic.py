@@ -9,17 +9,16 @@ would spoil gradients, the plain forms are well conditioned and are used instead
 
 import math
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import wraps
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, fact
 from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics import stable
-from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.namespace import in_public_time, namespace
 from curvedp.geometry.numerics.stable import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.geometry.numerics.threads import blocks
 
@@ -45,7 +44,7 @@ class Hyperbolic(HeldBall, Vectors):
     """What both models share: the constants of the space."""
 
     carries = True
-    curvature_bounds = cached_property(lambda self: (-1.0, -1.0) if self.d > 1 else (0.0, 0.0))
+    curvature_bounds = fact(lambda self: (-1.0, -1.0) if self.d > 1 else (0.0, 0.0))
     injectivity_radius = math.inf
     held_reach = 15.0  # e^15 units of round-off are 4e-10
 
@@ -56,8 +55,7 @@ class Hyperbolic(HeldBall, Vectors):
         return (1 + 2 * r) * math.exp(r)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
+        return namespace(p, u, v).vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
 
     def norm(self, p: Array, v: Array) -> Array:
         return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
@@ -85,8 +83,7 @@ def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
             # One record alone lies in memory both ways, and would be added up in the other order (`stable.dot`): doubled, it
             # gets what it gets in any batch.
             rows: Any = part if part.stop - part.start > 1 else [part.start, part.start]
-            found = kernel(self, *(a if a.ndim == 1 else a[rows] for a in flat))
-            return found[: part.stop - part.start]
+            return kernel(self, *(a if a.ndim == 1 else a[rows] for a in flat))[: part.stop - part.start]
 
         parts = [over(part) for part in blocks(count, size)]
         return np.concatenate(parts).reshape(*batch, *parts[0].shape[1:])

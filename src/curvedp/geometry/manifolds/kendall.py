@@ -2,12 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
-from curvedp.geometry.base import Array, across
+from curvedp.geometry.base import Array, across, fact
 from curvedp.geometry.manifolds.frames import Embedded
 from curvedp.geometry.numerics.namespace import like, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
@@ -15,16 +13,14 @@ from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotie
 
 def _turn(x: Array) -> Array:
     """i·x: each landmark turned by a quarter."""
-    xp = namespace(x)
-    return xp.stack([-x[..., 1], x[..., 0]], axis=-1)
+    return namespace(x).stack([-x[..., 1], x[..., 0]], axis=-1)
 
 
 def _hermitian(x: Array, y: Array) -> Array:
     """⟨x, y⟩ = Σ x̄ⱼ yⱼ, as an array (..., 1, 2) that multiplies landmarks by `_times`."""
     xp = namespace(x, y)
     real = xp.sum(x * y, axis=(-2, -1))
-    imag = xp.sum(_turn(x) * y, axis=(-2, -1))
-    return xp.stack([real, imag], axis=-1)[..., None, :]
+    return xp.stack([real, xp.sum(_turn(x) * y, axis=(-2, -1))], axis=-1)[..., None, :]
 
 
 def _times(a: Array, x: Array) -> Array:
@@ -33,8 +29,7 @@ def _times(a: Array, x: Array) -> Array:
 
 
 def _conj(a: Array) -> Array:
-    xp = namespace(a)
-    return xp.stack([a[..., 0], -a[..., 1]], axis=-1)
+    return namespace(a).stack([a[..., 0], -a[..., 1]], axis=-1)
 
 
 def _modulus(a: Array) -> Array:
@@ -45,10 +40,8 @@ def _modulus(a: Array) -> Array:
 
 def _phase(a: Array) -> Array:
     """a/|a|, and 1 at a = 0."""
-    xp = namespace(a)
-    size = _modulus(a)
-    one = like(a, [1.0, 0.0])
-    return xp.where(size > 0, a / xp.where(size > 0, size, 1.0), one)
+    xp, size = namespace(a), _modulus(a)
+    return xp.where(size > 0, a / xp.where(size > 0, size, 1.0), like(a, [1.0, 0.0]))
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,15 @@ class KendallShapes(Embedded):
     True
     """
 
-    kind: ClassVar[str] = "kendall"
+    kind = "kendall"
     k: int
     sizes = (("k", 3),)
-    dim = cached_property(lambda self: 2 * self.k - 4)
-    point_shape = cached_property(lambda self: (self.k, 2))
+    dim = fact(lambda self: 2 * self.k - 4)
+    point_shape = fact(lambda self: (self.k, 2))
+    # ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½.
+    curvature_bounds = fact(lambda self: (4.0, 4.0) if self.k == 3 else (1.0, 4.0))
+    # 4 once, along i·velocity, and 1 otherwise
+    root_curvatures = fact(lambda self: ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),))
     injectivity_radius = math.pi / 2
     is_symmetric = True
     embedded_diameter = float(2**0.5)  # of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²
@@ -89,16 +86,6 @@ class KendallShapes(Embedded):
         base = np.zeros((self.k, 2))
         base[0, 0], base[1, 0] = math.sqrt(0.5), -math.sqrt(0.5)
         return base
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        """ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½."""
-        return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
-
-    @cached_property
-    def root_curvatures(self) -> tuple[tuple[float, int], ...]:
-        """4 once, along i·velocity, and 1 otherwise."""
-        return ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),)
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """ℂPⁿ: curvature 1, and 3 more along i·v."""
@@ -134,8 +121,7 @@ class KendallShapes(Embedded):
         """Center and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
         xp = namespace(x)
         point, lost = self._preshape(x, 0.0)
-        equal = lost & ~xp.isnan(point)
-        return xp.where(equal, like(x, self.origin), point)
+        return xp.where(lost & ~xp.isnan(point), like(x, self.origin), point)
 
     def nearest(self, x: Array) -> Array:
         """Centered and scaled landmarks; those that are all equal to round-off have no shape."""
@@ -175,8 +161,7 @@ class KendallShapes(Embedded):
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
         centered = x - xp.mean(x, axis=-2, keepdims=True)
-        square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
-        return centered - _times(_hermitian(p, centered) / square, p)
+        return centered - _times(_hermitian(p, centered) / xp.sum(p * p, axis=(-2, -1), keepdims=True), p)
 
     def residual(self, p: Array) -> Array:
         """The larger of the distance of the centroid from 0 and of the norm from 1."""
@@ -212,6 +197,5 @@ class KendallShapes(Embedded):
         """The complex reflection that swaps the lines of e₁ and of the unit vector a, applied to w."""
         xp = namespace(a, w)
         first = a[..., :1, :]
-        phase = _phase(first)
-        u = xp.concat([first + phase, a[..., 1:, :]], axis=-2)  # |u|² = 2(1 + |a₁|) ≥ 2
+        u = xp.concat([first + _phase(first), a[..., 1:, :]], axis=-2)  # |u|² = 2(1 + |a₁|) ≥ 2
         return w - _times(_hermitian(u, w) / (1 + _modulus(first)), u)

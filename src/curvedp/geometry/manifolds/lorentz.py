@@ -1,22 +1,20 @@
 """The hyperboloid model of hyperbolic space."""
 
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from operator import add, mul
+from typing import Any
 
 import numpy as np
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, blocked, dot, either, far_exp, hypot1, lift, turn
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.short_vectors import LARGEST_TIME, hyperboloid_log, mended, short
-from curvedp.geometry.numerics.stable import columns, cosh_sinhc, euclidean_norm, reject
+from curvedp.geometry.numerics.stable import columns, cosh_sinhc, dot_lists, euclidean_norm, quick_or, reject
 
 _SQUARES = 1e-250  # squares above it have not lost digits to underflow
+_LARGEST_TIME = 8.0  # up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it loses a factor of 2·64
 _NEAR = 1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
 
 
-@dataclass(frozen=True)
 class Lorentz(Hyperbolic):
     """The upper sheet of -x0² + |x|² = -1 in R^{d+1}, time coordinate first.
 
@@ -38,12 +36,10 @@ class Lorentz(Hyperbolic):
     30.0
     """
 
-    kind: ClassVar[str] = "lorentz"
-    d: int
-
-    point_shape = cached_property(lambda self: (self.d + 1,))
+    kind = "lorentz"
+    point_shape = fact(lambda self: (self.d + 1,))
     origin = property(lambda self: np.eye(1, self.d + 1)[0])
-    quadric = property(lambda self: np.array([-1.0] + [1.0] * self.d))
+    quadric = fact(lambda self: np.array([-1.0] + [1.0] * self.d))
     float_reach = 350.0  # coordinates e^r, squared in the lift
 
     @blocked
@@ -64,17 +60,15 @@ class Lorentz(Hyperbolic):
         return _above(xp, either(xp, inside, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        if not short(p, q):
-            return self._log(p, q)
-        with np.errstate(all="ignore"):
-            square, time, x, difference, x0 = hyperboloid_log(p, q)
+        def quick(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            square, good, x, difference, x0 = _quick_chord(p[1:], q[1:])
             # d / sinh d, as below; log is along y − cosh(d) x = (y − x) − (chord²/2) x
             chord = np.sqrt(square)
             factor = 2 * np.arcsinh(chord / 2) / (chord * np.sqrt(1 + square / 4))
             v = [factor * (d - 0.5 * square * a) for a, d in zip(x, difference, strict=True)]
-            rise = sum(a * b for a, b in zip(x, v, strict=True)) / x0
-            fast = np.stack(np.broadcast_arrays(rise, *v), axis=-1)
-            return mended(fast, (time < LARGEST_TIME) & (square > _SQUARES), self._log, p, q)
+            return np.stack(np.broadcast_arrays(sum(map(mul, x, v)) / x0, *v), axis=-1), good
+
+        return quick_or(self._log, quick, p, q)
 
     @blocked
     def _log(self, p: Array, q: Array) -> Array:
@@ -86,17 +80,35 @@ class Lorentz(Hyperbolic):
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
         none = sinh == 0
         factor = xp.where(none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh))
-        points = x, y, x0, y0, x_length
-        near, far = partial(_near_log, *points, factor), partial(_far_log, *points, y_length, factor)
-        return _lift_tangent(xp, x, x0, either(xp, x_length < _NEAR, near, far))
+        inside, difference = x_length < _NEAR, y - x
+
+        def near() -> Array:
+            """y seen from x, its differences formed before the boost."""
+            rise = dot(xp, difference, x + y) / (x0 + y0)
+            z = difference + x * (dot(xp, x, difference) / (1 + x0) - rise)  # elsewhere the form may overflow
+            return _boost(xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0))[1]
+
+        def far() -> Array:
+            """Components along the radial unit vector (|x|, x0 x̂) and across it."""
+            safe = xp.where(x_length == 0, 1.0, x_length)
+            across = reject(xp, y, x)
+            cosine = dot(xp, x, y) / safe  # times |y|
+            plain = x0 * cosine - x_length * y0
+            # |y| - <x̂,y> without cancellation where y is near the ray of x
+            ahead = cosine > 0
+            gap = dot(xp, across, across) / xp.where(ahead, y_length + cosine, 1.0)
+            polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * xp.where(ahead, gap, y_length - cosine)
+            along = xp.where(y_length < _NEAR, plain, polar)
+            return factor * along * x0 / safe * x + factor * across
+
+        return _lift_tangent(xp, x, x0, either(xp, inside, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
-        if not short(p, q):
-            return self._dist(p, q)
-        with np.errstate(all="ignore"):
-            square, time, _, _, _ = hyperboloid_log(p, q)
-            fast = 2 * np.arcsinh(0.5 * np.sqrt(square))
-            return mended(fast, (time < LARGEST_TIME) & (square > _SQUARES), self._dist, p, q)
+        def quick(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            square, good, *_ = _quick_chord(p[1:], q[1:])
+            return 2 * np.arcsinh(0.5 * np.sqrt(square)), good
+
+        return quick_or(self._dist, quick, p, q)
 
     @blocked
     def _dist(self, p: Array, q: Array) -> Array:
@@ -194,53 +206,33 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     x, y = xp.where(swap, q, p), xp.where(swap, p, q)
     x_length, y_length = xp.where(swap, q_length, p_length), xp.where(swap, p_length, q_length)  # |x| <= |y|
     x0, y0 = hypot1(xp, x_length), hypot1(xp, y_length)
-    near, far = partial(_near_chord, x, y, x0, y0), partial(_far_chord, x, y, x0, y0, x_length, y_length)
+
+    def near() -> Array:
+        """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
+        difference = y - x
+        rise = dot(xp, difference, x + y) / (x0 + y0)
+        return euclidean_norm(xp, difference - rise / (1 + x0) * x)[..., None] * xp.sqrt((1 + x0) / (1 + y0))
+
+    def far() -> Array:
+        """sinh²(d/2) = sinh²((a-b)/2) + |x||y| sin²(φ/2), the half-angle law of cosines."""
+        sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
+        radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
+        safe_x, safe_y = (xp.where(length == 0, 1.0, length) for length in (x_length, y_length))
+        sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
+        cosine = dot(xp, x / safe_x, y / safe_y)
+        ahead = cosine > 0
+        small = sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, 0.0)))
+        large = xp.sqrt(2 - 2 * xp.where(ahead, 0.0, cosine))
+        angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * xp.where(ahead, small, large)
+        return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
+
     return either(xp, x_length < _NEAR, near, far)
 
 
-def _near_chord(x: Array, y: Array, x0: Array, y0: Array) -> Array:
-    """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
-    xp = namespace(x, y)
-    difference = y - x
-    rise = dot(xp, difference, x + y) / (x0 + y0)
-    return euclidean_norm(xp, difference - rise / (1 + x0) * x)[..., None] * xp.sqrt((1 + x0) / (1 + y0))
-
-
-def _far_chord(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
-    """sinh²(d/2) = sinh²((a-b)/2) + |x||y| sin²(φ/2), the half-angle law of cosines."""
-    xp = namespace(x, y)
-    sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
-    radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
-    safe_x, safe_y = (xp.where(length == 0, 1.0, length) for length in (x_length, y_length))
-    sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
-    cosine = dot(xp, x / safe_x, y / safe_y)
-    ahead = cosine > 0
-    small, large = sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, 0.0))), xp.sqrt(2 - 2 * xp.where(ahead, 0.0, cosine))
-    angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * xp.where(ahead, small, large)
-    return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
-
-
-def _near_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, factor: Array) -> Array:
-    """y seen from x, its differences formed before the boost."""
-    xp = namespace(x, y)
-    difference = y - x
-    rise = dot(xp, difference, x + y) / (x0 + y0)
-    z = difference + x * (dot(xp, x, difference) / (1 + x0) - rise)
-    inside = x_length < _NEAR  # elsewhere the form may overflow
-    return _boost(xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0))[1]
-
-
-def _far_log(x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array, factor: Array) -> Array:
-    """Components along the radial unit vector (|x|, x0 x̂) and across it."""
-    xp = namespace(x, y)
-    safe = xp.where(x_length == 0, 1.0, x_length)
-    across = reject(xp, y, x)
-    cosine = dot(xp, x, y) / safe  # times |y|
-    plain = x0 * cosine - x_length * y0
-    # |y| - <x̂,y> without cancellation where y is near the ray of x
-    total = y_length + cosine
-    ahead = cosine > 0
-    gap = xp.where(ahead, dot(xp, across, across) / xp.where(ahead, total, 1.0), y_length - cosine)
-    polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * gap
-    along = xp.where(y_length < _NEAR, plain, polar)
-    return factor * along * x0 / safe * x + factor * across
+def _quick_chord(x: list[Array], y: list[Array]) -> tuple[Array, Array, list[Array], list[Array], Array]:
+    """(chord² = 4 sinh²(d/2), where it is good, x, y − x, time of x), coordinate by coordinate."""
+    x0, y0 = np.sqrt(1 + dot_lists(x, x)), np.sqrt(1 + dot_lists(y, y))
+    difference = [b - a for a, b in zip(x, y, strict=True)]
+    rise = dot_lists(difference, list(map(add, x, y))) / (x0 + y0)
+    square = np.maximum(dot_lists(difference, difference) - rise * rise, 0.0)
+    return square, (np.maximum(x0, y0) < _LARGEST_TIME) & (square > _SQUARES), x, difference, x0

@@ -1,12 +1,8 @@
 """The ball model of hyperbolic space."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
-
 import numpy as np
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, dot, far_exp, lift, turn
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import direction, euclidean_norm, one_minus_square, reject, tanhc
@@ -14,7 +10,6 @@ from curvedp.geometry.numerics.stable import direction, euclidean_norm, one_minu
 _NEAR = 0.5  # Inside this Euclidean length the plain forms lose at most a digit.
 
 
-@dataclass(frozen=True)
 class PoincareBall(Hyperbolic):
     """The open unit ball of R^d with metric 4|dw|²/(1-|w|²)². Float64 resolves it out to distance about 37.
 
@@ -33,10 +28,8 @@ class PoincareBall(Hyperbolic):
     1.0
     """
 
-    kind: ClassVar[str] = "poincare"
-    d: int
-
-    point_shape = cached_property(lambda self: (self.d,))
+    kind = "poincare"
+    point_shape = fact(lambda self: (self.d,))
     origin = property(lambda self: np.zeros(self.d))
     float_reach = 36.0  # 1 − |x| = 2e^-r, above half an ulp of 1
 
@@ -59,8 +52,7 @@ class PoincareBall(Hyperbolic):
         along = dot(xp, z, p) / xp.where(length == 0, 1.0, length)
         across = reject(xp, v, p) * (2 / gap) * shrink
         spatial = far_exp(xp, 2 / gap * p, (1 + length * length) / gap, 2 * length / gap, along, across)
-        far = spatial / (1 + lift(xp, spatial)[0])
-        return self.project(xp.where(inside, near, far))
+        return self.project(xp.where(inside, near, spatial / (1 + lift(xp, spatial)[0])))
 
     def log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, fact
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.stable import euclidean_norm
 
 
 def _least(name: str) -> Any:
     """The least of a number of the factors."""
-    return cached_property(lambda self: min(getattr(factor, name) for factor in self.factors))
+    return fact(lambda self: min(getattr(factor, name) for factor in self.factors))
 
 
 def _joined(name: str) -> Any:
@@ -61,14 +61,14 @@ class Product(Manifold):
     def __repr__(self) -> str:
         return f"Product({', '.join(map(repr, self.factors))})"
 
-    dim = cached_property(lambda self: sum(factor.dim for factor in self.factors))
-    point_shape = cached_property(lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),))
+    dim = fact(lambda self: sum(factor.dim for factor in self.factors))
+    point_shape = fact(lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),))
     origin = property(lambda self: np.concatenate([np.ravel(factor.origin) for factor in self.factors]))
     injectivity_radius, boundary_distance = map(_least, ("injectivity_radius", "boundary_distance"))
     float_reach, held_reach = map(_least, ("float_reach", "held_reach"))
-    is_homogeneous = cached_property(lambda self: all(factor.is_homogeneous for factor in self.factors))
-    is_symmetric = cached_property(lambda self: all(factor.is_symmetric for factor in self.factors))
-    name = cached_property(lambda self: f"product({','.join(factor.name for factor in self.factors)})")
+    is_homogeneous = fact(lambda self: all(factor.is_homogeneous for factor in self.factors))
+    is_symmetric = fact(lambda self: all(factor.is_symmetric for factor in self.factors))
+    name = fact(lambda self: f"product({','.join(factor.name for factor in self.factors)})")
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curvedp.geometry.base import Array, Manifold
+from curvedp.geometry.base import Array, Manifold, fact
 from curvedp.geometry.numerics.namespace import namespace
 
 
@@ -45,14 +45,14 @@ class Pulled(Manifold):
         """Inverse of `_lift`."""
         return z
 
-    dim = cached_property(lambda self: self.model.dim)
+    dim = fact(lambda self: self.model.dim)
     origin = property(lambda self: self.from_model(self.model.origin))
-    curvature_bounds = cached_property(lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds))
-    injectivity_radius = cached_property(lambda self: self.scale * self.model.injectivity_radius)
-    is_homogeneous = cached_property(lambda self: self.model.is_homogeneous)
-    is_symmetric = cached_property(lambda self: self.model.is_symmetric)
-    float_reach = cached_property(lambda self: self.scale * self.model.float_reach)
-    held_reach = cached_property(lambda self: self.scale * self.model.held_reach)
+    curvature_bounds = fact(lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds))
+    injectivity_radius = fact(lambda self: self.scale * self.model.injectivity_radius)
+    is_homogeneous = fact(lambda self: self.model.is_homogeneous)
+    is_symmetric = fact(lambda self: self.model.is_symmetric)
+    float_reach = fact(lambda self: self.scale * self.model.float_reach)
+    held_reach = fact(lambda self: self.scale * self.model.held_reach)
 
     def held_share(self, z: Array) -> Array:
         return self.model.held_share(self._lift(z / self.scale))

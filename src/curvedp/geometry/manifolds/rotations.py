@@ -2,16 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.matrix import bmm, det, skew, skew_from_vector, skew_to_vector, svd
+from curvedp.geometry.numerics.matrix import det, skew, skew_from_vector, skew_to_vector, svd
 from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
@@ -35,24 +34,19 @@ class Rotations(Frames):
     1.0
     """
 
-    kind: ClassVar[str] = "rotations"
+    kind = "rotations"
     n: int
     sizes = (("n", 2),)
-    dim = cached_property(lambda self: self.n * (self.n - 1) // 2)
-    point_shape = cached_property(lambda self: (self.n, self.n))
+    dim = fact(lambda self: self.n * (self.n - 1) // 2)
+    point_shape = fact(lambda self: (self.n, self.n))
+    # K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014).
+    curvature_bounds = fact(lambda self: ((0.0, 0.0), (0.25, 0.25), (0.0, 0.5))[min(self.n, 4) - 2])
     # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
     injectivity_radius = math.pi
     is_symmetric = True
     # Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n.
-    embedded_diameter = cached_property(lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n))
+    embedded_diameter = fact(lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n))
     _curvature_operator = matrix.bracket_operator
-
-    @cached_property
-    def curvature_bounds(self) -> tuple[float, float]:
-        """K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014)."""
-        if self.n == 2:
-            return (0.0, 0.0)
-        return (0.25, 0.25) if self.n == 3 else (0.0, 0.5)
 
     def exp(self, p: Array, v: Array) -> Array:
         return p + p @ _exp(namespace(p, v), skew(p.mT @ v))
@@ -69,10 +63,8 @@ class Rotations(Frames):
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
-        xp = namespace(p, q, v)
-        half = _exp(xp, rotation_log(p.mT @ (q - p)) / 2)
-        left = p + p @ half
-        middle = left @ (p.mT @ v)
+        half = _exp(namespace(p, q, v), rotation_log(p.mT @ (q - p)) / 2)
+        middle = (p + p @ half) @ (p.mT @ v)
         return middle + middle @ half
 
     def project(self, x: Array) -> Array:
@@ -121,14 +113,10 @@ def _exp(xp: Any, omega: Array) -> Array:
 def rotation_log(D: Array) -> Array:
     """Ω of least norm with exp Ω = I + D, for a rotation I + D; relative to D accurate however small D is."""
     n = D.shape[-1]
-    return D - D if n == 1 else _log2(D) if n == 2 else _log3(D) if n == 3 else _log_n(D)
-
-
-def _log2(D: Array) -> Array:
-    xp = namespace(D)
-    sine = (D[..., 1, 0] - D[..., 0, 1]) / 2
-    cosine = 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
-    return skew_from_vector(xp.atan2(sine, cosine)[..., None], 2)
+    if n == 2:
+        sine, cosine = (D[..., 1, 0] - D[..., 0, 1]) / 2, 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
+        return skew_from_vector(namespace(D).atan2(sine, cosine)[..., None], 2)
+    return D - D if n == 1 else _log3(D) if n == 3 else _log_n(D)
 
 
 def _log3(D: Array) -> Array:
@@ -165,33 +153,27 @@ def _log_n(D: Array) -> Array:
     n = D.shape[-1]
     _, c, Vh = svd(like(D, np.eye(n)) + base / 2)
     V = Vh.mT
-    K = bmm(Vh, skew(base), V)
+    K = Vh @ skew(base) @ V
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    quarter = like(D, _quarter_turns(n))
+    turns, last = np.zeros((n, n)), np.arange(n - 1, 0, -2)  # quarter turns; the first axis is left alone for odd n
+    turns[last, last - 1], turns[last - 1, last] = 1.0, -1.0
+    quarter = like(D, turns)
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
     B = xp.where(flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :]))
     left, s, Wh = svd(skew(B))
     cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
-    omega = bmm(V, skew(inner), Vh)
+    omega = V @ skew(inner) @ Vh
     return omega + _log_change(xp, omega, D - base) if differentiable(D) else omega
-
-
-def _quarter_turns(n: int) -> np.ndarray:
-    """In the planes of (last, last but one), and so on: the first axis is left alone for odd n."""
-    last = np.arange(n - 1, 0, -2)
-    turns = np.zeros((n, n))
-    turns[last, last - 1], turns[last - 1, last] = 1.0, -1.0
-    return turns
 
 
 def _log_change(xp: Any, omega: Array, change: Array) -> Array:
     """Derivative of the logarithm at exp Ω in direction `change`: the inverse of the one of exp, entry by entry."""
     w, Z = matrix.skew_eigen(omega)
-    half, Zh = w / 2, xp.conj(Z).mT
+    half = w / 2
     sine = matrix.sinc(xp, half[..., :, None] - half[..., None, :])
     usable = xp.abs(sine) > 1e-12  # two directions that turn by +π and −π: the cut locus, no derivative
     size = xp.where(usable, 1 / xp.where(usable, sine, 1.0), 0.0)
     K = xp.astype(size, Z.dtype) * matrix.phase(xp, -(half[..., :, None] + half[..., None, :]), Z.dtype)
-    return skew(xp.real(bmm(Z, K * bmm(Zh, xp.astype(change, Z.dtype), Z), Zh)))
+    return skew(matrix.turned(K, Z, change))

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.sphere import Sphere
 from curvedp.geometry.numerics.namespace import namespace
@@ -35,16 +34,16 @@ class Simplex(Pulled):
     1.0
     """
 
-    kind: ClassVar[str] = "simplex"
-    scale: ClassVar[float] = 2.0
+    kind = "simplex"
+    scale = 2.0
     k: int
 
     sizes = (("k", 1),)
-    model = cached_property(lambda self: Sphere(self.k))
-    point_shape = cached_property(lambda self: (self.k + 1,))
+    model = fact(lambda self: Sphere(self.k))
+    point_shape = fact(lambda self: (self.k + 1,))
     origin = property(lambda self: np.full(self.k + 1, 1 / (self.k + 1)))  # equal proportions
     is_homogeneous = False  # the orthant has a boundary
-    boundary_distance = cached_property(lambda self: 2 * math.asin((self.k + 1) ** -0.5))
+    boundary_distance = fact(lambda self: 2 * math.asin((self.k + 1) ** -0.5))
 
     def project(self, x: Array) -> Array:
         """Positive parts divided by their sum; equal proportions where nothing is positive."""
@@ -78,8 +77,7 @@ class Simplex(Pulled):
         """Squares, after what is negative went to 0: the nearest point of the orthant. Where nothing is positive, of −y."""
         xp = namespace(y)
         part = xp.where(y < 0, 0.0, y)
-        none = xp.max(part, axis=-1, keepdims=True) <= 0
-        part = xp.where(none, -y, part)
+        part = xp.where(xp.max(part, axis=-1, keepdims=True) <= 0, -y, part)
         square = part * part
         return square / xp.sum(square, axis=-1, keepdims=True)
 

@@ -1,27 +1,22 @@
 """Symmetric positive definite matrices under the affine-invariant metric."""
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
-from curvedp.geometry.numerics.matrix import bracket_operator
+from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.matrix import cholesky, exp_sym, log1p_sym, lower_solve, sandwich, sqrt_sym, sym, whiten
 from curvedp.geometry.numerics.namespace import differentiate_as, like, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
-from curvedp.geometry.numerics.spectral import exp_sym, log1p_sym, sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
-from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
 _ROWS, _NEAR = 1 << 12, 1e-4  # matrices whose entries stay in the cache; below that length logarithms need care
 
 
-@dataclass(frozen=True)
 class SPDAffineInvariant(Held, SPD):
     """SPD(m) with ⟨U,V⟩_P = tr(P⁻¹U P⁻¹V): a Hadamard manifold, curvature in [−½, 0] (Bhatia 2007, ch. 6; SPEC §2).
 
@@ -39,14 +34,14 @@ class SPDAffineInvariant(Held, SPD):
     1.0
     """
 
-    kind: ClassVar[str] = "spd-affine"
+    kind = "spd-affine"
     carries = True
     is_symmetric = True
-    curvature_bounds = cached_property(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
+    curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
     # SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity.
-    root_curvatures = cached_property(lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None)
-    positive_matrices = property(lambda self: (self.m, 1))
-    _curvature_operator = bracket_operator
+    root_curvatures = fact(lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None)
+    positive_matrices = fact(lambda self: (self.m, 1))
+    _curvature_operator = matrix.bracket_operator
 
     def to_origin(self, center: Array, X: Array) -> Array:
         """L⁻¹XL⁻ᵀ with center = LLᵀ."""
@@ -109,8 +104,7 @@ class SPDAffineInvariant(Held, SPD):
         return differentiate_as(smooth, lambda p, q: euclidean_norm(namespace(p, q), log_spectrum(p, q)[1]), p, q)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return xp.sum(self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1))
+        return namespace(p, u, v).sum(self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1))
 
     @staticmethod
     def _whitened(p: Array, v: Array) -> Array:
@@ -119,8 +113,7 @@ class SPDAffineInvariant(Held, SPD):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the geodesic: v ↦ E v Eᵀ with E = (qp⁻¹)^½ = L A^½ L⁻¹, A = L⁻¹qL⁻ᵀ."""
         L = cholesky(p)
-        R = sqrt_sym(whiten(L, q))
-        return sym(sandwich(L @ R, whiten(L, v)))
+        return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return sandwich(cholesky(p), unpack(z, self.m))

@@ -1,28 +1,21 @@
 """SPD(m) under the Bures–Wasserstein metric: optimal transport between centered Gaussians."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
-from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.namespace import constant, differentiate_as, namespace, with_rule
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.matrix import cholesky, norm, polar, sandwich, sqrt_sym, sym, upper_solve
+from curvedp.geometry.numerics.namespace import constant, differentiate_as, in_public_time, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import condition
-from curvedp.geometry.numerics.spectral import sandwich, sqrt_sym, sym
 from curvedp.geometry.numerics.stable import euclidean_norm
-from curvedp.geometry.numerics.triangular import cholesky, upper_solve
 
 _DOUBTFUL = 100.0  # times the error of the other way: below, near points and usual ones keep theirs
 
 
-@dataclass(frozen=True)
 class SPDBuresWasserstein(SPD):
     """SPD(m) with ⟨U,V⟩_W = ½ tr(L_W[U] V), L_W[U] the solution of LW + WL = U (Bhatia, Jain & Lim 2019; SPEC §1, E6).
 
@@ -42,9 +35,9 @@ class SPDBuresWasserstein(SPD):
     1.4142135623730951
     """
 
-    kind: ClassVar[str] = "spd-bures"
+    kind = "spd-bures"
     is_cone = False  # the metric is not that of a scale
-    curvature_bounds = cached_property(lambda self: (0.0, inf) if self.m > 1 else (0.0, 0.0))
+    curvature_bounds = fact(lambda self: (0.0, inf) if self.m > 1 else (0.0, 0.0))
     # No radius holds at every point. At W the injectivity radius is √λ_min(W), the distance to the singular matrices
     # (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`.
     injectivity_radius = 0.0
@@ -64,18 +57,27 @@ class SPDBuresWasserstein(SPD):
     def dist(self, p: Array, q: Array) -> Array:
         """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
         _, step, _, top = _step(p, q)
-        return matrix.norm(step) * top[..., 0, 0]
+        return norm(step) * top[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        xp = namespace(p, u, v)
-        return 0.5 * xp.sum(_lyapunov(p, u) * v, axis=(-2, -1))
+        return 0.5 * namespace(p, u, v).sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is
         known. C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the
         one velocity into the other."""
         leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
-        return self.from_coordinates(q, _rotate(leaves, arrives, self.to_coordinates(p, v)))
+        xp, z = namespace(p, q, v), self.to_coordinates(p, v)
+
+        def dot(x: Array, y: Array) -> Array:
+            return xp.sum(x * y, axis=-1)[..., None]
+
+        lengths = [euclidean_norm(xp, x)[..., None] for x in (leaves, arrives)]
+        a, b = (x / xp.where(r > 0, r, 1.0) for x, r in zip((leaves, arrives), lengths, strict=True))
+        middle = a + b
+        square = dot(middle, middle)  # 2(1 + ⟨a,b⟩); directions that are opposite, or of length 0, leave z where it is
+        turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0)) + 2 * b * dot(a, z)
+        return self.from_coordinates(q, xp.where(square > 0, turned, z))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""
@@ -91,22 +93,6 @@ def _roots(p: Array) -> tuple[Array, Array]:
     """√(2(λr+λs)), and U."""
     w, U = eigh(p)
     return namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :])), U
-
-
-def _rotate(a: Array, b: Array, z: Array) -> Array:
-    """z turned in the plane of a and b by the rotation that carries the direction of a to that of b. Directions
-    that are opposite, or of length 0 (p = q), leave z where it is."""
-    xp = namespace(a, b, z)
-
-    def dot(x: Array, y: Array) -> Array:
-        return xp.sum(x * y, axis=-1)[..., None]
-
-    lengths = [euclidean_norm(xp, x)[..., None] for x in (a, b)]
-    a, b = (x / xp.where(length > 0, length, 1.0) for x, length in zip((a, b), lengths, strict=True))
-    middle = a + b
-    square = dot(middle, middle)  # 2(1 + ⟨a,b⟩)
-    turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0)) + 2 * b * dot(a, z)
-    return xp.where(square > 0, turned, z)
 
 
 def _lyapunov(p: Array, v: Array) -> Array:
@@ -132,11 +118,11 @@ def _step(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
     S = upper_solve(G, D)
     if not is_numpy_array(S):
         return G, S, a, top
-    doubtful = ~(condition(G) * matrix.norm(S) <= _DOUBTFUL * matrix.norm(G * (a / top)))  # NaN is doubtful
+    doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top)))  # NaN is doubtful
     if in_public_time() or np.any(doubtful):
         b = _unit(q)
         H = cholesky(q / b / b)
-        W, _, _ = matrix.polar(H.mT @ G)
+        W, _, _ = polar(H.mT @ G)
         S = xp.where(doubtful[..., None, None], (b / top) * (H @ W) - (a / top) * G, S)
     return G, S, a, top
 

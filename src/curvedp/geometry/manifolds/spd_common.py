@@ -2,45 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from math import exp, inf, sqrt
 
 import numpy as np
-from array_api_compat import device, is_numpy_array
+from array_api_compat import is_numpy_array
 
-from curvedp.geometry.base import Array, Manifold
-from curvedp.geometry.numerics.matrix import well_scaled
-from curvedp.geometry.numerics.namespace import like, namespace
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.base import Array, Inherited, fact
+from curvedp.geometry.numerics.matrix import below, spread, sym, well_scaled
+from curvedp.geometry.numerics.namespace import in_public_time, like, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.stable import euclidean_norm
-
-
-def _layout(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Where each coordinate lives in the matrix (row-major lower triangle) and back, with its factor."""
-    row, col = np.tril_indices(m)
-    place = np.empty((m, m), dtype=np.int64)
-    place[row, col] = place[col, row] = np.arange(len(row))
-    scale = np.where(np.eye(m, dtype=bool), 1.0, 1 / sqrt(2))
-    return row * m + col, np.where(row == col, 1.0, sqrt(2)), place.ravel(), scale
 
 
 def pack(S: Array) -> Array:
     """Orthonormal coordinates of symmetric S under the Frobenius product: lower triangle, off-diagonal times √2."""
-    xp = namespace(S)
-    m = S.shape[-1]
-    flat, scale, _, _ = _layout(m)
-    z = xp.take(xp.reshape(S, (*S.shape[:-2], m * m)), xp.asarray(flat, device=device(S)), axis=-1)
-    return z * like(S, scale)
+    row, column = np.tril_indices(S.shape[-1])
+    return below(S, 0) * like(S, np.where(row == column, 1.0, sqrt(2)))
 
 
 def unpack(z: Array, m: int) -> Array:
     """Inverse of `pack`."""
-    xp = namespace(z)
-    _, _, place, scale = _layout(m)
-    S = xp.reshape(xp.take(z, xp.asarray(place, device=device(z)), axis=-1), (*z.shape[:-1], m, m))
-    return S * like(z, scale)
+    return spread(z, np.where(np.eye(m, dtype=bool), 1.0, 1 / sqrt(2)), 0)
 
 
 # Of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there.
@@ -56,8 +38,8 @@ class Held:
     m: int
 
     # Eigenvalues at distance r are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost.
-    float_reach = cached_property(lambda self: 25.0 if self.m > 1 else 700.0)
-    held_reach = cached_property(lambda self: _SPREAD / sqrt(2) if self.m > 1 else inf)
+    float_reach = fact(lambda self: 25.0 if self.m > 1 else 700.0)
+    held_reach = fact(lambda self: _SPREAD / sqrt(2) if self.m > 1 else inf)
 
     def held_share(self, z: Array) -> Array:
         xp = namespace(z)
@@ -84,15 +66,15 @@ class Held:
 
 
 @dataclass(frozen=True)
-class SPD(Manifold):
+class SPD(Inherited):
     """Symmetric positive definite m×m matrices, without a metric."""
 
     m: int
     sizes = (("m", 1),)
     is_cone = True
     reduces = True
-    dim = cached_property(lambda self: self.m * (self.m + 1) // 2)
-    point_shape = cached_property(lambda self: (self.m, self.m))
+    dim = fact(lambda self: self.m * (self.m + 1) // 2)
+    point_shape = fact(lambda self: (self.m, self.m))
     origin = property(lambda self: np.eye(self.m))
     injectivity_radius = inf
     is_homogeneous = True
@@ -101,23 +83,28 @@ class SPD(Manifold):
         """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's. A
         matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix, which
         has no positive neighbor of its own scale, goes to the smallest normal multiple of I."""
-        S = sym(x)
-        return _unless_clear(S, S, self._raised)
-
-    @staticmethod
-    def _raised(S: Array) -> Array:
-        xp = namespace(S)
+        xp, S = namespace(x), sym(x)
         info = xp.finfo(S.dtype)
-        w, U = eigh(S)
-        floor = xp.max(xp.abs(w), axis=-1, keepdims=True) * float(info.eps)
-        floor = xp.where(floor > float(info.smallest_normal), floor, float(info.smallest_normal))
-        lifted = sym((U * xp.where(w < floor, floor, w)[..., None, :]) @ U.mT)
-        return xp.where(xp.all(w >= floor, axis=-1)[..., None, None], S, lifted)
+
+        def raised(S: Array) -> Array:
+            w, U = eigh(S)
+            floor = xp.max(xp.abs(w), axis=-1, keepdims=True) * float(info.eps)
+            floor = xp.where(floor > float(info.smallest_normal), floor, float(info.smallest_normal))
+            lifted = sym((U * xp.where(w < floor, floor, w)[..., None, :]) @ U.mT)
+            return xp.where(xp.all(w >= floor, axis=-1)[..., None, None], S, lifted)
+
+        return _unless_clear(S, S, raised)
 
     def nearest(self, x: Array) -> Array:
-        """The symmetric part of x at any scale, where it is positive definite, to round-off; else there is none."""
+        """The symmetric part of x at any scale, where its least eigenvalue is above ε times the largest, as of what `project`
+        leaves alone; else there is none."""
         xp, S = namespace(x), sym(x)
-        return _unless_clear(S, S, lambda S: xp.where(_definite(S)[..., None, None], S, xp.nan))
+
+        def definite(S: Array) -> Array:
+            w = eigh(well_scaled(S))[0]
+            return xp.where((w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1])[..., None, None], S, xp.nan)
+
+        return _unless_clear(S, S, definite)
 
     def norm(self, p: Array, v: Array) -> Array:
         """Riemannian length of v, of any size."""
@@ -138,43 +125,32 @@ class SPD(Manifold):
             least = eigh(S)[0][..., 0]
             return xp.where(least > 0, 0.0, xp.where(least < 0, -least, 1.0))
 
-        short = _unless_clear(S, xp.zeros_like(S[..., 0, 0]), lack)
-        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + short
+        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + _unless_clear(S, xp.zeros_like(S[..., 0, 0]), lack)
 
 
 def _unless_clear(S: Array, value: Array, kernel: Callable[[Array], Array]) -> Array:
     """kernel(S), which is `value` where S is clearly positive definite: only the others need their eigenvalues."""
-    clear = _clearly_positive(S)
-    if clear is None:
+    if in_public_time() or not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
         return kernel(S)
-    value, rest = np.asarray(value, order="C"), np.flatnonzero(~clear)
+    flat = S.reshape(-1, *S.shape[-2:])
+    value, rest = np.asarray(value, order="C"), np.flatnonzero(~_clearly_positive(flat))
     if len(rest):
-        value.reshape(len(clear), *value.shape[S.ndim - 2 :])[rest] = kernel(S.reshape(-1, *S.shape[-2:])[rest])
+        value.reshape(len(flat), *value.shape[S.ndim - 2 :])[rest] = kernel(flat[rest])
     return value
 
 
-def _definite(S: Array) -> Array:
-    """Whether the least eigenvalue is above ε times the largest, as of what `project` leaves alone."""
-    xp = namespace(S)
-    w = eigh(well_scaled(S))[0]
-    return w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1]
-
-
-def _clearly_positive(S: Array) -> np.ndarray | None:
-    """Which 2×2 or 3×3 NumPy matrices have all eigenvalues above ε·‖S‖, by the pivots of S − 64ε‖S‖I; None for others.
-    Elimination errs by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the
-    price of eigenvalues. Where squares could underflow or overflow nothing is claimed. None in `public_time` too."""
-    if in_public_time() or not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
-        return None
-    flat = S.reshape(-1, S.shape[-1], S.shape[-1])
+def _clearly_positive(flat: np.ndarray) -> np.ndarray:
+    """Which 2×2 or 3×3 NumPy matrices S have all eigenvalues above ε·‖S‖, by the pivots of S − 64ε‖S‖I. Elimination errs
+    by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of eigenvalues.
+    Where squares could underflow or overflow nothing is claimed."""
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("nij,nij->n", flat, flat))
-        shift = 64 * np.finfo(S.dtype).eps * size
+        shift = 64 * np.finfo(flat.dtype).eps * size
         first = flat[:, 0, 0] - shift
         below = flat[:, 1, 0]
         second = flat[:, 1, 1] - shift - below * below / first
         clear = (size > 1e-140) & (size < 1e140) & (first > 0) & (second > 0)
-        if S.shape[-1] == 3:
+        if flat.shape[-1] == 3:
             left = flat[:, 2, 0] / first
             across = flat[:, 2, 1] - left * below
             clear &= flat[:, 2, 2] - shift - left * flat[:, 2, 0] - across * across / second > 0

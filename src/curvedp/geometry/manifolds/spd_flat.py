@@ -1,22 +1,18 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from math import comb, factorial, sqrt
-from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics import matrix
+from curvedp.geometry.numerics.matrix import cholesky, cholesky_change, divided_log, log_sym, sandwich, sym
 from curvedp.geometry.numerics.namespace import along, differentiate_as, like, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import alike
-from curvedp.geometry.numerics.spectral import divided_exp, divided_log, exp_sym, log_sym, sandwich, sym
-from curvedp.geometry.numerics.triangular import cholesky, cholesky_change, cholesky_minus_identity, whiten
 
 
 def dlog(p: Array, v: Array) -> Array:
@@ -48,37 +44,11 @@ def _block_dexp(p: Array, s: Array) -> Array:
     """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
     import jax
 
-    xp = namespace(p, s)
+    xp, m = namespace(p, s), p.shape[-1]
     log_p = log_sym(p) + xp.zeros_like(s)
     s = s + xp.zeros_like(log_p)
-    m = p.shape[-1]
     rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
     return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
-
-
-def _plain_difference(p: Array, q: Array) -> Array:
-    return log_sym(q) - log_sym(p)
-
-
-def _log_difference(p: Array, q: Array) -> Array:
-    """log q − log p, every digit kept when q is near p."""
-    q, back = alike(p, q)
-    a, U = eigh(p)
-    b, V = eigh(q)
-    D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
-    return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
-
-
-def _le_exp(p: Array, v: Array) -> Array:
-    xp = namespace(p, v)
-    step = dlog(p, v)
-    a, U = eigh(p)
-    a = xp.log(xp.where(a > 0, a, xp.nan))
-    b, V = eigh((U * a[..., None, :]) @ U.mT + step)
-    near = p + sandwich(U, divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
-    far = (V * xp.exp(b)[..., None, :]) @ V.mT
-    small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
-    return sym(xp.where(small, near, far))
 
 
 class _Flat(SPD):
@@ -114,7 +84,6 @@ class _Flat(SPD):
         return pack(self._push(self._frame(p), v))
 
 
-@dataclass(frozen=True)
 class SPDLogEuclidean(Held, _Flat):
     """SPD(m) with the Euclidean metric of log P: flat, complete, Euclidean mechanisms are exact.
 
@@ -132,16 +101,34 @@ class SPDLogEuclidean(Held, _Flat):
     1.0
     """
 
-    kind: ClassVar[str] = "spd-log-euclidean"
+    kind = "spd-log-euclidean"
     _frame = staticmethod(lambda p: p)
     _push, _pull = staticmethod(dlog), staticmethod(dexp)
-    _difference = staticmethod(lambda _, p, q: differentiate_as(_plain_difference, _log_difference, p, q))
+
+    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
+        def accurate(p: Array, q: Array) -> Array:
+            q, back = alike(p, q)
+            a, U = eigh(p)
+            b, V = eigh(q)
+            D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+            return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
+
+        return differentiate_as(lambda p, q: log_sym(q) - log_sym(p), accurate, p, q)
 
     def exp(self, p: Array, v: Array) -> Array:
-        return differentiate_as(lambda p, v: exp_sym(log_sym(p) + dlog(p, v)), _le_exp, p, v)
+        def accurate(p: Array, v: Array) -> Array:
+            xp, step = namespace(p, v), dlog(p, v)
+            a, U = eigh(p)
+            a = xp.log(xp.where(a > 0, a, xp.nan))
+            b, V = eigh((U * a[..., None, :]) @ U.mT + step)
+            near = p + sandwich(U, matrix.divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
+            far = (V * xp.exp(b)[..., None, :]) @ V.mT
+            small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
+            return sym(xp.where(small, near, far))
+
+        return differentiate_as(lambda p, v: matrix.exp_sym(log_sym(p) + dlog(p, v)), accurate, p, v)
 
 
-@dataclass(frozen=True)
 class SPDLogCholesky(_Flat):
     """SPD(m) with the metric of (strict lower part of L, log of its diagonal), P = LLᵀ (Lin 2019): flat, complete.
 
@@ -157,9 +144,9 @@ class SPDLogCholesky(_Flat):
     1.0
     """
 
-    kind: ClassVar[str] = "spd-log-cholesky"
+    kind = "spd-log-cholesky"
     # Diagonals of L are a factor e^r apart, squared in LLᵀ.
-    float_reach = cached_property(lambda self: 18.0 if self.m > 1 else 350.0)
+    float_reach = fact(lambda self: 18.0 if self.m > 1 else 350.0)
 
     def float_spread(self, radius: float) -> float:
         """The proof is in docs/geometry.md: a bound that grows with the lengths `plus`, `minus`, `strict` of the positive and
@@ -188,8 +175,7 @@ class SPDLogCholesky(_Flat):
         small = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5
         return sym(xp.where(small, near, K @ K.mT))
 
-    def _frame(self, p: Array) -> Array:
-        return cholesky(p)
+    _frame = staticmethod(cholesky)
 
     def _push(self, frame: Array, v: Array) -> Array:
         """The change of the factor, its diagonal divided by that of L."""
@@ -204,7 +190,7 @@ class SPDLogCholesky(_Flat):
         """K = L(I+F), so K − L = LF and log(K_jj/L_jj) = log1p(F_jj)."""
         L, xp, diagonal = frame, namespace(frame, q), _diagonal(frame)
         units = (xp.abs(alike(p, q)[1]) > 2)[..., None, None]
-        F = cholesky_minus_identity(whiten(L, xp.where(units, 0.0, q - p)))
+        F = matrix.cholesky_minus_identity(matrix.whiten(L, xp.where(units, 0.0, q - p)))
         near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, 0.0)), L @ F)
         # A q of another size than p: q − p would lose its digits, its own factor has them.
         far = units | xp.any(diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True)

@@ -1,11 +1,9 @@
 """Poses: rotations and translations together."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 from curvedp import _validate
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.euclidean import Euclidean
 from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
@@ -38,13 +36,13 @@ class SpecialEuclidean(Pulled):
     2.0
     """
 
-    kind: ClassVar[str] = "special-euclidean"
+    kind = "special-euclidean"
     n: int
     length: float = 1.0
 
     sizes = (("n", 2),)
-    model = cached_property(lambda self: Product(Rotations(self.n), Euclidean(self.n)))
-    point_shape = cached_property(lambda self: (self.n + 1, self.n + 1))
+    model = fact(lambda self: Product(Rotations(self.n), Euclidean(self.n)))
+    point_shape = fact(lambda self: (self.n + 1, self.n + 1))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,8 +56,7 @@ class SpecialEuclidean(Pulled):
     def residual(self, p: Array) -> Array:
         """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
         xp = namespace(p)
-        last = like(p, [0.0] * self.n + [1.0])
-        return super().residual(p) + xp.max(xp.abs(p[..., -1, :] - last), axis=-1)
+        return super().residual(p) + xp.max(xp.abs(p[..., -1, :] - like(p, [0.0] * self.n + [1.0])), axis=-1)
 
     # To the product and back: linear, so the differentials are the same.
 

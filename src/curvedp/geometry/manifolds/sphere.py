@@ -1,22 +1,18 @@
 """The unit sphere S^d in R^{d+1}."""
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics.namespace import like, namespace
-from curvedp.geometry.numerics.short_vectors import mended, short, sphere_log
-from curvedp.geometry.numerics.stable import cos_sinc, direction, euclidean_norm, versine_quotient
+from curvedp.geometry.numerics.stable import cos_sinc, direction, dot_lists, euclidean_norm, quick_or, versine_quotient
 
 _SQUARES = 1e-140  # lengths above it have squares that do not underflow
 
 
-@dataclass(frozen=True)
 class Sphere(Vectors):
     """Unit vectors of R^{d+1} with the angle as distance. Curvature 1.
 
@@ -36,14 +32,12 @@ class Sphere(Vectors):
     1e-15
     """
 
-    kind: ClassVar[str] = "sphere"
-    d: int
-
-    point_shape = cached_property(lambda self: (self.d + 1,))
+    kind = "sphere"
+    point_shape = fact(lambda self: (self.d + 1,))
     origin = property(lambda self: np.eye(1, self.d + 1)[0])
-    curvature_bounds = cached_property(lambda self: (1.0, 1.0) if self.d > 1 else (0.0, 0.0))
+    curvature_bounds = fact(lambda self: (1.0, 1.0) if self.d > 1 else (0.0, 0.0))
     injectivity_radius = math.pi
-    quadric = property(lambda self: np.ones(self.d + 1))
+    quadric = fact(lambda self: np.ones(self.d + 1))
     embedded_diameter = 2.0
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -52,13 +46,12 @@ class Sphere(Vectors):
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
-        if not short(p, q):
-            return self._log(p, q)
-        with np.errstate(all="ignore"):
-            angle, parts, length, _ = sphere_log(p, q, twice=True)
+        def quick(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            angle, parts, length = _quick_angle(x, y, 2)
             factor = angle / length
-            fast = np.stack([factor * part for part in parts], axis=-1)
-            return mended(fast, length > _SQUARES, self._log, p, q)
+            return np.stack([factor * part for part in parts], axis=-1), length > _SQUARES
+
+        return quick_or(self._log, quick, p, q)
 
     def _log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
@@ -71,14 +64,11 @@ class Sphere(Vectors):
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
     def dist(self, p: Array, q: Array) -> Array:
-        if not short(p, q):
-            return self._dist(p, q)
-        with np.errstate(all="ignore"):
-            angle, _, length, _ = sphere_log(p, q, twice=False)
-            return mended(angle, length > _SQUARES, self._dist, p, q)
+        def quick(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            angle, _, length = _quick_angle(x, y, 1)
+            return angle, length > _SQUARES
 
-    def _dist(self, p: Array, q: Array) -> Array:
-        return self._angle(namespace(p, q), p, q)[0]
+        return quick_or(lambda p, q: self._angle(namespace(p, q), p, q)[0], quick, p, q)
 
     def _angle(self, xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """The angle between the rays through p and q; the part of q orthogonal to p, and its length; |p||q| cos."""
@@ -105,8 +95,7 @@ class Sphere(Vectors):
     def project(self, x: Array) -> Array:
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
-        pole = like(x, self.origin)
-        return xp.where(length == 0, pole, x / xp.where(length == 0, 1.0, length))
+        return xp.where(length == 0, like(x, self.origin), x / xp.where(length == 0, 1.0, length))
 
     def nearest(self, x: Array) -> Array:
         """The unit vector along x, whatever its length; 0 has none."""
@@ -141,3 +130,15 @@ class Sphere(Vectors):
         first, rest = p[..., :1], p[..., 1:]
         along = xp.where(first < 0, -v[..., :1], v[..., :1])
         return v[..., 1:] - along / (1 + xp.abs(first)) * rest
+
+
+def _quick_angle(x: list[Array], y: list[Array], passes: int) -> tuple[Array, list[Array], Array]:
+    """`_angle` coordinate by coordinate; the part orthogonal to p is cleaned twice where its direction counts."""
+    cosine, square = dot_lists(x, y), dot_lists(x, x)
+    side = np.copysign(1.0, cosine)
+    rest = [b - side * a for a, b in zip(x, y, strict=True)]  # exact where it is small
+    for _ in range(passes):
+        along = dot_lists(x, rest) / square
+        rest = [r - along * a for a, r in zip(x, rest, strict=True)]
+    length = np.sqrt(dot_lists(rest, rest))
+    return np.arctan2(length * np.sqrt(square), cosine), rest, length

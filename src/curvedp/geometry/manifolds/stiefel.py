@@ -3,17 +3,16 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Array
+from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.numerics.matrix import bmm, det, reflect, skew, skew_exp, skew_from_vector, skew_to_vector, svd
+from curvedp.geometry.numerics.matrix import det, reflect, skew, skew_exp, skew_from_vector, skew_to_vector, svd
 from curvedp.geometry.numerics.namespace import constant, differentiable_by, like, namespace, values_alone
 from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
 
@@ -40,12 +39,14 @@ class Stiefel(Frames):
     True
     """
 
-    kind: ClassVar[str] = "stiefel"
+    kind = "stiefel"
     m: int
     r: int
 
-    dim = cached_property(lambda self: self._turns + (self.m - self.r) * self.r)
-    _turns = cached_property(lambda self: self.r * (self.r - 1) // 2)
+    dim = fact(lambda self: self._turns + (self.m - self.r) * self.r)
+    # π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2.
+    injectivity_radius = fact(lambda self: math.sqrt(2) * math.pi if self.r == self.m else math.pi)
+    _turns = fact(lambda self: self.r * (self.r - 1) // 2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,11 +65,6 @@ class Stiefel(Frames):
             return (0.125, 0.125) if self.m == 3 else (0.0, 0.25)
         return (-0.5, 1.0) if self.r < self.m - 1 else (-0.5, 0.5 if self.m == 3 else 4 / 7)
 
-    @cached_property
-    def injectivity_radius(self) -> float:
-        """π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2."""
-        return math.sqrt(2) * math.pi if self.r == self.m else math.pi
-
     def exp(self, p: Array, v: Array) -> Array:
         """[p Q] exp([2A −Bᵀ; B 0]) [I; 0] exp(−A) for v = pA + QB (Zimmermann & Hüper 2022, at the Euclidean metric;
         the same curve as Edelman, Arias & Smith 1998, eq. 2.7, with skew matrices only)."""
@@ -86,7 +82,14 @@ class Stiefel(Frames):
             return p @ xp.where(apart, xp.nan, rotation_log(xp.where(apart, 0.0, turn)))
         if self.r == 1:
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
-        return differentiable_by(self._smooth_log, lambda p, q: self._solved_log(p, q)[0], p, q)
+
+        def smooth(p: Array, q: Array) -> Array:
+            """With its first-order change at the end."""
+            v, A, B, base = self._solved_log(p, q)
+            v = self.to_tangent(p, v)
+            return v + log_change(A, B, base, q - self.exp(p, v))
+
+        return differentiable_by(smooth, lambda p, q: self._solved_log(p, q)[0], p, q)
 
     def _solved_log(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """(v, A, B, [p Q]), constants."""
@@ -96,12 +99,6 @@ class Stiefel(Frames):
             A, B = reduced_log(constant(p.mT @ change), constant(bottom))
         base = constant(frame)
         return base[..., : self.r] @ A + base[..., self.r :] @ B, A, B, base
-
-    def _smooth_log(self, p: Array, q: Array) -> Array:
-        """The same, with its first-order change at the end."""
-        v, A, B, base = self._solved_log(p, q)
-        v = self.to_tangent(p, v)
-        return v + log_change(A, B, base, q - self.exp(p, v))
 
     @staticmethod
     def _apart(p: Array, q: Array) -> Array:
@@ -122,7 +119,7 @@ class Stiefel(Frames):
         frame, B = self._frame(p, N)
         rise, mean = skew_exp(generator(A, B))
         inside, rest = frame.mT @ v, self._outside(frame, N, B)
-        leave = rest @ (mean[..., : self.r, :] @ inside) - bmm(frame, mean[..., :, : self.r], rest.mT @ v)
+        leave = rest @ (mean[..., : self.r, :] @ inside) - frame @ mean[..., :, : self.r] @ (rest.mT @ v)
         moved = v + (frame @ (rise @ inside) + leave)
         return moved + moved @ skew_exp(-A)[0]
 
@@ -163,8 +160,7 @@ class Stiefel(Frames):
         Q = xp.where(used, U[..., :k], 0.0)
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
-            outside = like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
-            spare = reflect(constant(left), outside)
+            spare = reflect(constant(left), like(p, np.eye(self.m, 2 * self.r))[:, self.r :])
             spare = spare - Q @ (Q.mT @ spare)
             # Half the weight: the k largest singular directions are all of Q, in their order, then of the spare ones.
             weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k

@@ -1,8 +1,6 @@
 """Angles: the flat torus."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +9,6 @@ from curvedp.geometry.manifolds.euclidean import FlatVectors
 from curvedp.geometry.numerics.namespace import namespace
 
 
-@dataclass(frozen=True)
 class Torus(FlatVectors):
     """d angles in radians, each modulo 2π: a product of unit circles, and flat.
 
@@ -29,8 +26,7 @@ class Torus(FlatVectors):
     0.283185
     """
 
-    kind: ClassVar[str] = "torus"
-    d: int
+    kind = "torus"
     injectivity_radius = math.pi
     embedded_diameter = 2.0
 

@@ -28,8 +28,7 @@ class Contraction:
 
     @property
     def factor(self) -> float:
-        square = 1 - 2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
-        return math.sqrt(max(square, 0.0))
+        return math.sqrt(max(1 - 2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2), 0.0))
 
 
 def contraction(M: Manifold, radius: float) -> Contraction:
@@ -64,13 +63,9 @@ def farthest_record(M: Manifold, radius: float) -> float:
 
 def mean_iterations(M: Manifold, radius: float) -> int:
     """How many steps `frechet_mean(..., ball=(center, radius))` takes: a function of public quantities alone."""
-    return _iterations(check_manifold(M), length("radius", radius))
-
-
-def _iterations(M: Manifold, radius: float) -> int:
-    if isinstance(M, Product):
-        return max(_iterations(factor, radius) for factor in M.factors)
-    c = contraction(M, radius)
+    if isinstance(check_manifold(M), Product):
+        return max(mean_iterations(factor, radius) for factor in M.factors)
+    c = contraction(M, length("radius", radius))
     if c.factor == 0:
         return 2  # flat: the first step is exact, the second removes the round-off of a long first one
     goal = _SHARE / c.smoothness  # ‖mean log‖ ≤ L·error
@@ -103,7 +98,7 @@ def mean_error_bound(M: Manifold, radius: float, iterations: int | None = None) 
     """
     check_manifold(M)
     radius = length("radius", radius)
-    steps = _iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
+    steps = mean_iterations(M, radius) if iterations is None else integer("iterations", iterations, 0)
     if isinstance(M, Product):
         return math.sqrt(sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors))
     c, radius = contraction(M, radius), M.held_radius(radius)

@@ -17,7 +17,7 @@ from curvedp.geometry.manifolds.spd_common import unpack
 from curvedp.geometry.mean import streamed
 from curvedp.geometry.mean.bound import KERNEL_ERROR
 from curvedp.geometry.mean.frechet import frechet_mean, memory_moments
-from curvedp.geometry.mean.spd_newton import Eigen, Newton
+from curvedp.geometry.mean.spd import Eigen, Newton
 from curvedp.geometry.mean.streamed import Domain, Start, streamed_mean
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import jitted, namespace, to_host

@@ -18,8 +18,7 @@ from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.manifolds.spd_common import SPD
 from curvedp.geometry.mean.bound import tolerance
 from curvedp.geometry.mean.search import SLOW, Asked, Course, Moments, Solve, run, search
-from curvedp.geometry.mean.spd import TINY, Sweep
-from curvedp.geometry.mean.spd_newton import few_of
+from curvedp.geometry.mean.spd import TINY, Sweep, few_of
 from curvedp.geometry.mean.streamed import Domain, contracted, into_ball, mean_in_ball
 from curvedp.geometry.numerics.namespace import namespace, to_host
 from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
@@ -71,7 +70,12 @@ def frechet_mean(M: Manifold, X: Array, *, ball: tuple[Array, float] | None = No
     w = np.full(X.shape[0], 1 / X.shape[0])
     data = np.asarray(to_host(X), dtype=np.float64)
     if ball is not None:
-        found = _ball_mean(M, data, w, ball)
+        if not isinstance(ball, tuple | list) or len(ball) != 2:
+            raise ParameterError(f"ball={_validate.shown(ball)} must be a pair (center, radius)")
+        domain = Domain(M, np.asarray(to_host(ball[0])), _validate.length("radius", ball[1]))
+        with _calm(data):
+            passes = _passes(M, np.asarray(project_to_ball(*domain, data)), w, tolerance(M, domain.radius))
+            found = np.asarray(passes.point(run(contracted(domain, passes), passes.moments)[0]))
     else:
         found = _mean(M, data, w) if np.all(np.isfinite(data)) else np.full(shape, np.nan)
     return found if is_numpy_array(X) else xp.asarray(found, device=device(X))  # float64 where the library has it
@@ -112,8 +116,7 @@ def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     """(x, mean d²(x, xᵢ)) of NumPy records after mapping them into the ball; x is within `solver_error` of their mean."""
     M = domain.manifold
     with np.errstate(all="ignore"), _calm(X):  # a data-dependent warning is a release
-        inside = into_ball(domain, X)
-        passes = _passes(M, inside, np.full(len(X), 1 / len(X)), tolerance(M, domain.radius))
+        passes = _passes(M, into_ball(domain, X), np.full(len(X), 1 / len(X)), tolerance(M, domain.radius))
         x, square = run(mean_in_ball(domain, passes, _PASSES), passes.moments)
         return domain.clip(passes.point(x)), square
 
@@ -143,7 +146,6 @@ class Points(Course):
         return np.asarray(min(costs, key=lambda pair: pair[0])[1])
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """exp."""
         return np.asarray(self.M.unchart(x, step))
 
     def newton(self, x: np.ndarray, gain: float) -> Solve | None:
@@ -162,8 +164,6 @@ class Points(Course):
         return lambda velocity: np.asarray(np.linalg.lstsq(hessian, velocity, rcond=None)[0])
 
     def moments(self, asked: Asked) -> Moments:
-        """A pass."""
-
         def summed(part: slice) -> tuple[np.ndarray, float]:
             with np.errstate(all="ignore"):  # the setting is a thread's own
                 Z = np.asarray(self.M.chart(asked.x, self.X[part]))
@@ -173,12 +173,3 @@ class Points(Course):
             return Moments(np.full(self.M.dim, np.nan), np.nan)
         velocities, squares = zip(*in_threads(summed, self.parts), strict=True)
         return Moments(np.sum(velocities, axis=0), sum(squares))
-
-
-def _ball_mean(M: Manifold, X: np.ndarray, w: np.ndarray, ball: tuple[Array, float]) -> np.ndarray:
-    if not isinstance(ball, tuple | list) or len(ball) != 2:
-        raise ParameterError(f"ball={_validate.shown(ball)} must be a pair (center, radius)")
-    domain = Domain(M, np.asarray(to_host(ball[0])), _validate.length("radius", ball[1]))
-    with _calm(X):
-        passes = _passes(M, np.asarray(project_to_ball(*domain, X)), w, tolerance(M, domain.radius))
-        return np.asarray(passes.point(run(contracted(domain, passes), passes.moments)[0]))

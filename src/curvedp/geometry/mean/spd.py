@@ -8,18 +8,18 @@ on intervals that hold each spectrum, since moving from G to H shifts log-eigenv
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from operator import methodcaller
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from curvedp.geometry.base import Array as Matrix
 from curvedp.geometry.manifolds.spd_common import pack, unpack
 from curvedp.geometry.mean.search import SLOW, Asked, Course, Moments
-from curvedp.geometry.mean.spd_newton import Eigen, Newton, few_of
+from curvedp.geometry.numerics.matrix import sym
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import log_polynomial, squared
 from curvedp.geometry.numerics.spd_pencil import log_spectrum
-from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
 _CHUNK_BYTES = 1 << 17
@@ -27,6 +27,90 @@ _SMALL_ROWS = 1 << 13  # of 2×2 and 3×3 matrices, whose entries are vectors
 TINY = 1 << 12  # numbers in the data up to which fixed costs rule
 _KEPT = 1 << 23  # numbers in eigenvectors that are kept of a careful pass
 _FAR, _ERROR = 1e-5, 1e-11  # least ratio of eigenvalues that plain double precision resolves, and to what
+
+_DENSE = 3  # m up to which the Hessian is inverted
+_ROUNDS = 1000  # of conjugate gradients, which need a few; the search checks what it is given
+_REFINED = 2  # rounds with all matrices, each worth two digits
+
+
+class Eigen(NamedTuple):
+    """Whitened matrices UwUᵀ, and their weights."""
+
+    w: Matrix
+    U: Matrix
+    weights: Matrix
+
+
+def few_of(n: int, m: int) -> Matrix | None:
+    """Which of n records make a Hessian, evenly spaced; None: all."""
+    size = 1024 if m <= _DENSE else 256 if m <= 32 else 128
+    return None if n <= size else np.linspace(0, n - 1, size).astype(np.int64)
+
+
+class Newton:
+    """E ↦ H⁻¹E: inverted where small, else by conjugate gradients with a few matrices, refined with all. H is the mean of
+    E ↦ U(K ⊙ UᵀEU)Uᵀ over whitened matrices A = UwUᵀ, K = (s/2)coth(s/2), s = log wᵣ − log wₛ (a symmetric space). It is at
+    least 1 and varies little from matrix to matrix, so that a few hundred give it to a percent. All of them, applied a few
+    times to what those leave, cost a tenth of a pass and give three to six digits a step."""
+
+    def __init__(self, parts: Sequence[Eigen]) -> None:
+        self.total = sum(float(part.weights.sum()) for part in parts)
+        whole = Eigen(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        few, pick = whole, few_of(*whole.w.shape)
+        if pick is not None:
+            few = Eigen(whole.w[pick], whole.U[pick], whole.weights[pick] / whole.weights[pick].sum())
+        self.few = _Hessian(few)
+        self.inverse = np.linalg.inv(self.few.matrix()) if few.w.shape[1] <= _DENSE else None
+        refines = self.inverse is None and len(few.w) < len(whole.w)
+        self.parts = [_Hessian(part) for part in parts] if refines else []
+
+    def __call__(self, gradient: Matrix) -> Matrix:
+        # symmetric to the last bit, as H's values are: what round-off leaves of the rest would never fall, and where the
+        # gradient is all round-off (the start was the mean) the rounds would grow without end
+        r = sym(gradient)
+        if self.inverse is not None:
+            return sym((self.inverse @ r.ravel()).reshape(r.shape))
+        x = self._conjugate_gradients(r)
+        for _ in range(_REFINED if self.parts else 0):
+            whole = np.sum(in_threads(methodcaller("times", x), self.parts), axis=0) / self.total
+            x = x + self._conjugate_gradients(r - whole)
+        return x
+
+    def _conjugate_gradients(self, r: Matrix) -> Matrix:
+        x, d, rr = np.zeros_like(r), r, float(np.sum(r * r))
+        goal = 1e-6 * rr if self.parts else 1e-8 * rr
+        for _ in range(_ROUNDS):
+            if not rr > goal:
+                break
+            Hd = self.few.times(d)
+            bend = float(np.sum(d * Hd))
+            if not bend > 0:  # underflow
+                break
+            a = rr / bend
+            x, r = x + a * d, r - a * Hd
+            rr, old = float(np.sum(r * r)), rr
+            d = r + (rr / old) * d
+        return x
+
+
+class _Hessian:
+    def __init__(self, eigen: Eigen) -> None:
+        w, self.U, weights = eigen
+        w = np.log(np.maximum(w, 1e-16 * w[:, -1:]))  # round-off of a far matrix may be negative; H need not be exact
+        s = 0.5 * (w[:, :, None] - w[:, None, :])
+        self.K = np.where(s == 0, 1.0, s / np.tanh(np.where(s == 0, 1.0, s))) * weights[:, None, None]
+        self.columns = self.U.mT.reshape(-1, w.shape[1])
+
+    def times(self, E: Matrix) -> Matrix:
+        n, m, _ = self.U.shape
+        inner = self.K * (self.U.mT @ (self.columns @ E).reshape(n, m, m).mT)
+        return sym((inner @ self.U.mT).reshape(n * m, m).T @ self.columns)
+
+    def matrix(self) -> Matrix:
+        """H in the m² entries of E: columns U⊗U, weighted by K; the records run along the last axis."""
+        U, K = (np.ascontiguousarray(a.transpose(1, 2, 0)) for a in (self.U, self.K))
+        columns = (U[:, None, :, None] * U[None, :, None, :]).reshape(len(U) ** 2, -1)
+        return np.asarray((columns * K.reshape(1, -1)) @ columns.T)
 
 
 class Sweep(Course):
@@ -244,7 +328,7 @@ def _log_sum(A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int)
     return sym(total)
 
 
-_R2 = 0.5**0.5
+_R2, _SCALE = 0.5**0.5, np.array([1.0, 2**0.5, 1.0, 2**0.5, 2**0.5, 1.0])  # what `pack` multiplies 3×3 entries by
 
 
 def _packed(X: Matrix) -> Matrix:
@@ -262,16 +346,11 @@ def _inverse3(A: Matrix) -> Matrix:
     a, b, d, c, e, f = _entries(A)
     cofactors = [d * f - e * e, c * e - b * f, a * f - c * c, b * e - c * d, b * c - a * e, a * d - b * b]
     determinant = a * cofactors[0] + b * cofactors[1] + c * cofactors[3]
-    return np.stack(cofactors) * _scale(3)[:, None] / determinant
+    return np.stack(cofactors) * _SCALE[:, None] / determinant
 
 
 def _entries(A: Matrix) -> list[Matrix]:
-    return [row if scale == 1 else row * _R2 for row, scale in zip(A, _scale(3), strict=True)]
-
-
-def _scale(m: int) -> Matrix:
-    """What `pack` multiplies each entry of a lower triangle by."""
-    return np.array([1.0 if i == j else 2**0.5 for i in range(m) for j in range(i + 1)])
+    return [row if scale == 1 else row * _R2 for row, scale in zip(A, _SCALE, strict=True)]
 
 
 def _small(unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix) -> Moments:
@@ -304,6 +383,6 @@ def _log3(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
     entries = _entries(A)
     log = log_polynomial(tuple(entries))
     second = weights * log.second
-    logs = A @ (weights * log.first) + _scale(3) * [float(second @ s) for s in squared(tuple(entries))]
+    logs = A @ (weights * log.first) + _SCALE * [float(second @ s) for s in squared(tuple(entries))]
     logs += float(weights @ log.zeroth) * np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     return Moments(unpack(logs, 3), float(weights @ log.square)), log.low / log.high

@@ -48,6 +48,7 @@ class Domain(NamedTuple):
         return np.asarray(project_to_ball(*self, x[None])[0])
 
 
+Found = tuple[np.ndarray, float]  # a mean, and the mean square distance to it
 Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `block_sums` gives them
 GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
 
@@ -59,10 +60,14 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         if isinstance(M, SPDAffineInvariant) and M.m == 3:
-            factors = Factor.of(domain.center), Factor.of(x)
-            parts = [_tensor_sums(domain, *factors, X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)]
-            total += sum(part for part, _ in parts)
-            X = np.concatenate([X[:0], *(rest for _, rest in parts)])
+            center, here, rest = Factor.of(domain.center), Factor.of(x), [X[:0]]
+            for part in (X[i : i + _BLOCK] for i in range(0, len(X), _BLOCK)):
+                entries, skew = lower_entries(part)
+                logs = whitened_logs(here, entries)
+                sure = surely_inside(center, domain.radius, entries, skew) & logs.sure  # they stay as they are
+                total += tensor_sums(domain.grid, logs, sure)
+                rest.append(part[~sure])
+            X = np.concatenate(rest)
         for i in range(0, len(X), _BLOCK):
             total += inside_sums(M, domain.grid, x, project_to_ball(*domain, X[i : i + _BLOCK]))
     return total
@@ -71,27 +76,15 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     """The same for records that are in the ball already, of any array library."""
     xp = namespace(X)
-    Z = _coordinates(M, x, X)
+    if isinstance(M, SPDAffineInvariant):  # log(L⁻¹XL⁻ᵀ), without going through log_x X
+        _, logs, U = log_spectrum(x, X)
+        Z = pack((U * logs[..., None, :]) @ U.mT)
+    else:
+        Z = M.to_coordinates(x, M.log(x, X))
     square = xp.sum(Z * Z, axis=-1)
     usable = square <= grid.bound**2  # NaN fails; never false but for a kernel that broke down
     terms = xp.concat([Z, (square / grid.bound)[:, None]], axis=-1)
     return grid.sums(xp.where(usable[:, None], terms, 0.0))
-
-
-def _coordinates(M: Manifold, x: Array, X: Array) -> Array:
-    """Coordinates of log_x X; under the affine-invariant metric those of log(L⁻¹XL⁻ᵀ), without going through log_x X."""
-    if isinstance(M, SPDAffineInvariant):
-        _, logs, U = log_spectrum(x, X)
-        return pack((U * logs[..., None, :]) @ U.mT)
-    return M.to_coordinates(x, M.log(x, X))
-
-
-def _tensor_sums(domain: Domain, center: Factor, x: Factor, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """3×3 SPD matrices: the sums over those that are surely in the ball, and so stay as they are; and the rest."""
-    entries, skew = lower_entries(X)
-    here = whitened_logs(x, entries)
-    sure = surely_inside(center, domain.radius, entries, skew) & here.sure
-    return np.asarray(tensor_sums(domain.grid, here, sure)), X[~sure]
 
 
 def surely_inside(center: Factor, radius: float, entries: Any, skew: Array) -> Array:
@@ -140,8 +133,7 @@ def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[An
     most ‖∇f(x)‖ over the convexity (step 3 there). Otherwise the contraction's public number of passes is made from
     the center. Either way the value is within `solver_error`; only the time depends on which, and so on the
     records. Residuals are believed, and steps begun, only where floats hold the point (`kept`)."""
-    M, radius = domain.manifold, domain.radius
-
+    M, _, radius = domain
     x, found, good = yield from search(course, tolerance(M, radius), passes)
     if good and (near := _held(domain, course, x)) is not x:
         x, found = near, (yield Asked(near, True))
@@ -226,20 +218,17 @@ class _Sums(Course):
         return Moments(mean[:-1], float(mean[-1]) * self.domain.grid.bound)
 
 
-def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> tuple[np.ndarray, float]:
+def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> Found:
     """(x, mean d²(x, xᵢ)): the Fréchet mean of n records in the ball, from exact sums over them."""
-    course = _Sums(domain, start)
-    return run(mean_in_ball(domain, course, _PASSES), lambda asked: course.moments(n, sums(asked.x)))
+    return streamed_means(domain, [n], lambda points: [sums(points[0])], [start])[0]
 
 
-def streamed_means(
-    domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]
-) -> list[tuple[np.ndarray, float]]:
+def streamed_means(domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]) -> list[Found]:
     """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
     courses = [_Sums(domain, start) for start in starts]
     searches = [mean_in_ball(domain, course, _PASSES) for course in courses]
     points = {group: next(search).x for group, search in enumerate(searches)}
-    means: dict[int, tuple[np.ndarray, float]] = {}
+    means: dict[int, Found] = {}
     while points:
         for group, found in zip(list(points), sums(points), strict=True):
             try:

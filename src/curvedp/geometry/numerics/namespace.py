@@ -1,11 +1,11 @@
-"""The array library of a call."""
+"""The array library of a call, and what is the same for all calls inside a `with`."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache, partial, wraps
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
@@ -16,8 +16,9 @@ _KERNELS = {
 }  # fmt: skip
 _DOUBLE = np.dtype(np.float64)
 _ODD = ("f2", "f16", "V2")  # half, extended and brain floats, which linear algebra does not take
+Result = TypeVar("Result")
 Array = Any  # an array of any Array-API library; there is no common static type
-_undifferentiated = ContextVar("undifferentiated", default=False)
+_undifferentiated, _in_public = (ContextVar(name, default=False) for name in ("undifferentiated", "public_time"))
 
 
 def namespace(*arrays: Any) -> Any:
@@ -63,9 +64,14 @@ def _doubles(array: Any) -> Any:
     return found.astype(float) if kind[0] in "biuO" or kind in _ODD else found
 
 
-def compiled(f: Callable[..., Any], *arrays: Any) -> Any:
-    """f(*arrays), compiled once per shape where the library has a compiler (JAX): for kernels of many small operations."""
-    return jitted(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
+def compiled(f: Callable[..., Result]) -> Callable[..., Result]:
+    """f, compiled once per shape where the library has a compiler (JAX): for kernels of many small operations."""
+
+    @wraps(f)
+    def called(*arrays: Any) -> Any:
+        return jitted(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
+
+    return called
 
 
 @cache
@@ -97,13 +103,29 @@ def constant(x: Any) -> Any:
 
 
 @contextmanager
-def values_alone() -> Iterator[None]:
-    """Inside, nothing is differentiated: terms of value zero that carry derivatives are left out, and not compiled."""
-    token = _undifferentiated.set(True)
+def _inside(flag: ContextVar[bool]) -> Iterator[None]:
+    token = flag.set(True)
     try:
         yield
     finally:
-        _undifferentiated.reset(token)
+        flag.reset(token)
+
+
+def public_time() -> AbstractContextManager[None]:
+    """Inside, NumPy kernels do for every point the work of the hardest one: iterations run to their caps, and no branch
+    depends on where a point is. Answers are the same. This is about how much work is done, in the last steps before a
+    release, which an adversary may time; what the processor makes of equal work is not in our hands."""
+    return _inside(_in_public)
+
+
+def in_public_time() -> bool:
+    """Whether the caller is inside `public_time`."""
+    return _in_public.get()
+
+
+def values_alone() -> AbstractContextManager[None]:
+    """Inside, nothing is differentiated: terms of value zero that carry derivatives are left out, and not compiled."""
+    return _inside(_undifferentiated)
 
 
 def differentiable(x: Any) -> bool:

@@ -17,21 +17,19 @@ from curvedp.geometry.numerics.namespace import Array, compiled, namespace, with
 Entries = tuple[Array, ...]
 
 
+@compiled
 def eigh(A: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending) and orthonormal eigenvectors (columns) of the symmetric matrices A (..., m, m). Only the lower
     triangle is read. A matrix with a NaN or infinite entry gives NaN, never an exception."""
-    w, V = compiled(_differentiable_eigh, A)
-    return w, V
 
-
-def _differentiable_eigh(A: Array) -> Any:
     def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         xp, (w, V) = namespace(A), _eigh(*arrays)
         E = V.mT @ changes[0] @ V
         gap = xp.where(xp.eye(A.shape[-1], dtype=bool), xp.inf, w[..., None, :] - w[..., :, None])
         return (w, V), (xp.linalg.diagonal(E), V @ (E / gap))  # repeated eigenvalues: infinite, as it should be
 
-    return with_rule(_eigh, rule, A)
+    values, vectors = with_rule(_eigh, rule, A)
+    return values, vectors
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:
@@ -49,14 +47,16 @@ def _eigh(A: Array) -> tuple[Array, Array]:
         finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
         values, vectors = xp.linalg.eigh(xp.where(finite, A, xp.zeros_like(A)))
         return xp.where(finite[..., 0], values, xp.nan), xp.where(finite, vectors, xp.nan)
-    rows = [xp.stack(v[m * i : m * (i + 1)], axis=-1) for i in range(m)]
-    return xp.stack(w, axis=-1), xp.stack(rows, axis=-2)
+    return xp.stack(w, axis=-1), xp.stack([xp.stack(v[m * i : m * (i + 1)], axis=-1) for i in range(m)], axis=-2)
 
 
 def _rotation(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, Array]:
     """Of [[a, b], [b, d]]: low, high, c, s with eigenvectors (c, −s) for low and (s, c) for high. One Jacobi rotation."""
     half = 0.5 * (d - a)
-    root = _hypot(xp, half, b)
+    x, y = xp.abs(half), xp.abs(b)
+    big = xp.maximum(x, y)
+    ratio = xp.minimum(x, y) / xp.where(big > 0, big, xp.ones_like(big))
+    root = big * xp.sqrt(1 + ratio * ratio)  # √(half² + b²) without overflow
     # |tan| ≤ 1 of the smaller angle: b / (|half| + root); 0/0 (a multiple of I) is the angle 0
     size = xp.abs(half) + root
     t = b / xp.where(size > 0, size, xp.ones_like(size))
@@ -65,14 +65,6 @@ def _rotation(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Arra
     up = half >= 0  # a is the low end: (c, −s) belongs to a − t b, (s, c) to d + t b; otherwise the roles swap
     x, y = xp.where(up, a, d), xp.where(up, d, a)
     return x - t * b, y + t * b, xp.where(up, c, s), xp.where(up, s, c)
-
-
-def _hypot(xp: Any, x: Array, y: Array) -> Array:
-    """√(x² + y²) without overflow."""
-    x, y = xp.abs(x), xp.abs(y)
-    big = xp.maximum(x, y)
-    ratio = xp.minimum(x, y) / xp.where(big > 0, big, xp.ones_like(big))
-    return big * xp.sqrt(1 + ratio * ratio)
 
 
 def separated_root(r: Array) -> Array:

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_numpy_array
 
+from curvedp.geometry.numerics.matrix import cholesky, lower_solve
 from curvedp.geometry.numerics.namespace import Array, namespace
 from curvedp.geometry.numerics.small_eigh import eigh3, separated_root
-from curvedp.geometry.numerics.triangular import cholesky, lower_solve
+from curvedp.geometry.numerics.stable import dot_lists as dot
 
 Entries = tuple[Array, ...]  # of the lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)
 
@@ -57,8 +58,7 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
         X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(-1, 3, 3)  # each entry one run of memory
     pairs = [(X[:, i, j], X[:, j, i]) for i, j in ((1, 0), (2, 0), (2, 1))]
     b, c, e = (0.5 * (low + up) for low, up in pairs)
-    skew = 2 * sum((low - up) ** 2 for low, up in pairs)
-    return (X[:, 0, 0], b, X[:, 1, 1], c, e, X[:, 2, 2]), skew
+    return (X[:, 0, 0], b, X[:, 1, 1], c, e, X[:, 2, 2]), 2 * sum((low - up) ** 2 for low, up in pairs)
 
 
 def whitened_logs(p: Factor, entries: Entries) -> Logs:
@@ -133,13 +133,13 @@ def log_spectrum3(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 def _block(p: Entries, q: Entries, L: np.ndarray, logs: np.ndarray, U: np.ndarray, doubtful: np.ndarray) -> None:
     factor, other = _cholesky(p), _cholesky(q)
-    inverse = _inverse(factor)
+    inverse, back = _inverse(factor), _inverse(other)
     for entry, (i, j) in zip(factor, _PLACES, strict=True):
         L[:, i, j] = entry
     E = np.broadcast_arrays(*congruence(inverse, tuple(b - a for a, b in zip(p, q, strict=True))))
     near = E[0] ** 2 + E[2] ** 2 + E[5] ** 2 + 2 * (E[1] ** 2 + E[3] ** 2 + E[4] ** 2) < _NEAR**2
-    condition = np.maximum(_square(factor) * _square(inverse), _square(other) * _square(_inverse(other)))
-    ratio = _square(other) * _square(inverse)  # of units: its square must be a double
+    condition = np.maximum(dot(factor, factor) * dot(inverse, inverse), dot(other, other) * dot(back, back))
+    ratio = dot(other, other) * dot(inverse, inverse)  # of units: its square must be a double
     doubtful[:] = ~((condition <= _CONDITION) & (ratio > 1e-100) & (ratio < 1e100))  # written so that NaN is doubtful
     for rows, is_near in ((near, True), (~near & ~doubtful, False)):
         if rows.any():
@@ -161,8 +161,8 @@ def _far(inverse: Entries, other: Entries, size: int) -> tuple[np.ndarray, np.nd
         [np.zeros(size), np.zeros(size), k5 * f],
     ]
     columns, squares = _jacobi([[np.broadcast_to(x, (size,)) for x in column] for column in columns])
-    scale = [1 / np.sqrt(square) for square in squares]
-    unit = [np.stack([x * s for x in column], -1) for column, s in zip(columns, scale, strict=True)]
+    scaled = zip(columns, [1 / np.sqrt(square) for square in squares], strict=True)
+    unit = [np.stack([x * s for x in column], -1) for column, s in scaled]
     return np.log(np.stack(squares, axis=-1)), np.stack(unit, axis=-1)
 
 
@@ -172,7 +172,7 @@ def _jacobi(columns: list[list[np.ndarray]]) -> tuple[list[list[np.ndarray]], li
         turned = False
         for i, j in ((0, 1), (0, 2), (1, 2)):
             x, y = columns[i], columns[j]
-            a, b, c = _dot(x, x), _dot(y, y), _dot(x, y)
+            a, b, c = dot(x, x), dot(y, y), dot(x, y)
             open_ = c * c > 1e-31 * (a * b)
             if not open_.any():
                 continue
@@ -185,7 +185,7 @@ def _jacobi(columns: list[list[np.ndarray]]) -> tuple[list[list[np.ndarray]], li
             columns[j] = [cos * (v + t * u) for u, v in zip(x, y, strict=True)]
         if not turned:
             break
-    return columns, [_dot(x, x) for x in columns]
+    return columns, [dot(x, x) for x in columns]
 
 
 _PLACES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
@@ -199,15 +199,6 @@ def _entries(X: np.ndarray) -> Entries:
 
 def _rows(A: Entries, rows: Any) -> Entries:
     return tuple(a if len(a) == 1 else a[rows] for a in A)
-
-
-def _dot(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
-    return np.asarray(x[0] * y[0] + x[1] * y[1] + x[2] * y[2])
-
-
-def _square(A: Entries) -> np.ndarray:
-    a, b, d, c, e, f = A
-    return np.asarray(a * a + b * b + d * d + c * c + e * e + f * f)
 
 
 def _cholesky(A: Entries) -> Entries:

@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_jax_namespace, is_numpy_array
 
-from curvedp.geometry.numerics.namespace import Array, compiled, like, namespace, repeat
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.matrix import cholesky, lower_solve, sym, whiten
+from curvedp.geometry.numerics.namespace import Array, compiled, in_public_time, like, namespace, repeat
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import log_spectrum3
-from curvedp.geometry.numerics.spectral import sym
 from curvedp.geometry.numerics.stable import two_product, two_sum
-from curvedp.geometry.numerics.triangular import cholesky, lower_solve, whiten
 
 _SWEEPS = 15  # of Jacobi's method, at most
 _DOUBTFUL = 100.0
@@ -39,6 +37,10 @@ class _Pair:
 
     high: Array
     low: Array
+
+    @classmethod
+    def exactly(cls, A: Array) -> "_Pair":
+        return cls(A, namespace(A).zeros_like(A))
 
     @classmethod
     def rounded(cls, s: Array, e: Array) -> "_Pair":
@@ -69,7 +71,7 @@ class _Pair:
 
     def __truediv__(self, other: "_Pair") -> "_Pair":
         q = self.high / other.high
-        rest = self - _Pair(q, namespace(q).zeros_like(q)) * other
+        rest = self - _Pair.exactly(q) * other
         return _Pair.rounded(q, (rest.high + rest.low) / other.high)
 
     def sqrt(self) -> "_Pair":
@@ -85,14 +87,10 @@ def _stacked(parts: list[_Pair], axis: int) -> _Pair:
     return _Pair(xp.stack([part.high for part in parts], axis=axis), xp.stack([part.low for part in parts], axis=axis))
 
 
-def _exactly(A: Array) -> _Pair:
-    return _Pair(A, namespace(A).zeros_like(A))
-
-
 def _cholesky(A: Array) -> _Pair:
     """Lower L with LLᵀ = A, in pairs."""
     index = namespace(A).arange(A.shape[-1], device=device(A))
-    rest, columns = _exactly(A), []
+    rest, columns = _Pair.exactly(A), []
     for j in range(A.shape[-1]):
         column = (rest[..., :, j] / rest[..., j, j : j + 1].sqrt()).where(index >= j)
         columns.append(column)
@@ -111,7 +109,7 @@ def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
 
 def _congruence(L: _Pair, S: Array) -> _Pair:
     """L⁻¹ S L⁻ᵀ for symmetric S."""
-    return _lower_solve(L, _lower_solve(L, _exactly(S)).map(lambda half: half.mT))
+    return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
 
 
 def _pivoted_cholesky(A: _Pair) -> Array:
@@ -159,35 +157,26 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         x, y = cos * (x - t * y), cos * (y + t * x)
         return xp.take(xp.concat([x, xp.take(y, flip, axis=-1)], axis=-1), turn, axis=-1), angle
 
-    def sweep(G: Array) -> tuple[Array, Array]:
-        G, worst = round_(G)
+    # Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic). A
+    # matrix that is done is left alone, so that its result does not depend on those it is computed beside.
+    def body(state: tuple[Array, Array, int | Array]) -> tuple[Array, Array, int | Array]:
+        G, active, count = state
+        turned, worst = round_(G)
         for _ in range(2 * k - 2):
-            G, angle = round_(G)
+            turned, angle = round_(turned)
             worst = xp.maximum(worst, angle)
-        return G, worst
+        return xp.where(active[..., None, None], turned, G), active & (worst > m * u), count + 1
 
-    G = _swept(xp, sweep, G, m * u)
+    def more(state: tuple[Array, Array, int | Array]) -> Array:
+        return (xp.any(state[1]) | in_public_time()) & (state[2] < _SWEEPS)
+
+    G = repeat(body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0), more)[0]
     square = xp.sum(G * G, axis=-2)
     if m % 2:  # the padding is the one column that is exactly 0 (or NaN with all the rest)
         last = xp.argsort(-square, axis=-1, stable=True)[..., :m]
         square = xp.take_along_axis(square, last, axis=-1)
         G = xp.take_along_axis(G, last[..., None, :], axis=-1)
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
-
-
-def _swept(xp: Any, sweep: Callable[[Array], tuple[Array, Array]], G: Array, tolerance: float) -> Array:
-    """Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is
-    quadratic). A matrix that is done is left alone, so that its result does not depend on those it is computed beside."""
-
-    def body(state: tuple[Array, Array, int | Array]) -> tuple[Array, Array, int | Array]:
-        G, active, count = state
-        turned, worst = sweep(G)
-        return xp.where(active[..., None, None], turned, G), active & (worst > tolerance), count + 1
-
-    def more(state: tuple[Array, Array, int | Array]) -> Array:
-        return (xp.any(state[1]) | in_public_time()) & (state[2] < _SWEEPS)
-
-    return repeat(body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0), more)[0]
 
 
 def condition(L: Array) -> Array:
@@ -226,24 +215,20 @@ def _refine(doubtful: Array, plain: tuple[Array, ...], careful: Callable[..., tu
     return merged
 
 
+@compiled
 def whitened(p: Array, v: Array) -> tuple[Array, Array]:
     """(L, L⁻¹vL⁻ᵀ) with p = LLᵀ, for a symmetric v."""
-    L, W = compiled(_whitened, p, v)
-    return L, W
 
+    def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
+        factor = _cholesky(p)
+        W = _congruence(factor, v)
+        return factor.high, sym(W.high + W.low)
 
-def _whitened(p: Array, v: Array) -> Any:
-    xp = namespace(p, v)
-    L = cholesky(p)
+    xp, L = namespace(p, v), cholesky(p)
     W = whiten(L, v)
     doubtful = xp.broadcast_to(condition(L) > _DOUBTFUL, W.shape[:-2])
-    return _refine(doubtful, (xp.broadcast_to(L, W.shape), W), _whitened_in_pairs, p, v)
-
-
-def _whitened_in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
-    factor = _cholesky(p)
-    W = _congruence(factor, v)
-    return factor.high, sym(W.high + W.low)
+    L, W = _refine(doubtful, (xp.broadcast_to(L, W.shape), W), in_pairs, p, v)
+    return L, W
 
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
@@ -252,8 +237,7 @@ def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     tensors = all(is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q))
     if tensors and not in_public_time():
         return _tensors(p, q)
-    L, logs, U = compiled(_log_spectrum, p, q)
-    return L, logs, U
+    return _log_spectrum(p, q)
 
 
 def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -270,14 +254,14 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
 
 
-def _log_spectrum(p: Array, q: Array) -> Any:
+@compiled
+def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """From q − p, which keeps the digits of near points."""
     xp = namespace(p, q)
     L, (q, back) = cholesky(p), alike(p, q)
     mu, U = eigh(whiten(L, q - p))
     inside = mu > -1
-    safe = xp.where(inside, mu, xp.zeros_like(mu))
-    logs = xp.where(inside, xp.log1p(safe), xp.nan)
+    logs = xp.where(inside, xp.log1p(xp.where(inside, mu, xp.zeros_like(mu))), xp.nan)
     low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
     doubtful = ~(condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
     L, logs, U = _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)

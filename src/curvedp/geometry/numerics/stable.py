@@ -7,17 +7,21 @@ multiplies its derivative by 0 and 0·inf is NaN.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.numerics.namespace import Array, constant
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.namespace import Array, constant, in_public_time
 
 # Below this square, three terms of a Taylor series are exact to 1e-19, far under the round-off of float64.
 _SMALL_SQUARE = 1e-6
-_SHORT = 32  # coordinates
+_SHORT, _COLUMNS = 32, 8  # coordinates
+
+Kernel = Callable[[Any, Any], Any]
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
@@ -39,6 +43,30 @@ def columns(x: Array) -> Array:
     if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT or 0 < x.strides[-2] < x.strides[-1]:
         return x
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
+
+
+def quick_or(careful: Kernel, quick: Kernel, p: Array, q: Array) -> Array:
+    """careful(p, q) of any arrays. Of short NumPy vectors outside of `public_time` it is quick(p, q) of their coordinates,
+    one array each, so that loops run over records; it says where it is good, and the others are done with care. Element
+    by element: a result does not depend on what it is computed beside."""
+    plain = all(is_numpy_array(a) and a.dtype == np.float64 and 1 < a.shape[-1] <= _COLUMNS for a in (p, q))
+    if not plain or in_public_time():
+        return careful(p, q)
+    with np.errstate(all="ignore"):
+        fast, good = quick(*([a[..., k] for k in range(a.shape[-1])] for a in (p, q)))
+        if good.all():
+            return fast
+        if not good.ndim:
+            return careful(p, q)
+        p, q = (np.broadcast_to(a, (*good.shape, a.shape[-1])) for a in (p, q))
+        out = np.array(fast)
+        out[~good] = careful(p[~good], q[~good])
+        return out
+
+
+def dot_lists(x: Sequence[Array], y: Sequence[Array]) -> Array:
+    """Products of coordinates, summed in order."""
+    return reduce(add, map(mul, x, y))
 
 
 def euclidean_norm(xp: Any, v: Array) -> Array:
@@ -85,8 +113,7 @@ def cosh_sinhc(xp: Any, square: Array) -> tuple[Array, Array]:
 def _even(xp: Any, square: Array, t: Array, cos: Any, sin: Any) -> tuple[Array, Array]:
     small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(small, 1.0, square))
-    first = xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x))
-    return first, xp.where(small, 1 + t / 6 * (1 + t / 20), sin(x) / x)
+    return xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x)), xp.where(small, 1 + t / 6 * (1 + t / 20), sin(x) / x)
 
 
 def tanhc(xp: Any, square: Array) -> Array:
@@ -156,5 +183,4 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     first = (v - product) - error
     rest = first - dot(xp, base, first)[..., None] / square * base
     bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
-    noise = euclidean_norm(xp, rest)[..., None] < bound
-    return rest - constant(xp.where(noise, rest, 0.0))
+    return rest - constant(xp.where(euclidean_norm(xp, rest)[..., None] < bound, rest, 0.0))

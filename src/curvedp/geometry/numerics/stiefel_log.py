@@ -15,9 +15,8 @@ from array_api_compat import device, is_jax_array
 
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.matrix import bmm, skew, skew_eigen, skew_exp, skew_exp_eigen
-from curvedp.geometry.numerics.namespace import Array, like, mapped, namespace, repeat
-from curvedp.geometry.numerics.public_time import in_public_time
+from curvedp.geometry.numerics.matrix import skew, skew_eigen, skew_exp, skew_exp_eigen
+from curvedp.geometry.numerics.namespace import Array, in_public_time, like, mapped, namespace, repeat
 from curvedp.geometry.numerics.threads import blocks
 
 _NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
@@ -59,11 +58,14 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
 
 def _log(xp: Any, target: Array) -> Array:
     """X with endpoint(X) = target, as `reduced_log` says."""
-    chord = _start(xp, target)
+    # The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2).
+    X = _tangent(xp, target, target.shape[-1])
+    half = _length(xp, target) / 2
+    arc = 2 * xp.asin(xp.where(half < 1, half, 1.0))
+    chord = _unit(xp, X, _length(xp, X)) * xp.where(half < 1, arc, 2 * half)
 
     def attempt(best: Array, start: Array) -> Array:
-        far = ~(_length(xp, best) < math.pi)
-        return _shorter(xp, best, _newton(xp, start, target, wanted=far))
+        return _shorter(xp, best, _newton(xp, start, target, wanted=~(_length(xp, best) < math.pi)))
 
     none = xp.full_like(chord, xp.nan)
     if is_jax_array(target) or in_public_time():
@@ -91,8 +93,7 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     change = xp.linalg.solve(flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None])[..., 0]
     outside = gap - frame @ inside
     _, mean = endpoint(A, B)
-    rest = xp.linalg.solve(mean.mT, outside.mT).mT
-    return frame @ _from_vector(xp, change, r, k) + rest
+    return frame @ _from_vector(xp, change, r, k) + xp.linalg.solve(mean.mT, outside.mT).mT
 
 
 class _Flow(NamedTuple):
@@ -118,8 +119,15 @@ class _Flow(NamedTuple):
         """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
-        first = _divided(xp, self.Z, self.w, generator(a, b), -1)[..., :, :r]
-        return _tangent(xp, first + _pad(_divided(xp, self.Y, self.u, -a, 1), b.shape[-2]), r)
+
+        def divided(Z: Array, w: Array, G: Array, side: int) -> Array:
+            """Derivative of the exponential in direction G, carried back to I on the left (side −1) or right (side 1)."""
+            half = (w[..., :, None] - w[..., None, :]) / 2
+            K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(matrix.sinc(xp, half), Z.dtype)
+            return matrix.turned(K, Z, G)
+
+        first = divided(self.Z, self.w, generator(a, b), -1)[..., :, :r]
+        return _tangent(xp, first + _pad(divided(self.Y, self.u, -a, 1), b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
         """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
@@ -131,8 +139,12 @@ class _Flow(NamedTuple):
     def pull_back(self, gap: Array) -> Array:
         """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
         xp = namespace(gap)
-        back = _apply(xp, self.Z, -self.w, gap)
-        return _tangent(xp, _apply(xp, self.Y, self.u, back.mT).mT, self.u.shape[-1])
+
+        def times(Z: Array, w: Array, x: Array) -> Array:
+            """Z e^{iw} Z* x, real."""
+            return xp.real(Z @ (matrix.phase(xp, w, Z.dtype)[..., :, None] * (xp.conj(Z).mT @ xp.astype(x, Z.dtype))))
+
+        return _tangent(xp, times(self.Y, self.u, times(self.Z, -self.w, gap).mT).mT, self.u.shape[-1])
 
 
 class _State(NamedTuple):
@@ -168,10 +180,17 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, Array, Array]:
     """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step. What has
     converged does the same work with a step of no meaning: decompositions of zero take less time than others."""
-    step = _solve(xp, state.flow, state.flow.pull_back(state.gap))
+    rhs = state.flow.pull_back(state.gap)
+    rows, r = rhs.shape[-2:]
+    if _dim(rows, r) > _DIRECT:
+        step = _gmres(xp, state.flow, rhs)
+    else:
+        vector = _least_squares(xp, state.flow.jacobian(xp), _to_vector(xp, rhs, r)[..., None])[..., 0]
+        step = _from_vector(xp, vector, r, rows - r)
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, 1.0)
-    step = xp.where(state.active, step, _any_step(xp, step))
+    entries = xp.cos(xp.arange(rows * r, dtype=rhs.dtype, device=device(rhs)) ** 2)  # without structure
+    step = xp.where(state.active, step, _tangent(xp, xp.reshape(entries, (rows, r)), r))
     trial = xp.stack([state.X + step / share for share in (1, 4, 16)])
     flow, gap, size = _look(xp, trial, target)
     seen, best = (trial, gap, size, *flow), (state.X, state.gap, state.size, *state.flow)
@@ -181,13 +200,6 @@ def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, A
         masks = (better, better, better, any_, any_[..., 0], any_, any_[..., 0])
         best = tuple(xp.where(mask, new[index, ...], old) for mask, new, old in zip(masks, seen, best, strict=True))
     return best[0], _Flow(*best[3:]), best[1], best[2]
-
-
-def _any_step(xp: Any, like: Array) -> Array:
-    """A public tangent vector at E without structure."""
-    rows, r = like.shape[-2:]
-    entries = xp.cos(xp.arange(rows * r, dtype=like.dtype, device=device(like)) ** 2)
-    return _tangent(xp, xp.reshape(entries, (rows, r)), r)
 
 
 def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
@@ -209,15 +221,6 @@ def _shorter(xp: Any, X: Array, other: Array) -> Array:
     """The shorter of the two; NaN is longer than anything."""
     size, than = _length(xp, X), _length(xp, other)
     return xp.where((than < size) | xp.isnan(size), other, X)
-
-
-def _solve(xp: Any, flow: _Flow, rhs: Array) -> Array:
-    """The tangent vector whose `derivative` is nearest to rhs."""
-    rows, r = rhs.shape[-2:]
-    if _dim(rows, r) > _DIRECT:
-        return _gmres(xp, flow, rhs)
-    vector = _to_vector(xp, rhs, r)[..., None]
-    return _from_vector(xp, _least_squares(xp, flow.jacobian(xp), vector)[..., 0], r, rows - r)
 
 
 def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
@@ -250,16 +253,7 @@ def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
         columns.append(xp.concat([entries + again, size, zeros], axis=-1))
     H = xp.concat(columns, axis=-2).mT
     first = xp.concat([beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype, device=device(rhs))], axis=-2)
-    weights = _least_squares(xp, H, first)
-    return xp.reshape(weights.mT @ basis[..., :steps, :], rhs.shape)
-
-
-def _start(xp: Any, target: Array) -> Array:
-    """The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2)."""
-    X = _tangent(xp, target, target.shape[-1])
-    size, chord = _length(xp, X), _length(xp, target) / 2
-    arc = 2 * xp.asin(xp.where(chord < 1, chord, 1.0))
-    return _unit(xp, X, size) * xp.where(chord < 1, arc, 2 * chord)
+    return xp.reshape(_least_squares(xp, H, first).mT @ basis[..., :steps, :], rhs.shape)
 
 
 def _turned_starts(xp: Any, target: Array) -> Array:
@@ -271,7 +265,7 @@ def _turned_starts(xp: Any, target: Array) -> Array:
     # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
     tail, head = target[..., r:, :], point[..., :r, :]
     unit = _unit(xp, tail, xp.sqrt(xp.sum(tail * tail, axis=-1, keepdims=True)))
-    signed = xp.concat([-tail.mT, bmm(unit, head + head.mT, unit.mT) / 2], axis=-2)
+    signed = xp.concat([-tail.mT, unit @ (head + head.mT) @ unit.mT / 2], axis=-2)
     wishes = xp.stack([xp.broadcast_to(rest, signed.shape), signed])
     free = matrix.reflect(point, rest)
     U, _, Vh = matrix.svd(free.mT @ wishes)
@@ -287,20 +281,6 @@ def generator(A: Array, B: Array) -> Array:
     xp = namespace(A, B)
     zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype, device=device(B))
     return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
-
-
-def _apply(xp: Any, Z: Array, w: Array, x: Array) -> Array:
-    """Z e^{iw} Z* x, real."""
-    x = xp.astype(x, Z.dtype)
-    return xp.real(Z @ (matrix.phase(xp, w, Z.dtype)[..., :, None] * (xp.conj(Z).mT @ x)))
-
-
-def _divided(xp: Any, Z: Array, w: Array, G: Array, side: int) -> Array:
-    """Derivative of the exponential in direction G, carried back to I on the left (side −1) or right (side 1)."""
-    half = (w[..., :, None] - w[..., None, :]) / 2
-    K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(matrix.sinc(xp, half), Z.dtype)
-    Zh = xp.conj(Z).mT
-    return xp.real(bmm(Z, K * bmm(Zh, xp.astype(G, Z.dtype), Z), Zh))
 
 
 def _dim(rows: int, r: int) -> int:

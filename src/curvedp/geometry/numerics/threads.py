@@ -46,13 +46,8 @@ def one_blas_thread() -> Iterator[None]:
                 limiter.restore_original_limits()
 
 
-_lock, _here = threading.Lock(), threading.local()
+_lock, _here, _controller = threading.Lock(), threading.local(), cache(ThreadpoolController)
 _inside: list[Any] = []
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()
 
 
 @cache

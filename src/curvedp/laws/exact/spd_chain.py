@@ -14,9 +14,9 @@ import numpy as np
 from flint import arb, arb_mat
 
 from curvedp.entropy.balls import arb_array, decide
+from curvedp.entropy.balls import precision as at_precision
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
-from curvedp.entropy.precision import precision as at_precision
 
 _CELLS = 1024
 

@@ -14,9 +14,9 @@ import numpy as np
 from flint import acb, acb_mat, arb, arb_mat
 
 from curvedp.entropy.balls import FILTER_SIZE, FloatBall, float_ball, float_up
+from curvedp.entropy.balls import precision as at_precision
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
-from curvedp.entropy.precision import precision as at_precision
 from curvedp.laws.spd_normalizer import dimension
 
 

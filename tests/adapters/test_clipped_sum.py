@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from curvedp.adapters.parameters import clipped_sum
+from curvedp.adapters.training import clipped_sum
 
 
 class Plain:
