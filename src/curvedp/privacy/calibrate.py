@@ -17,7 +17,7 @@ import scipy
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.constant_curvature import RadialProfile
 from curvedp.privacy.gaussian import gdp_mu_below
 from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
@@ -120,7 +120,7 @@ def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, floa
         return max(_least_cost(corner, target) for corner in profile.corners)
     if isinstance(target, ZCDP):
         return up(max(profile.renyi(order) / order for order in _ORDERS), RELATIVE_ERROR), target.rho  # as `rho` does
-    if isinstance(target, GDP) and isinstance(profile, ConstantCurvatureProfile) and not profile.closed:
+    if isinstance(target, GDP) and isinstance(profile, RadialProfile) and not profile.closed:
         return up(profile._mu_in_table, 2 * RELATIVE_ERROR), target.mu  # as `mu` does, without what is beyond the table
     return _cost(profile, target)
 
@@ -173,7 +173,7 @@ def _inside(profile_at: Callable[[float], PrivacyProfile], target: Guarantee, st
 
 def _capped(profile: PrivacyProfile, target: Guarantee) -> bool:
     """Whether δ(ε) falls to 0 before the scale is infinite, at Δ/ε: under Laplace noise."""
-    return isinstance(target, ApproxDP) and isinstance(profile, ConstantCurvatureProfile) and profile.kind == "laplace"
+    return isinstance(target, ApproxDP) and isinstance(profile, RadialProfile) and profile.kind == "laplace"
 
 
 def _before_cap(excess: Callable[[float], float], profile: Any, target: Any, bits: int) -> float | None:

@@ -36,6 +36,8 @@ def _check(name: str, value: float, low: float, high: float) -> None:
 class RadialProfile(PrivacyProfile):
     """The profile of an isotropic law, from a radial integral or a closed form."""
 
+    kind: Kind
+
     closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
 
     @property
@@ -74,7 +76,6 @@ class ConstantCurvatureProfile(RadialProfile):
     of centers at distance at most `sensitivity`: flat Gaussians and one-dimensional spaces in closed form, else one radial
     integral of an incomplete beta function."""
 
-    kind: Kind
     curvature: float
     dim: int
     scale: float

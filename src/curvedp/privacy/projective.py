@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy._loss_table import log_sum
-from curvedp.privacy._space_form import Kind, SpaceFormLaw, log_beta
+from curvedp.privacy._space_form import SpaceFormLaw, log_beta
 from curvedp.privacy.constant_curvature import RadialProfile
 from curvedp.privacy.rounding import Array
 
@@ -196,7 +196,6 @@ class ProjectiveProfile(RadialProfile):
     "complex", of real dimension `dim` (from 4 on if complex: ℂP¹ is a sphere), for every pair of centers at distance at most
     `sensitivity`. `curvature` is the smallest sectional one, κ; the diameter is π/2√κ."""
 
-    kind: Kind
     field: str
     dim: int
     curvature: float
