@@ -175,3 +175,16 @@ def test_no_record_in_a_form_is_nan():
 def test_what_a_form_does_not_say_is_asked_for(form, M, says):
     with pytest.raises(ParameterError, match=says):
         find_form(form, M)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "columns", "form"),
+    [(Sphere(2), ["lat", "lng"], "latlon-degrees"), (Rotations(3), ["w", "x", "y", "z"], "quaternion-wxyz")],
+    ids=repr,
+)
+def test_columns_of_a_form_that_was_not_named(tmp_path, manifold, columns, form):
+    """The usual tables of places and rotations: the refusal says how they are read."""
+    (tmp_path / "x.csv").write_text(",".join(["id", *columns]) + "\n" + ",".join(["7", *"1" * len(columns)]) + "\n")
+    with pytest.raises(ParameterError, match=f"say form='{form}'"):
+        read_records(tmp_path / "x.csv", manifold, columns=columns)
+    assert read_records(tmp_path / "x.csv", manifold, columns=columns, form=form).shape == (1, *manifold.point_shape)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
+from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.records import volumes
@@ -87,6 +88,10 @@ def read_records(
     """
     written = find_form(form, check_manifold(manifold))
     choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding)
+    count = len(columns) if form is None and isinstance(columns, list | tuple) else written.width
+    if count != written.width and (known := forms_of_width(count, manifold)):
+        needed = f"{written.width} names or places, one for each entry of a record"
+        raise ParameterError(f"columns={shown(columns)} must be {needed}; or say form={' or '.join(map(repr, known))}")
     if isinstance(source, str | Path):
         entries = _file(Path(source), manifold, written, choices)
     elif form is None and is_array_api_obj(source) and not is_numpy_array(source) and not is_chunked(source):
