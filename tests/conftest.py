@@ -34,6 +34,7 @@ def _keep_memory() -> None:
 
 
 _keep_memory()
+gc.set_threshold(50_000, 20)  # searched for garbage more rarely than by default, which took a thirtieth of all time
 os.environ.setdefault("XLA_FLAGS", _quick_emitters())  # before JAX is imported; processes that tests start have it too
 
 
@@ -48,10 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays until the end: it need not be searched for garbage again and again. What comes is searched
-    more rarely than by default, which took a thirtieth of all time: JAX keeps much."""
+    """What is there now stays until the end: it need not be searched for garbage again and again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
