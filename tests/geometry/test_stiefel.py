@@ -190,3 +190,17 @@ def test_a_frame_beside_itself_is_no_singular_system_where_steps_are_krylov_s():
     logs = M.log(points[0], points)
     assert not logs[0].any()
     np.testing.assert_allclose(M.exp(points[0], logs[1:]), points[1:], atol=1e-12)
+
+
+@pytest.mark.parametrize(("m", "r"), [(3, 2), (5, 3), (6, 2)])
+@pytest.mark.parametrize("far", [-1.0, np.nan])
+def test_a_logarithm_does_not_depend_on_the_points_beside_it(m, r, far):
+    # Beside a point that is far away, which takes further starts, near ones were given a start that was nearly theirs.
+    M, rng = Stiefel(m, r), np.random.default_rng(m)
+    for size in (1e-8, 1e-7, 1e-6, 1e-5, 1e-3, 0.5):
+        p = np.asarray(M.project(rng.standard_normal((m, r))))
+        points = np.asarray(M.exp(p, M.from_coordinates(p, size * rng.standard_normal((6, M.dim)))))
+        points[3] = far * p
+        with np.errstate(invalid="ignore"):
+            alone = np.concatenate([np.asarray(M.log(p, q[None])) for q in points])
+            np.testing.assert_array_equal(np.asarray(M.log(p, points)), alone)

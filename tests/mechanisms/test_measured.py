@@ -8,9 +8,10 @@ import pytest
 from curvedp.geometry import Product, SPDAffineInvariant, Sphere
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.measured import Measured, clip, half_bins, likeliest, mean_moved, scaling_direction
+from curvedp.mechanisms.measured import Measured, clip, half_bins, likeliest, logs_at, mean_moved, scaling_direction
 from curvedp.mechanisms.noise import LAWS
 from curvedp.records.base import open_records
+from spaces import EDGES, SPACES
 
 
 @pytest.mark.parametrize("r", [1e-300, 1e-3, 1.0, 1e150])
@@ -25,6 +26,18 @@ def test_clipped_vectors_are_as_long_as_their_bound_and_point_where_they_did(dim
     bad[:, -1] = [math.nan, math.inf, -math.inf]
     with np.errstate(all="ignore"):  # as its callers do: a data-dependent warning is a release
         assert np.array_equal(clip(bad, r), np.zeros((3, dim)))
+
+
+@pytest.mark.parametrize("M", SPACES + EDGES, ids=str)
+def test_a_records_logarithm_depends_on_it_alone(M):
+    """To the last bit: a record is charged for what it does to its own row of a sum, not to others' rows."""
+    rng, c = np.random.default_rng(M.dim), np.asarray(M.origin)
+    for size in (1e-8, 1e-6, 1e-3, 0.3):
+        z = size * rng.standard_normal((8, M.dim))
+        points = np.array(M.exp(c, M.from_coordinates(c, z)))
+        before, others = logs_at(M, c, points), [0, 1, 3, 4, 7]
+        points[2], points[5], points[6] = -c, math.nan, 1e3 * rng.standard_normal(M.point_shape)
+        assert np.array_equal(logs_at(M, c, points)[others], before[others])
 
 
 @pytest.mark.parametrize("n", [1, 7, 10**6])

@@ -65,7 +65,9 @@ def _log(xp: Any, target: Array) -> Array:
     chord = _unit(xp, X, _length(xp, X)) * xp.where(half < 1, arc, 2 * half)
 
     def attempt(best: Array, start: Array) -> Array:
-        return _shorter(xp, best, _newton(xp, start, target, wanted=~(_length(xp, best) < math.pi)))
+        far = ~(_length(xp, best) < math.pi)
+        # Where it is not wanted, a start that is nearly the answer is none: a point's logarithm depends on it alone.
+        return xp.where(far, _shorter(xp, best, _newton(xp, start, target, wanted=far)), best)
 
     none = xp.full_like(chord, xp.nan)
     if is_jax_array(target) or in_public_time():
