@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from curvedp import (
     GDP,
@@ -23,7 +24,7 @@ from curvedp import (
     PureDP,
 )
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
+from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, GaussianMechanism, Mechanism
 from curvedp.mechanisms.certificate import digest_of_integers
 from curvedp.mechanisms.verify import verify_certificate
@@ -306,3 +307,24 @@ def test_the_value_belongs_to_the_certificate():
 def test_the_digest_is_that_of_the_integers():
     drawn = [np.array([[3, -5], [0, 10**30]], dtype=object), np.array([7])]
     assert digest_of_integers(drawn) == hashlib.sha256(b"3,-5,0,1000000000000000000000000000000;7").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space"),
+    [
+        (PrivateFrechetMedian(None, radius=50.0), Euclidean(2100)),
+        (PrivateFrechetMean(None, radius="private"), Euclidean(9000)),
+        (PrivateFrechetMean(None, radius=0.7, mechanism="newton-long"), Sphere(4200)),
+    ],
+    ids=["median", "private ball", "newton"],
+)
+def test_stages_of_many_numbers_are_listed(estimator, space, tmp_path):
+    """More than 16,384 integers: of one draw the hash alone is kept, but stages are read back from theirs, after paying."""
+    X = np.random.default_rng(0).normal(size=(60, *space.point_shape))
+    model = clone(estimator).set_params(manifold=space, guarantee=GDP(30.0)).fit(X)
+    assert sum(map(len, model.certificate_.release["integers"])) > 1 << 14
+    model.certificate_.save(tmp_path / "c.json")
+    assert all(check.holds for check in verify_certificate(Certificate.load(tmp_path / "c.json")))
+    one = PrivateFrechetMean(Euclidean(20_000), radius=1.0, mechanism="log-gaussian").fit(np.zeros((3, 20_000)))
+    assert one.certificate_.release["integers"] is None
+    assert one.certificate_.alarms == []

@@ -29,7 +29,7 @@ EXACT = "exact-then-round"
 FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"
 TRUST = "a curator holds the records and is trusted with them"
-_MOST_KEPT = 1 << 14  # released integers that a certificate lists; of more it has the hash alone
+_MOST_KEPT = 1 << 14  # integers of one draw that a certificate lists; of more it has the hash alone
 
 
 def replay(integers: Any) -> Callable[..., np.ndarray]:
@@ -111,7 +111,7 @@ class Mechanism(ABC):
     option: ClassVar[str | None] = None
     reads: ClassVar[Literal["value", "records"]] = "value"
     path: ClassVar[str] = EXACT
-    staged: ClassVar[bool] = False  # whether its certificate lists stages
+    staged: ClassVar[bool] = False  # whether its certificate lists stages, and all integers, which they follow from
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
     like: ClassVar[str | None] = None  # one that errs by about as much, and is calibrated in no time
     most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
@@ -274,7 +274,7 @@ class Mechanism(ABC):
             numerics={"path": self.path, "grid": self.grid, "tau": draw.tau, "profile": self.profile.label},
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
-                "integers": _kept(draw.integers),
+                "integers": _kept(draw.integers, self.staged),
                 "sha256": digest_of_integers(draw.integers),
                 "stages": [dict(stage) for stage in draw.stages],
                 "reason": reason,
@@ -344,7 +344,8 @@ def check_source(source: Any) -> Source:
     return source
 
 
-def _kept(integers: Sequence[np.ndarray]) -> list[list[int]] | None:
-    if sum(np.size(part) for part in integers) > _MOST_KEPT:
+def _kept(integers: Sequence[np.ndarray], staged: bool) -> list[list[int]] | None:
+    """What the certificate lists. Where a later stage depends on those before, nobody could tell what it was without."""
+    if not staged and sum(np.size(part) for part in integers) > _MOST_KEPT:
         return None
     return [[int(k) for k in np.ravel(part)] for part in integers]

@@ -35,7 +35,7 @@ from curvedp.signing import digest, is_signed, signature
 
 SCHEMA = "curvedp-certificate/2"
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-MOST_BYTES = 1 << 22  # of a certificate's text; beyond, it is not read
+MOST_BYTES = 1 << 25  # of a certificate's text; beyond, it is not read. Stages list millions of integers at most
 _PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
 
 
@@ -142,7 +142,7 @@ class Certificate:
     numerics, entropy : mapping
         How the noise was drawn, and from which bits.
     release : mapping
-        The released grid integers (none where there are many), their SHA-256, the stages of a release in several draws,
+        The released grid integers (none of one draw of many), their SHA-256, the stages of a release in several draws,
         why this mechanism, and what was done to the draw afterwards.
     ledger, sha256 : mapping or None, and str
         Number and hash of the entry that paid for the release; the fingerprint that it was sealed with.
