@@ -19,7 +19,7 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
-from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.chart import GRID, grid_of
 from curvedp.mechanisms.statistic import Statistic, check_fields
 from curvedp.mechanisms.statistic import assign as assign
 from curvedp.privacy import Guarantee, convert
@@ -33,16 +33,17 @@ _MOST_KEPT = 1 << 14  # integers of one draw that a certificate lists; of more i
 
 
 def replay(integers: Any) -> Callable[..., np.ndarray]:
-    """What was drawn, one after the other, from a certificate's grid integers: whatever the values, shape (1, size)."""
+    """What was drawn, one after the other, from a certificate's grid integers: whatever the values, by rows of one scale."""
     if not isinstance(integers, list) or not all(isinstance(part, list) for part in integers):
         raise ParameterError("the certificate does not list its integers")
     left = iter(integers)
 
-    def next_draw(values: np.ndarray, *_: Any) -> np.ndarray:
+    def next_draw(values: np.ndarray, scales: Any = (1.0,)) -> np.ndarray:
         part = next(left, None)
         if part is None or len(part) != values.size or not all(type(k) is int for k in part):
             raise ParameterError("the released integers are not those of this mechanism")
-        return np.array([k / 2**GRID for k in part]).reshape(values.shape)
+        grids = np.repeat([grid_of(float(scale)) for scale in scales], values.size // len(scales)).tolist()
+        return np.array([k / (1 << grid) for k, grid in zip(part, grids, strict=True)]).reshape(values.shape)
 
     return next_draw
 

@@ -13,6 +13,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.base import Draw, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.noise import VectorMechanism, bounded, bounded_epsilon
 from curvedp.mechanisms.regression import Data, LineMechanism, Pair, into_domain
 from curvedp.mechanisms.statistic import Count, Statistic
@@ -108,15 +109,16 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
     def reading(self, integers: Any) -> Reading:
         """The last release, whose noise is fresh given the pair at which it was made."""
         (p, V), last = self._replayed(integers)
-        return Reading("line", self.law_of(last.size, self.last), last, np.stack([p, *V]))
+        law, cell = self.law_of(last.size, self.last), 2.0 ** -grid_of(self.last)
+        return Reading("line", law, last, np.stack([p, *V]), cell=cell)
 
     def _replayed(self, integers: Any) -> tuple[Pair, np.ndarray]:
         """(the pair that the steps lead to, what was released there)."""
         next_draw = replay(integers)
         if len(integers) != self.steps + 1:
             raise ParameterError("the released integers are not those of so many steps")
-        pair = self._descend(lambda p, V: next_draw(np.empty(self.near.size)))
-        return pair, next_draw(np.empty(self.near.released))
+        pair = self._descend(lambda p, V: next_draw(np.empty(self.near.size), [self.scale]))
+        return pair, next_draw(np.empty(self.near.released), [self.last])
 
     def _improved(self, pair: Pair, last: np.ndarray) -> Pair:
         """A Newton step, shortened by how well the pair is known without it, and where noise hides mean aaᵀ."""

@@ -1,6 +1,6 @@
 """The normal chart at a public point: how much it stretches, the float error of its coordinates, and shrinking in it."""
 
-from math import isfinite, sin, sqrt
+from math import ceil, isfinite, log2, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -8,12 +8,23 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
-GRID = 30  # releases are whole multiples of 2^-30, a public constant
+GRID = 30  # releases are whole multiples of 2^-30, a public constant, where their noise is that coarse (`grid_of`)
+_FINER = 10  # bits of the grid below a scale: rounding is then less than a thousandth of the noise
+_FINEST = 200  # what exact draws know
 
 # log_o and to_coordinates are accurate to 1e-12 relative on every space (tests/geometry); tenfold is allowed for.
 CHART_ERROR = 1e-11
 # Where no ball is given, a statistic is moved to within this distance of the base, so that the float error is bounded.
 REACH = 100.0
+
+
+def grid_of(scale: float) -> int:
+    """k: a draw of this public scale is a whole multiple of 2^-k. In small units 2^-30 would be coarser than the noise.
+
+    >>> grid_of(0.01), grid_of(1e-12)
+    (30, 50)
+    """
+    return min(max(GRID, _FINER + ceil(-log2(scale))), _FINEST)
 
 
 def chart_stretch(manifold: Manifold, radius: float | None) -> float:

@@ -41,7 +41,7 @@ class GaussianMechanism(IsotropicMechanism):
     -----
     Guarantees
     - μ-GDP with μ = `profile.mu`, the supremum over all ε and all distances up to the sensitivity, rounded up;
-    - the released value is on the grid 2^-30 and within total variation τ of the ideal law (certificate).
+    - the released value is on the grid 2^-30 (finer for small noise) and within total variation τ of the ideal law.
 
     Examples
     --------

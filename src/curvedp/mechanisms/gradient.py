@@ -19,7 +19,7 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID, james_stein
+from curvedp.mechanisms.chart import grid_of, james_stein
 from curvedp.mechanisms.measured import clipped_sums, logs_at, mean_moved
 from curvedp.mechanisms.noise import ShrunkMeanMechanism, float_noise, least_noise, spread_of
 from curvedp.mechanisms.statistic import Statistic
@@ -88,14 +88,16 @@ class GradientMechanism(ShrunkMeanMechanism):
         return super().finished(james_stein(self.manifold, self.center, points, self.deviation))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        v = self.unit * replay(certificate.release["integers"])(np.empty(self.manifold.dim))
-        return np.asarray(self.finish(self._at(v)))
+        return np.asarray(self.finish(self._at(self._drawn_before(certificate.release["integers"]))))
 
     def reading(self, integers: Any) -> Reading:
         """The drawn vector, about the mean logarithm at the center."""
-        v = self.unit * replay(integers)(np.empty(self.manifold.dim))
-        law = self.law_of(self.manifold.dim, self.scale)
-        return Reading("gradient", law, v, self.center, self.radius, cell=self.unit * 2.0**-GRID)
+        v, law = self._drawn_before(integers), self.law_of(self.manifold.dim, self.scale)
+        cell = self.unit * 2.0 ** -grid_of(self.scale / self.unit)
+        return Reading("gradient", law, v, self.center, self.radius, cell=cell)
+
+    def _drawn_before(self, integers: Any) -> np.ndarray:
+        return self.unit * replay(integers)(np.empty(self.manifold.dim), [self.scale / self.unit])
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning

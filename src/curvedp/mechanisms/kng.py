@@ -21,7 +21,7 @@ from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import CHART_ERROR, GRID
+from curvedp.mechanisms.chart import CHART_ERROR, grid_of
 from curvedp.mechanisms.noise import MeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, Statistic, assign
@@ -58,6 +58,7 @@ class KNormMechanism(Mechanism):
     epsilon = cached_property(lambda self: pure_epsilon(self.asked))  # the pure ε
     guarantee = property(lambda self: self.asked)
     scale = property(lambda self: nextafter(2 * self.sensitivity / self.epsilon, inf))  # s = 2Δ/ε, rounded up
+    grid = property(lambda self: grid_of(self.scale))
     profile = property(lambda self: PureDP(self.epsilon))  # what one draw costs: pure ε, and nothing finer is claimed
     parameters = property(lambda self: {"epsilon": self.epsilon, "scale": self.scale})
 
@@ -82,7 +83,7 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
     Guarantees
     - ε-DP for replace-one adjacency, for ANY records: those outside the ball are moved into it first;
     - the draw is by rejection from a verified envelope, no Markov chain; it runs in float64 and its coordinates in the
-      chart at `center` are rounded to the public grid 2^-30, which the certificate says;
+      chart at `center` are rounded to the public grid 2^-30 (finer for small noise), which the certificate says;
     - how long a release takes depends on the records, and ε does not cover that.
 
     Examples
@@ -155,7 +156,7 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         return np.asarray(self.domain.points(sampler.draw(size))[0])
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)))
+        drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)), [self.scale])
         return np.asarray(self.finish(np.asarray(self.domain.points(drawn)[0][0])))
 
 
@@ -170,9 +171,9 @@ def kng_draw(
         uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
         standard_exponential=lambda size: -np.log(source.uniform(size, full_precision=True)),
     )
-    z = CellSampler(domain, scale, g, lipschitz, rng).draw(1)
-    integers = np.round(z * 2.0**GRID)
-    return tuple(np.asarray(x[0]) for x in domain.points(integers / 2.0**GRID)), integers
+    z, cell = CellSampler(domain, scale, g, lipschitz, rng).draw(1), 2.0 ** -grid_of(scale)
+    integers = np.round(z / cell)
+    return tuple(np.asarray(x[0]) for x in domain.points(integers * cell)), integers
 
 
 def check_width(domain: GeodesicBall, scale: float) -> None:

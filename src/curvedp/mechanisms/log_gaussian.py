@@ -17,7 +17,7 @@ from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.base import Manifold
-from curvedp.mechanisms.base import Draw, Reading, replay
+from curvedp.mechanisms.base import Draw, Reading
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch, james_stein
 from curvedp.mechanisms.noise import spread_of
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -83,8 +83,8 @@ class _LogMechanism(IsotropicMechanism):
 
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""
-        drawn = replay(integers)(np.empty(self.drawn_shape))
-        return Reading("chart", self.law, drawn, self.base, _reach(self.statistic))
+        drawn = self.drawn_before(integers)
+        return Reading("chart", self.law, drawn, self.base, _reach(self.statistic), cell=2.0**-self.grid)
 
     def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
         return self.at(super().simulate(rng, self._coordinates(value, timed=False), size))
@@ -115,7 +115,7 @@ class LogGaussianMechanism(_LogMechanism):
     -----
     Guarantees
     - exactly μ-GDP with μ = (chart sensitivity + 2·float error of the chart)/σ;
-    - each released coordinate is on the grid 2^-30, within total variation τ of the ideal law (certificate).
+    - each released coordinate is on the grid 2^-30 (finer for small noise), within total variation τ of the ideal law.
 
     Examples
     --------

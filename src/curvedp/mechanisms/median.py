@@ -16,6 +16,7 @@ import numpy as np
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.measured import Measured, OuterBall, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, Noise, spread_of
 from curvedp.mechanisms.stages import WIDER, Search, Shells, StagedMechanism, Stages
@@ -72,7 +73,8 @@ class MedianMechanism(StagedMechanism):
         w, radii, drawn, noise = counts[-1]
         if self.law == "gaussian":
             radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
-        return Reading("counts", self.law_of(1, noise), drawn, w, self.statistic.outer_radius, radii)
+        cell, reach = 2.0 ** -grid_of(noise), self.statistic.outer_radius
+        return Reading("counts", self.law_of(1, noise), drawn, w, reach, radii, cell=cell)
 
     def walk(self, measured: Measured, noisy: Noise) -> tuple[np.ndarray, Stages]:
         stages, plan = Stages(self.scale, noisy, self.law), _PLANS[self.law]

@@ -22,7 +22,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check, at_least
-from curvedp.mechanisms.chart import CHART_ERROR, james_stein
+from curvedp.mechanisms.chart import CHART_ERROR, grid_of, james_stein
 from curvedp.mechanisms.noise import Noise, ShrunkMeanMechanism, float_noise, least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
@@ -65,7 +65,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records: only the accuracy depends
       on whether the steps converge;
-    - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
+    - every released number is on the grid 2^-30 (finer for small noise), within total variation τ of the ideal law.
     """
 
     scale: Positive
@@ -231,7 +231,9 @@ class NewtonMechanism(ShrunkMeanMechanism):
         self._walk(None, 1, replay(integers), seen)
         w, gradient, scale = seen[-1]
         reach = self.radius + float(self.manifold.dist(self.center, w))
-        return Reading("gradient", self.law_of(self.manifold.dim, scale), gradient, w, reach)
+        return Reading(
+            "gradient", self.law_of(self.manifold.dim, scale), gradient, w, reach, cell=2.0 ** -grid_of(scale)
+        )
 
     def _walk(
         self, records: np.ndarray | None, size: int, noisy: Noise, seen: list[Any] | None = None

@@ -22,7 +22,7 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
 from curvedp.mechanisms.base import Law as Law
 from curvedp.mechanisms.base import Mechanism, check_guarantee
-from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.statistic import FrechetMean, Length
 from curvedp.privacy import GDP, Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.hadamard import PureProfile
@@ -106,11 +106,11 @@ class VectorMechanism(Mechanism):
         one = exact_laplace if self.law == "laplace" else exact_gaussian
 
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            space, pairs = Euclidean(values.shape[1]), zip(values, scales, strict=True)
-            rows = [one(space, float(scale), row, source=source, grid=GRID) for row, scale in pairs]
+            space, pairs = Euclidean(values.shape[1]), [(row, float(b)) for row, b in zip(values, scales, strict=True)]
+            rows = [one(space, b, row, source=source, grid=grid_of(b)) for row, b in pairs]
             whole = np.concatenate([row.integers for row in rows])
-            draws.append(ExactDraw(whole, GRID, sum(row.tau for row in rows), Euclidean(values.size)))
-            return draws[-1].value.reshape(values.shape)
+            draws.append(ExactDraw(whole, rows[0].grid, sum(row.tau for row in rows), Euclidean(values.size)))
+            return np.concatenate([row.value for row in rows]).reshape(values.shape)
 
         return draws, noisy
 

@@ -64,7 +64,7 @@ class PrivateBallMechanism(StagedMechanism):
 
     Guarantees
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records;
-    - every released number is on the grid 2^-30, in total within variation τ of the ideal law (certificate).
+    - every released number is on the grid 2^-30 (finer for small noise), within total variation τ of the ideal law.
     """
 
     last: Any = None  # the name of the last mechanism

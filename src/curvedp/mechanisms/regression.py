@@ -22,6 +22,7 @@ from curvedp.laws.cells import LocalConstants
 from curvedp.laws.domains import TangentBundleBall
 from curvedp.mechanisms.base import Draw, Mechanism, replay
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.kng import KNormMechanism, check_width, kng_draw
 from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic, assign
 from curvedp.records.tables import entries
@@ -223,10 +224,14 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
+    @property
+    def grid(self) -> int:
+        return grid_of(self.scale * self._model[1])
+
     def value_of(self, certificate: Certificate) -> Pair:
         (model, unit), d = self._model, self.domain
         bundle = TangentBundleBall(model, model.origin, d.radius * unit, d.speed * unit)
-        drawn = replay(certificate.release["integers"])(np.empty((1, 2, self.manifold.dim)))
+        drawn = replay(certificate.release["integers"])(np.empty((1, 2, self.manifold.dim)), [self.scale * unit])
         return self.finish(self._from_model(*(np.asarray(part[0]) for part in bundle.points(drawn))))
 
     @property

@@ -193,4 +193,4 @@ class SumMechanism(VectorMechanism):
             return np.asarray(self.statistic.read(value, self.scale * spread_of(self.law, value.size)))
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        return self.finish(replay(certificate.release["integers"])(np.empty(self.statistic.size)))
+        return self.finish(replay(certificate.release["integers"])(np.empty(self.statistic.size), [self.scale]))

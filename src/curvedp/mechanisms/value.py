@@ -18,7 +18,7 @@ from curvedp.laws import HeatKernel, RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import drawn_point, exact_draw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.chart import GRID
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
@@ -40,13 +40,19 @@ class ValueMechanism(Mechanism):
     drawn_shape = property(lambda self: self.manifold.point_shape)  # the shape of what is drawn
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        drawn = replay(certificate.release["integers"])(np.empty(self.drawn_shape))
-        return np.asarray(self.finish(self.at(drawn)))
+        return np.asarray(self.finish(self.at(self.drawn_before(certificate.release["integers"]))))
+
+    @property
+    def grid(self) -> int:
+        return grid_of(self.noise[2])
+
+    def drawn_before(self, integers: Any) -> np.ndarray:
+        """The drawn coordinates, from a certificate's grid integers."""
+        return replay(integers)(np.empty(self.drawn_shape), self.noise[2:3])
 
     def reading(self, integers: Any) -> Reading:
-        drawn = replay(integers)(np.empty(self.drawn_shape))
         kind, space, scale, _ = self.noise
-        return Reading("point", _LAWS[kind](space, scale), self.at(drawn))
+        return Reading("point", _LAWS[kind](space, scale), self.at(self.drawn_before(integers)), cell=2.0**-self.grid)
 
     @property
     @abstractmethod
@@ -125,7 +131,7 @@ class IsotropicMechanism(ValueMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
-        drawn = exact_draw(self.kind, self.noised, self.scale, data, source=source, grid=GRID)
+        drawn = exact_draw(self.kind, self.noised, self.scale, data, source=source, grid=self.grid)
         return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
