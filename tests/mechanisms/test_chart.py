@@ -20,21 +20,21 @@ from curvedp.mechanisms.verify import verify_certificate
 
 M, N = Euclidean(2), 400
 MEANS = ("auto", "gaussian", "log-gaussian", "gradient", "laplace", "log-laplace", "kng")
-PURE, PURELY = PureDP(2.0), ("laplace", "log-laplace", "kng")
+MUCH, PURE, PURELY = GDP(10.0), PureDP(20.0), ("laplace", "log-laplace", "kng")
 
 
 def estimators():
     for name in MEANS:
         yield (
             f"mean {name}",
-            PrivateFrechetMean(M, mechanism=name, guarantee=PURE if name in PURELY else GDP(1.0)),
+            PrivateFrechetMean(M, mechanism=name, guarantee=PURE if name in PURELY else MUCH),
         )
-    yield "mean of an unknown number", PrivateFrechetMean(M, guarantee=GDP(1.0, adjacency="add-remove"))
-    yield "median", PrivateFrechetMedian(M)
-    yield "dispersion", PrivateDispersion(M)
-    yield "dispersion in a private ball", PrivateDispersion(M, outer_radius=1.0)
-    yield "second moment", PrivatePCA(n_components=1)
-    yield "line", PrivateGeodesicRegression(M, speed=1.0, clip=1.0)
+    yield "mean of an unknown number", PrivateFrechetMean(M, guarantee=GDP(10.0, adjacency="add-remove"))
+    yield "median", PrivateFrechetMedian(M, guarantee=MUCH)
+    yield "dispersion", PrivateDispersion(M, guarantee=MUCH)
+    yield "dispersion in a private ball", PrivateDispersion(M, outer_radius=1.0, guarantee=MUCH)
+    yield "second moment", PrivatePCA(n_components=1, guarantee=MUCH)
+    yield "line", PrivateGeodesicRegression(M, speed=1.0, clip=1.0, guarantee=MUCH)
     yield "line by pure ε", PrivateGeodesicRegression(Euclidean(1), speed=1.0, clip=1.0, guarantee=PURE, method="kng")
 
 
