@@ -5,10 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.geometry import Product, SPDAffineInvariant, Sphere
+from curvedp.geometry import Correlation, Euclidean, Lorentz, PoincareBall, Product, SPDAffineInvariant, Sphere
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.measured import Measured, clip, half_bins, likeliest, logs_at, mean_moved, scaling_direction
+from curvedp.mechanisms.measured import (
+    Measured,
+    clip,
+    half_bins,
+    likeliest,
+    logs_at,
+    mean_moved,
+    outer_radius_of,
+    scaling_direction,
+)
 from curvedp.mechanisms.noise import LAWS
 from curvedp.records.base import open_records
 from spaces import EDGES, SPACES
@@ -88,3 +97,9 @@ def test_shares_tell_where_between_two_edges_the_records_are(law):
         assert 2 * likeliest(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
         noisy = sums + 1e4 * np.random.default_rng(1).normal(size=(3, sums.size))
         assert (likeliest(noisy, np.full(3, 1e4), 50, law) == 0.0).all()  # nothing is known: the public center
+
+
+def test_default_outer_balls_are_not_wider_than_doubles_reach():
+    """A hyperbolic line is flat, and its coordinates at 10⁶ overflow all the same."""
+    assert outer_radius_of(Euclidean(1)) == 1e6
+    assert {outer_radius_of(M) for M in (Lorentz(1), PoincareBall(1), Correlation(2), Lorentz(2))} == {25.0}

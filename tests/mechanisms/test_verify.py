@@ -24,11 +24,20 @@ from curvedp import (
     PureDP,
 )
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
-from curvedp.mechanisms import Certificate, GaussianMechanism, Mechanism
-from curvedp.mechanisms.certificate import digest_of_integers
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+)
+from curvedp.laws.exact.draw import has_exact_laplace
+from curvedp.mechanisms import Certificate, GaussianMechanism, LaplaceMechanism, Mechanism
+from curvedp.mechanisms.certificate import MOST_BYTES, digest_of_integers
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.signing import digest
+from spaces import EDGES, SPACES
 
 S2, SPD, SPD3, H = Sphere(2), SPDAffineInvariant(2), SPDAffineInvariant(3), Lorentz(2)
 
@@ -289,7 +298,7 @@ def test_forms_that_are_no_certificate():
         "{}",
         "null",
         text.replace('"sensitivity": ', '"sensitivity": NaN, "x": ', 1),
-        text + " " * (1 << 23),
+        text + " " * MOST_BYTES,
     ):
         with pytest.raises(CurvedpError):
             verify_certificate(Certificate.from_json(bad))
@@ -328,3 +337,23 @@ def test_stages_of_many_numbers_are_listed(estimator, space, tmp_path):
     one = PrivateFrechetMean(Euclidean(20_000), radius=1.0, mechanism="log-gaussian").fit(np.zeros((3, 20_000)))
     assert one.certificate_.release["integers"] is None
     assert one.certificate_.alarms == []
+
+
+ROUND = [Grassmann(4, 1), KendallShapes(4)]
+
+
+@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism])
+@pytest.mark.parametrize(
+    "space",
+    [M for M in (*SPACES, *EDGES, *ROUND) if M.constant_curvature is not None and has_exact_laplace(M)],
+    ids=repr,
+)
+def test_what_is_released_on_a_space_of_its_own_law_verifies(space, kind):
+    """Circles, lines through 0, rotations and shapes too, which are no whole spheres: the certified μ of those is another."""
+    for moved, scale in ((0.3, 0.3), (0.7, 0.45 if space.curvature_bounds[0] < 0 else 0.9)):
+        certificate = kind(space, moved, scale).release(space.origin).certificate
+        refuted = [check for check in verify_certificate(certificate) if check.holds is False]
+        assert not refuted
+        if space.dim <= 3 and certificate.claims.gdp is not None:
+            smaller = {**certificate.to_dict()["claims"], "gdp": 0.999 * certificate.claims.gdp}
+            assert not accepted(resealed({**certificate.to_dict(), "claims": smaller}))

@@ -12,6 +12,7 @@ from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateGeodesicRegression, Pure
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     KendallShapes,
     Lorentz,
@@ -321,3 +322,18 @@ def test_predicting_before_fitting_says_so():
     for call in (lambda: model.predict([0.5]), lambda: model.score([0.5], [[1.0, 0.0, 0.0]])):
         with pytest.raises(NotFittedError):
             call()
+
+
+@pytest.mark.parametrize("M", [Lorentz(1), PoincareBall(1), Correlation(2), Lorentz(2)], ids=repr)
+@pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")
+def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
+    """Of three records the stages are noise, and the ball may be as wide as doubles reach: a lower end beyond was NaN, or a
+    warning, and so an error for whoever makes them errors, after paying."""
+    Y = np.repeat(np.asarray(M.unchart(M.origin, 0.6 * np.eye(M.dim)[0]))[None], 3, axis=0)
+    for seed in range(12):
+        model = PrivateGeodesicRegression(
+            M, radius="private", outer_radius=300.0 * (seed % 2) or None, source=source(seed)
+        )
+        model.fit([0.0, 0.5, 1.0], Y)
+        assert np.all(np.isfinite(model.velocity_))
+        assert M.residual(model.footpoint_) <= 1e-6

@@ -108,7 +108,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         data = (x, Y) if codes is None else (x, Y, codes)
         (release,) = self._publish([(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
         p, V = release.value
-        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else M.geodesic(p, V[0], -HALF)
+        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
         return self._told()
@@ -146,6 +146,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Y, M = np.asarray(Y, dtype=np.float64), self.manifold
         error, spread = (np.mean(np.asarray(M.dist(p, Y)) ** 2) for p in (self.predict(x), frechet_mean(M, Y)))
         return float(1 - error / spread)
+
+
+def _from_lower_end(M: Manifold, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A geodesic given by its middle; where doubles do not hold its lower end, that of its middle alone."""
+    with np.errstate(all="ignore"):  # of released numbers, and paid for
+        foot, velocity = map(np.asarray, M.geodesic(p, v, -HALF))
+        held = np.all(np.isfinite(foot)) and np.all(np.isfinite(velocity)) and bool(M.residual(foot) <= 1e-6)
+    return (foot, velocity) if held else (p, np.zeros_like(v))
 
 
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:

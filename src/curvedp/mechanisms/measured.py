@@ -30,14 +30,14 @@ _WHOLE = 2.0**20  # a share's resolution: rounded down, which makes none longer
 
 def outer_radius_of(manifold: Manifold, given: Any = None) -> float:
     """The given radius, or a generous one: all of a compact space, any unit of measurement on a cone of matrices, distance
-    25 in hyperbolic space, 10⁶ in flat space."""
+    25 in hyperbolic space and wherever doubles do not reach much farther, 10⁶ in flat space."""
 
     def default(factor: Manifold) -> float:
         if 0 < factor.injectivity_radius < inf:
             return 2 * factor.injectivity_radius
         if factor.is_cone:
             return 100 * sqrt(factor.point_shape[0])
-        return 1e6 if factor.constant_curvature == 0 else 25.0
+        return 1e6 if factor.constant_curvature == 0 and factor.float_reach == inf else 25.0
 
     if given is not None:
         return _validate.length("outer_radius", given)

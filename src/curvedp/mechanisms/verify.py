@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from math import exp, inf, isfinite
+from math import exp, inf, isclose, isfinite, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -163,15 +163,18 @@ def _met(mechanism: Any, asked: Any) -> bool:
 
 
 def _certified_mu(mechanism: Any, own: float | None) -> float | None:
-    """By the certified path on flat space and for Laplace laws. On nearly flat curved space the supremum over ε is
+    """By the certified path on flat space and for Laplace laws, which knows spheres, hyperbolic and Euclidean spaces, and not
+    what is less than they are: circles, lines through 0, rotations. On nearly flat curved space the supremum over ε is
     approached only where δ is below e^-1000, and enclosing it takes minutes (`certified_mu`); there the exact profile, whose
     tail is closed by a theorem, decides."""
     if own is None or not _quick(mechanism):
         return own
     kind, space, scale, moved = mechanism.noise
-    if kind == "gaussian" and space.constant_curvature != 0:
+    curvature = space.constant_curvature
+    whole = isclose(space.injectivity_radius, pi / sqrt(curvature) if curvature > 0 else inf)
+    if not whole or (kind == "gaussian" and curvature != 0):
         return own
-    return max(own * (1 - _WIDTH / 2), _mu_of(kind, space.constant_curvature, space.dim, scale, moved))
+    return max(own * (1 - _WIDTH / 2), _mu_of(kind, curvature, space.dim, scale, moved))
 
 
 # Certified numbers take most of the time, and the certificates of all classes ask for the same.
