@@ -108,7 +108,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         data = (x, Y) if codes is None else (x, Y, codes)
         (release,) = self._publish([(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
         p, V = release.value
-        self.footpoint_, self.velocity_ = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
+        fitted: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
+        self.footpoint_, self.velocity_ = fitted
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
         return self._told()

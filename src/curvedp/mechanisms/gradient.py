@@ -97,7 +97,7 @@ class GradientMechanism(ShrunkMeanMechanism):
         return Reading("gradient", law, v, self.center, self.radius, cell=cell)
 
     def _drawn_before(self, integers: Any) -> np.ndarray:
-        return self.unit * replay(integers)(np.empty(self.manifold.dim), [self.scale / self.unit])
+        return np.asarray(self.unit * replay(integers)(np.empty(self.manifold.dim), [self.scale / self.unit]))
 
     def _at(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
