@@ -108,9 +108,12 @@ class VectorMechanism(Mechanism):
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
             space, pairs = Euclidean(values.shape[1]), [(row, float(b)) for row, b in zip(values, scales, strict=True)]
             rows = [one(space, b, row, source=source, grid=grid_of(b)) for row, b in pairs]
-            whole = np.concatenate([row.integers for row in rows])
-            draws.append(ExactDraw(whole, rows[0].grid, sum(row.tau for row in rows), Euclidean(values.size)))
-            return np.concatenate([row.value for row in rows]).reshape(values.shape)
+            drawn = [
+                ExactDraw(row.integers, grid_of(b), row.tau, space) for row, (_, b) in zip(rows, pairs, strict=True)
+            ]
+            whole, tau = np.concatenate([each.integers for each in drawn]), sum(each.tau for each in drawn)
+            draws.append(ExactDraw(whole, drawn[0].grid, tau, Euclidean(values.size)))
+            return np.concatenate([each.value for each in drawn]).reshape(values.shape)
 
         return draws, noisy
 
