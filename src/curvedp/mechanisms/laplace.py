@@ -44,8 +44,10 @@ class LaplaceMechanism(IsotropicMechanism):
     kind: ClassVar[Any] = "laplace"
     sigma = property(lambda self: self.scale)  # the scale
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(
+        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+    ) -> None:
+        super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):
             raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
