@@ -320,3 +320,10 @@ def test_curves_of_divergences(guarantee):
     for bad in (-0.1, 1.1, [0.5, 2.0]):
         with pytest.raises(ParameterError):
             guarantee.tradeoff(bad)
+
+
+@pytest.mark.parametrize("eps", [1.0, 699.0, 800.0, 1e6])
+def test_no_type_one_error_catches_nothing(eps):
+    assert PureDP(eps).tradeoff(0.0) == pytest.approx(1.0, abs=1e-15)
+    assert ApproxDP(eps, 0.25).tradeoff(0.0) == pytest.approx(0.75, abs=1e-15)
+    assert PureDP(eps).tradeoff(0.5) <= math.exp(-eps) / 2 * (1 + 1e-12)

@@ -291,3 +291,14 @@ def test_discounted_sums_are_never_below(size, rate):
         worst = error * math.sqrt(sum(float(t**k) ** 2 for _, k in terms))
         assert Fraction(found[error][j]) >= exact + Fraction(worst)
         assert found[error][j] - found[0.0][j] <= error * math.sqrt(size) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 7.0])
+def test_tilted_masses_are_never_below(rate):
+    loss = discretize(GDP(1.0).delta, 40.0, 0.01)
+    kappa, masses = tilted(loss, rate)
+    with mp.workdps(50):
+        for i, mass, found in zip(loss.index.tolist(), loss.masses.tolist(), masses.tolist(), strict=True):
+            exact = mp.mpf(mass) * mp.exp(mp.mpf(rate) * (i * mp.mpf(loss.width)) - mp.mpf(kappa))
+            if exact > 1e-290:
+                assert exact <= found <= exact * (1 + mp.mpf(1e-10))

@@ -338,3 +338,21 @@ def test_the_largest_of_known_functions():
     corner = math.sin(math.atan(1.2))
     assert kink[0] >= math.exp(40 * corner) * (1 - 1e-12)
     assert kink[0] <= math.exp(40 * corner) * 1.01
+
+
+@pytest.mark.parametrize(
+    "factors", [[(1.0, 2), (0.0, 2)], [(1.0, 2), (-1.0, 2)], [(0.0, 1), (-0.5, 2)], [(4.0, 1), (0.0, 1)]], ids=str
+)
+def test_one_factor_without_an_end_leaves_no_pure_epsilon(factors):
+    assert product_profile(factors, 1.0, 0.1).pure_epsilon == math.inf
+
+
+@pytest.mark.parametrize("D", [0.1, 2.0, 4.0])
+def test_pure_epsilon_of_compact_factors_by_all_splits(D):
+    """The loss of a factor is largest toward the antipode, D(2π − D)/2σ²; the worst split by brute force."""
+    angle = np.linspace(0.0, math.pi / 2, 20_001)
+    moved = np.stack([np.cos(angle), np.sin(angle)]) * D
+    moved = moved[:, np.all(moved <= math.pi, axis=0)]
+    worst = np.max(np.sum(moved * (2 * math.pi - moved), axis=0)) / 2 / 0.7**2
+    found = product_profile([(1.0, 2), (1.0, 3)], 0.7, D).pure_epsilon
+    assert worst <= found <= worst * (1 + 1e-6)
