@@ -19,7 +19,7 @@ def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypa
     monkeypatch.setattr(choose, "predicted_error", lambda mechanism: counted.append(1) or real(mechanism))
     center, other = np.array([1.0, 0, 0]), np.array([0.0, 1.0, 0])
 
-    def asked(guarantee=GDP(1.0), c=center, radius=0.31, n=321, in_memory=False):  # noqa: B008
+    def asked(guarantee=GDP(1.0), c=center, radius=0.31, n=321, in_memory=False):  # noqa: B008 - frozen, so one default serves all calls
         before = len(counted)
         found = choose.choose_mechanism("auto", FrechetMean(Sphere(2), c, radius, n), guarantee, in_memory=in_memory)
         return found, len(counted) - before

@@ -40,8 +40,8 @@ def test_gdp_of_dp_rgd_derived_by_hand():
     assert mu == pytest.approx(float(shift / spread), rel=1e-12)
     # δ(ε) of that pair by brute quadrature against the GDP formula
     eps = 0.8
-    first = lambda x: mpmath.npdf(x, shift, spread)  # noqa: E731
-    second = lambda x: mpmath.npdf(x, 0, spread)  # noqa: E731
+    first = lambda x: mpmath.npdf(x, shift, spread)  # noqa: E731 - a density in a line
+    second = lambda x: mpmath.npdf(x, 0, spread)  # noqa: E731 - a density in a line
     cut = spread**2 * eps / shift + shift / 2
     brute = mpmath.quad(lambda x: first(x) - mpmath.exp(eps) * second(x), [cut, cut + spread, cut + 12 * spread])
     assert GDP(mu).delta(eps) == pytest.approx(float(brute), rel=1e-9)

@@ -79,7 +79,7 @@ def circle_product_delta(sigma, first, second, eps):
         marks |= {y for y in ((second**2 - c) / (2 * second), (c - far**2) / (2 * far)) if abs(y) < math.pi}
 
     def total(f):
-        weighed = lambda y: math.exp(-(y**2) / (2 * sigma**2)) * f(y)  # noqa: E731
+        weighed = lambda y: math.exp(-(y**2) / (2 * sigma**2)) * f(y)  # noqa: E731 - a weight in a line
         return sum(quad(weighed, a, b, epsabs=1e-15, epsrel=1e-11)[0] for a, b in pairwise(sorted(marks)))
 
     return total(lambda y: one(eps - other_loss(y))) / total(lambda y: 1.0)

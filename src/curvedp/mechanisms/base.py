@@ -124,7 +124,7 @@ class Mechanism(ABC):
         if "name" in cls.__dict__:
             Mechanism.registry[cls.name] = cls
         if "for_statistic" in cls.__dict__:  # none has to check what it is given
-            cls.for_statistic = _served(cls.__dict__["for_statistic"].__func__)  # type: ignore[method-assign]
+            cls.for_statistic = _served(cls.__dict__["for_statistic"].__func__)  # type: ignore[method-assign]  # the same method, checked
 
     def __post_init__(self) -> None:
         """Whatever was given is checked: the statistic, and every field by its type."""

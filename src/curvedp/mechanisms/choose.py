@@ -95,7 +95,7 @@ class _Public:
 
 @lru_cache(maxsize=64)
 def _named(public: _Public, name: str, guarantee: Guarantee) -> Mechanism:
-    return _variants(public.statistic)[name][1](public.statistic, guarantee)  # type: ignore[no-any-return]
+    return _variants(public.statistic)[name][1](public.statistic, guarantee)  # type: ignore[no-any-return]  # a mechanism
 
 
 @lru_cache(maxsize=64)

@@ -303,7 +303,7 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
         out = np.empty((walks, M.dim if axis is None else 2))
         for at in blocks(walks, points):
-            parts = in_threads(lambda part, at=at: total(at, part), blocks(n, rows))  # type: ignore[misc]
+            parts = in_threads(lambda part, at=at: total(at, part), blocks(n, rows))  # type: ignore[misc]  # mypy infers no lambda with a default
             out[at] = np.sum(parts, axis=0) / n
         return out
 

@@ -58,7 +58,7 @@ def bounded_epsilon(guarantee: Guarantee) -> float:
     """The largest pure ε that meets a `bounded` guarantee."""
     if isinstance(guarantee, PureDP):
         return guarantee.eps
-    return down(1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15)  # type: ignore[no-any-return]
+    return down(1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15)  # type: ignore[no-any-return]  # a float
 
 
 def spread_of(law: str, size: int) -> float:

@@ -73,7 +73,7 @@ class Panels:
                 fine[:] = True
             done.append((lows[fine], highs[fine], c[fine]))
             if np.all(fine):
-                return tuple(np.concatenate(part) for part in zip(*done, strict=True))  # type: ignore[return-value]
+                return tuple(np.concatenate(part) for part in zip(*done, strict=True))  # type: ignore[return-value]  # a pair: `done` holds pairs
             mids = (lows + highs)[~fine] / 2
             lows, highs = np.concatenate([lows[~fine], mids]), np.concatenate([mids, highs[~fine]])
         raise NotResolved("the tails of the privacy loss could not be resolved")

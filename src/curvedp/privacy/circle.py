@@ -65,7 +65,7 @@ class _Laplace(LossTails):
         return 1 / self.s
 
     @property
-    def closest(self) -> float:  # type: ignore[override]
+    def closest(self) -> float:  # type: ignore[override]  # a class attribute there
         """How far the table of tails goes: to T − t < 1e-4, since they vary with T − t itself next to the atom."""
         return max(16.0, math.log(self.max_loss) + 9.5)
 

@@ -213,4 +213,4 @@ def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guar
         if not isinstance(item, Guarantee):
             raise ParameterError(f"{_validate.shown(item)} is not a guarantee")
         vouched(item)
-    return guarantees  # type: ignore[return-value]
+    return guarantees  # type: ignore[return-value]  # each was checked above

@@ -66,7 +66,7 @@ class _Split(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        return up(PrivacyProfile.mu.func(self), 40 * self._table.panels.unresolved)  # type: ignore[attr-defined]
+        return up(PrivacyProfile.mu.func(self), 40 * self._table.panels.unresolved)  # type: ignore[attr-defined]  # mypy sees the value, not the cached property
 
     def mu_at(self, eps: Array) -> Array:
         return super().mu_at(eps) * (1 + 40 * self._table.panels.unresolved)
@@ -278,7 +278,7 @@ def largest_over_splits(value: Value, start: float = 0.0, stop: float = math.pi 
     """
     top, error = _on_arc(value, start, stop)
     for column in np.nonzero(error > _POOR * top)[0]:
-        top[column], error[column] = _narrowed(lambda u, c=column: value(u)[c : c + 1], start, stop)  # type: ignore[misc]
+        top[column], error[column] = _narrowed(lambda u, c=column: value(u)[c : c + 1], start, stop)  # type: ignore[misc]  # mypy infers no lambda with a default
     return (top + error) * (1 + 1e-12)  # the fit's own arithmetic
 
 
@@ -320,7 +320,7 @@ def _on_arc(value: Value, start: float, stop: float) -> tuple[Array, Array]:
             break
         before = fitted
     climbed = [
-        _climb(lambda z, c=c: chebvander(z, degree) @ c, fine[i])  # type: ignore[misc]
+        _climb(lambda z, c=c: chebvander(z, degree) @ c, fine[i])  # type: ignore[misc]  # mypy infers no lambda with a default
         for c, i in zip(coefficients.T, fitted.argmax(axis=0), strict=True)
     ]
     return np.maximum(top, climbed), error

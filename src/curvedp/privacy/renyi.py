@@ -143,7 +143,7 @@ class ByDelta:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # known values may coincide
             share = np.expm1(np.minimum(eps - known[right - 1], 700.0)) / np.expm1(known[right] - known[right - 1])
         share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
-        return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]
+        return np.minimum(up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0)  # type: ignore[no-any-return]  # an array
 
     def _curve_points(self) -> tuple[Array, Array]:
         """Points with ε small enough for e^ε."""

@@ -45,7 +45,7 @@ class ConfidenceProfile(PrivacyProfile):
         return f"ConfidenceProfile({self.label})"
 
     @property
-    def label(self) -> str:  # type: ignore[override]
+    def label(self) -> str:  # type: ignore[override]  # a class attribute there
         chance = f"{self.failure_probability:.3g}"
         return f"confidence bound from {self.samples} samples, wrong with probability at most {chance}"
 

@@ -219,7 +219,7 @@ def _listed(names: Sequence[str | int]) -> str:
     return ", ".join(map(shown, texts[:12])) + (", …" if len(texts) > 12 else "") if texts else "without names"
 
 
-def entries(where: str, X: Any, shape: tuple[int, ...], choices: Choices = Choices()) -> np.ndarray:  # noqa: B008
+def entries(where: str, X: Any, shape: tuple[int, ...], choices: Choices = Choices()) -> np.ndarray:  # noqa: B008 - frozen, so one default serves all calls
     """X as doubles: (n, *shape), unless X is an array of another shape, which is for the caller to judge.
     The dtype and the shape of an array are public; complex numbers are pairs where the shape ends in 2. What lists, object
     arrays and tables hold is data: a record that is not of the shape, or a cell that is no number, is NaN."""

@@ -137,8 +137,8 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
     >>> records = from_parquet(["one.parquet", "two.parquet"], SPDAffineInvariant(3))  # doctest: +SKIP
     """
     try:
-        import dask.array  # noqa: F401
-        import pyarrow.parquet  # noqa: F401
+        import dask.array  # noqa: F401 - whether it is there
+        import pyarrow.parquet  # noqa: F401 - whether it is there
     except ImportError:
         raise ParameterError("reading parquet in chunks needs: pip install 'curvedp[dask,io]'") from None
     files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]

@@ -46,4 +46,4 @@ def _y(share: float) -> float:
 
 
 def _path(x: object, y: object) -> str:
-    return "M" + "L".join(f"{_x(a):.1f},{_y(b):.1f}" for a, b in zip(x, y, strict=True))  # type: ignore[call-overload]
+    return "M" + "L".join(f"{_x(a):.1f},{_y(b):.1f}" for a, b in zip(x, y, strict=True))  # type: ignore[call-overload]  # arrays of one length

@@ -93,8 +93,8 @@ class Study:
         try:
             entries = np.array([float(each) for each in self.center.replace(",", " ").split()])
             if len(entries) == 1 < form.width:
-                return (entries * origin).tolist()  # type: ignore[no-any-return]
-            return form.points(entries.reshape(1, *form.shape))[0].tolist()  # type: ignore[no-any-return]
+                return (entries * origin).tolist()  # type: ignore[no-any-return]  # a list of numbers
+            return form.points(entries.reshape(1, *form.shape))[0].tolist()  # type: ignore[no-any-return]  # a list of numbers
         except ValueError:
             line = f"center must be {form.width} numbers, as a record is written, or one that multiplies the origin"
             raise ParameterError(line) from None

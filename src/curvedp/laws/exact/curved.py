@@ -104,7 +104,7 @@ def draw_curved(
             vectors = place.columns(FloatBall(center))
             feet = len(vectors)  # a hop may end with a time coordinate before them
             for radius, normals in hops:
-                steps = [float_ball(part) for part in decide(lambda p, r=radius: _steps(r, place, p))]  # type: ignore[misc]
+                steps = [float_ball(part) for part in decide(lambda p, r=radius: _steps(r, place, p))]  # type: ignore[misc]  # mypy infers no lambda with a default
                 vectors = place.along(vectors[-feet:], place.tangents(normals.floats()), *steps)
             parts = [part.round(grid) for part in vectors]
         if all(np.all(certain) for _, certain in parts):

@@ -183,7 +183,7 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
     scale, precision = arb(sigma), first_precision(grid)
     for i in open_.tolist():
         foot = arb(float(start[i]))
-        out[i] = decide(lambda p, i=i, foot=foot: round_arb(foot + scale * normals.ball(i, p), grid), precision)  # type: ignore[misc]
+        out[i] = decide(lambda p, i=i, foot=foot: round_arb(foot + scale * normals.ball(i, p), grid), precision)  # type: ignore[misc]  # mypy infers no lambda with a default
     return out
 
 

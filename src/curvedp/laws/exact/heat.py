@@ -82,7 +82,7 @@ class HeatHop:
             fate: str = "on" if self._weight else "kept"
             while fate == "on":
                 points.append((LazyUniforms(source, 2), LazyNormals(source, self.rays.dim)))
-                fate = decide(lambda bits, r=radius, p=points: self._fate(r, p, bits))  # type: ignore[misc]
+                fate = decide(lambda bits, r=radius, p=points: self._fate(r, p, bits))  # type: ignore[misc]  # mypy infers no lambda with a default
             if fate == "kept":
                 return radius
 
