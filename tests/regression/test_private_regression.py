@@ -10,7 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
+from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning, UnattainableGuarantee
+from curvedp.estimators import geodesic_regression
 from curvedp.geometry import (
     Correlation,
     Euclidean,
@@ -337,3 +338,18 @@ def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
         model.fit([0.0, 0.5, 1.0], Y)
         assert np.all(np.isfinite(model.velocity_))
         assert M.residual(model.footpoint_) <= 1e-6
+
+
+def test_a_geodesic_whose_ends_doubles_do_not_hold_is_told(monkeypatch):
+    """After all that was paid for is kept."""
+    M, where = Lorentz(2), "curvedp.estimators.geodesic_regression._from_lower_end"
+    far = M.exp(M.origin, np.array([0.0, 24.0, 0.0]))
+    assert geodesic_regression._from_lower_end(M, far, M.transport(M.origin, far, np.array([0.0, 0.0, 2000.0]))) is None
+    assert geodesic_regression._from_lower_end(M, M.origin, np.array([0.0, 0.0, 1.0])) is not None
+    monkeypatch.setattr(where, lambda *_: None)
+    model = PrivateGeodesicRegression(M, radius=1.0, speed=1.0, clip=1.0, x_range=(0.0, 1.0), guarantee=GDP(1.0))
+    with pytest.warns(ReleaseWarning, match="its middle alone"):
+        model.fit(np.linspace(0, 1, 200), np.tile(M.origin, (200, 1)))
+    assert not np.any(model.velocity_)
+    assert float(M.residual(model.footpoint_)) < 1e-9
+    assert model.certificate_ is not None

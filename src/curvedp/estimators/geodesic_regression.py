@@ -1,5 +1,6 @@
 """Private geodesic regression: a geodesic through manifold-valued responses, with a certificate."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator, private_ball_choice
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import Manifold, check_manifold
@@ -108,10 +109,13 @@ class PrivateGeodesicRegression(PrivateEstimator):
         data = (x, Y) if codes is None else (x, Y, codes)
         (release,) = self._publish([(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
         p, V = release.value
-        fitted: tuple[np.ndarray, np.ndarray] = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
-        self.footpoint_, self.velocity_ = fitted
+        line = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
+        ends: tuple[np.ndarray, np.ndarray] = line or (p, np.zeros_like(V[0]))
+        self.footpoint_, self.velocity_ = ends
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
+        if line is None:
+            warnings.warn("doubles do not hold the ends of the geodesic: its middle alone is kept", ReleaseWarning, 2)
         return self._told()
 
     def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
@@ -149,12 +153,12 @@ class PrivateGeodesicRegression(PrivateEstimator):
         return float(1 - error / spread)
 
 
-def _from_lower_end(M: Manifold, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A geodesic given by its middle; where doubles do not hold its lower end, that of its middle alone."""
+def _from_lower_end(M: Manifold, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A geodesic given by its middle; None where doubles do not hold its lower end."""
     with np.errstate(all="ignore"):  # of released numbers, and paid for
         foot, velocity = map(np.asarray, M.geodesic(p, v, -HALF))
         held = np.all(np.isfinite(foot)) and np.all(np.isfinite(velocity)) and bool(M.residual(foot) <= 1e-6)
-    return (foot, velocity) if held else (p, np.zeros_like(v))
+    return (foot, velocity) if held else None
 
 
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
