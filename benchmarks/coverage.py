@@ -19,6 +19,7 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import beta, kstest, laplace, norm
 
+from benchmarks import arrays
 from curvedp import GDP, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
@@ -254,16 +255,16 @@ def _laplace_vectors(rng: np.random.Generator, shape: tuple[int, ...], scale: fl
 
 def real_data(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float, float]]:
     """(what, space, one population, the other, public center, public radius, share of the one mixed into the other)."""
-    storms = np.load(folder / "hurdat2_AL.npz")
+    storms = arrays(folder / "hurdat2_AL.npz")
     first = np.unique(storms["key"], return_index=True)[1]
     lat, lon = np.radians(storms["lat"][first]), np.radians(storms["lon"][first])
     X = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
     year = np.array([int(str(key)[-4:]) for key in storms["key"][first]])
     center = np.array([0.5 * np.cos(0.4), -np.sqrt(0.75) * np.cos(0.4), np.sin(0.4)])  # 23°N 60°W
     yield "storms' first places, before and from 1960", Sphere(2), X[year < 1960], X[year >= 1960], center, 0.75, 0.0
-    images = np.load(folder / "pathmnist_adi_back_train.npz")
-    label = np.asarray(next(images[key] for key in images.files if "label" in key or key == "y")).ravel()
-    pixels = np.asarray(next(images[key] for key in images.files if images[key].ndim == 4))
+    images = arrays(folder / "pathmnist_adi_back_train.npz")
+    label = np.asarray(next(images[key] for key in images if "label" in key or key == "y")).ravel()
+    pixels = np.asarray(next(images[key] for key in images if images[key].ndim == 4))
     some = np.concatenate([np.flatnonzero(label == value)[:600] for value in np.unique(label)[:2]])
     C, M = np.stack([_covariance(each) for each in pixels[some]]), SPDAffineInvariant(3)
     yield "colors of two tissues", M, C[:600], C[600:], np.diag([0.01] * 3), 4.0, 0.8

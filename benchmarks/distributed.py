@@ -45,7 +45,7 @@ def stored(folder: Path, n: int) -> Path:
 
 
 def load(path: str, start: int) -> np.ndarray:
-    return np.array(np.load(path, mmap_mode="r")[start : start + CHUNK])
+    return np.array(np.lib.format.open_memmap(path, mode="r")[start : start + CHUNK])
 
 
 def opened(path: Path, n: int) -> da.Array:
@@ -111,7 +111,7 @@ def overhead() -> None:
     ):
         for n in SIZES:
             path = stored(Path(folder), n)
-            data, lazy = np.load(path), opened(path, n)
+            data, lazy = np.array(np.lib.format.open_memmap(path, mode="r")), opened(path, n)
             fit(data[:1000])  # what is imported or set up once
             fit(lazy[:1000])
             client.run(reset_peak)

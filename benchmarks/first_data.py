@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import arrays
+
 REPEATS = 21
 
 
@@ -47,7 +49,7 @@ TURN = np.array([[0.5, 0.75**0.5, 0.0], [-(0.75**0.5), 0.5, 0.0], [0.0, 0.0, 1.0
 
 def rounded(data: Path, folder: Path) -> Case:
     """Where storms were first seen, as unit vectors with four decimals, under the header 0,1,2 that pandas writes."""
-    table = np.load(data / "hurdat2_AL.npz")
+    table = arrays(data / "hurdat2_AL.npz")
     first = np.unique(table["key"], return_index=True)[1]
     truth = directions(table["lat"][first], table["lon"][first])
     np.savetxt(folder / "rounded.csv", truth, fmt="%.4f", delimiter=",", header="0,1,2", comments="")
@@ -58,7 +60,7 @@ def rounded(data: Path, folder: Path) -> Case:
 
 def volts(data: Path, folder: Path) -> Case:
     """EEG covariances of four channels in V², as MNE has them; (10 µV)² is the textbook's power of a channel."""
-    truth = np.load(data / "eeg_eeglab_cov.npz")["windows2s_cov"][:, ::8, ::8] * 1e-12
+    truth = arrays(data / "eeg_eeglab_cov.npz")["windows2s_cov"][:, ::8, ::8] * 1e-12
     np.save(folder / "volts.npy", truth)
     return Case("119 EEG covariances in V²", "spd-affine:4", 4.0, truth, 1e-10 * np.eye(4), "volts.npy", {}, truth)
 
@@ -83,7 +85,7 @@ def volume(data: Path, folder: Path) -> Case:
     """A NIfTI file of tensors in mm²/s in FSL's order, with a mask; water diffuses at 10⁻³ mm²/s."""
     import nibabel
 
-    table = np.load(data / "dti_dipy.npz")
+    table = arrays(data / "dti_dipy.npz")
     mask = np.zeros((10, 10, 10), np.uint8)
     six, whole = np.zeros((*mask.shape, 6), np.float32), np.zeros((*mask.shape, 3, 3))
     place = tuple(table["small_64D_voxel"].T)
@@ -98,7 +100,7 @@ def volume(data: Path, folder: Path) -> Case:
 
 def pixels(data: Path, folder: Path) -> Case:
     """Landmarks of apes' skulls in the digitiser's units. The template stands for a published one: a rough drawing."""
-    raw = np.moveaxis(np.load(data / "dryden_shapes.npz")["apes_x"], -1, 0)
+    raw = np.moveaxis(arrays(data / "dryden_shapes.npz")["apes_x"], -1, 0)
     np.save(folder / "apes.npy", raw)
     truth = raw - raw.mean(axis=1, keepdims=True)
     truth /= np.linalg.norm(truth, axis=(1, 2), keepdims=True)
@@ -109,7 +111,7 @@ def pixels(data: Path, folder: Path) -> Case:
 
 def storms(data: Path, folder: Path) -> Case:
     """All fixes of all storms: a storm has up to 133 of them, and the storm is what is to be protected."""
-    table = np.load(data / "hurdat2_AL.npz")
+    table = arrays(data / "hurdat2_AL.npz")
     np.save(folder / "fixes.npy", np.column_stack([table["lat"], table["lon"]]))
     truth = directions(table["lat"], table["lon"])
     return Case("51840 fixes of 1893 storms", "sphere:2", 0.75, truth, TURN @ ATLANTIC,
@@ -188,11 +190,11 @@ def written(data: Path) -> None:
     from curvedp.geometry import Rotations, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
     from curvedp.records import read_records
 
-    table = np.load(data / "hurdat2_AL.npz")
+    table = arrays(data / "hurdat2_AL.npz")
     first = np.unique(table["key"], return_index=True)[1]
     wrists = read_records(data / "drill_so3_quaternions.csv", Rotations(3), form="quaternion-wxyz", header=True,
                           columns=["Q1", "Q2", "Q3", "Q4"])  # fmt: skip
-    tensors = 1e3 * np.load(data / "dti_dipy.npz")["small_64D_tensor"]
+    tensors = 1e3 * arrays(data / "dti_dipy.npz")["small_64D_tensor"]
     known = [(Sphere(2), directions(table["lat"][first], table["lon"][first]), TURN @ ATLANTIC, 0.75),
              (Rotations(3), wrists, np.eye(3), 1.2), (SPDAffineInvariant(3), tensors, np.eye(3), 3.0)]  # fmt: skip
     print("| written as | " + " | ".join(f"{M!r}" for M, *_ in known) + " |\n" + "|---" * 4 + "|")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import arrays
 from curvedp import GDP, PrivateMDM, PrivateSoftmax
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean, frechet_mean
@@ -69,7 +70,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.data_dir is None:
         parser.error("name the data folder: --data-dir or CURVEDP_DATA")
-    windows = np.load(options.data_dir / "eeg_eeglab_cov.npz")["windows2s_cov"]
+    windows = arrays(options.data_dir / "eeg_eeglab_cov.npz")["windows2s_cov"]
 
     def sets(n: int, strength: float, first: int = 0) -> list[tuple[Any, Any]]:
         return [trials(windows, np.random.default_rng(seed), n, strength, first) for seed in range(options.sets)]

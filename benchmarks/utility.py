@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import arrays
 from benchmarks.knorm import KNormLaw
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
@@ -67,13 +68,13 @@ Sampler = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 def studies(folder: Path) -> Iterator[Study]:
     """Every data set with its public ball."""
     # Diffusion tensors in units of 1e-3 mm²/s, the order of water's diffusivity in tissue.
-    tensors = np.load(folder / "dti_dipy.npz")
+    tensors = arrays(folder / "dti_dipy.npz")
     for name in ("small_64D", "small_101D"):
         yield Study(
             f"diffusion tensors {name}", SPDAffineInvariant(3), tensors[f"{name}_tensor"] / 1e-3, Ball(np.eye(3), 2.5)
         )
 
-    windows = np.load(folder / "eeg_eeglab_cov.npz")["windows2s_cov"]
+    windows = arrays(folder / "eeg_eeglab_cov.npz")["windows2s_cov"]
     for channels, radius in ((slice(0, 32, 4), 4.0), (slice(None), 8.0)):
         covariances = windows[:, channels, channels]
         manifold = SPDAffineInvariant(covariances.shape[-1])
@@ -89,7 +90,7 @@ def studies(folder: Path) -> Iterator[Study]:
     yield Study("cities of Asia", Sphere(2), _on_sphere(degrees[asian]), Ball(_on_sphere([25, 100]), 0.7))
     yield Study("cities of the world", Sphere(2), _on_sphere(degrees), Ball(_on_sphere([25, 60]), 1.0))
 
-    storms = np.load(folder / "hurdat2_AL.npz")
+    storms = arrays(folder / "hurdat2_AL.npz")
     first = np.unique(storms["key"], return_index=True)[1]  # one record a storm: where it was first seen
     fixes = np.stack([storms["lat"][first], storms["lon"][first]], axis=-1)
     yield Study("storms, first fixes", Sphere(2), _on_sphere(fixes), Ball(_on_sphere([20, -60]), 0.75))
@@ -97,7 +98,7 @@ def studies(folder: Path) -> Iterator[Study]:
     lines = (folder / "mammals_poincare2d_drewwilimitis.csv").read_text(encoding="utf-8").splitlines()[1:]
     mammals = np.array([[float(x) for x in line.split()[1:]] for line in lines])
     yield Study("mammals, Poincaré disc", PoincareBall(2), mammals, Ball(np.zeros(2), 10.0))
-    embeddings = np.load(folder / "horopca_poincare_embeddings.npz")
+    embeddings = arrays(folder / "horopca_poincare_embeddings.npz")
     for name, radius in (("bio-diseasome", 8.0), ("ca-CSphd", 12.5), ("smalltree", 4.0)):
         yield Study(f"{name}, Poincaré ball", PoincareBall(10), embeddings[f"{name}_10"], Ball(np.zeros(10), radius))
 
@@ -105,7 +106,7 @@ def studies(folder: Path) -> Iterator[Study]:
 def held_out(folder: Path) -> Iterator[Study]:
     """Data on which nothing was tried before; the balls were fixed before any result was seen. Of private balls only
     smalltree is held out still: the others were looked at since, while stages were chosen."""
-    embeddings = np.load(folder / "horopca_poincare_embeddings.npz")
+    embeddings = arrays(folder / "horopca_poincare_embeddings.npz")
     for new, name, radius in (("held out: ", "smalltree", 4.0), ("", "bio-diseasome", 8.0)):
         yield Study(f"{new}{name} d=50", PoincareBall(50), embeddings[f"{name}_50"], Ball(np.zeros(50), radius))
     quakes = np.genfromtxt(folder / "earth_quakes_all.csv", delimiter=",", comments="#")[:, :2]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import arrays
 from benchmarks.coinpress import coinpress_mean
 from benchmarks.utility import Study, held_out, studies
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
@@ -179,7 +180,7 @@ def grouped(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarra
         about = 0.3 * rng.normal(size=(count, 1, M.dim)) / sqrt(M.dim)
         z = (about + rng.normal(size=(count, 50, M.dim)) / sqrt(M.dim)).reshape(-1, M.dim)
         yield "simulated SPD(3)", M, np.asarray(M.unchart(np.eye(3), z)), np.repeat(np.arange(count), 50)
-    storms = np.load(folder / "hurdat2_AL.npz")
+    storms = arrays(folder / "hurdat2_AL.npz")
     lat, lon = np.radians(storms["lat"]), np.radians(storms["lon"])
     fixes = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
     known = np.isfinite(fixes).all(axis=1)

@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import inspect
+import json
 import pkgutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import curvedp
 
 ROOT = Path(curvedp.__file__).parent
+PROJECT = Path(__file__).parents[1]
 BASE = {"errors", "_validate", "_files", "_lazy", "_progress", "_words"}
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
@@ -224,3 +226,28 @@ def test_a_site_s_process_imports_little():
     loaded = run("import sys, curvedp.federated.site; print(*sys.modules)").split()
     assert not {"scipy.special", "flint", "numpy.testing", "curvedp.laws.gaussian", "sklearn"} & set(loaded)
     assert "curvedp.mechanisms.base" in loaded
+
+
+def _readers() -> dict[str, ast.Module]:
+    """Every file of the project that calls `np.load`, the gallery's notebooks among them."""
+    found = {}
+    folders = ("src", "tests", "benchmarks", "examples", "reproductions", "docs")
+    for path in (path for folder in folders for path in (PROJECT / folder).rglob("*")):
+        if path.suffix in (".py", ".ipynb") and "np.load(" in (text := path.read_text(encoding="utf-8")):
+            if path.suffix == ".ipynb":
+                cells = json.loads(text)["cells"]
+                text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+            found[str(path.relative_to(PROJECT))] = ast.parse(text)
+    return found
+
+
+def test_archives_are_closed():
+    """An npz archive keeps its file open. Left to the garbage collector, it warns in whatever test runs then."""
+    readers = _readers()
+    assert len(readers) > 8
+    for name, tree in readers.items():
+        closed = {id(item.context_expr) for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.load":
+                given = ast.unparse(node.args[0])  # an array is read and closed, and so is a file by who opened it
+                assert id(node) in closed or ".npy" in given or given == "file", f"{name}:{node.lineno}"

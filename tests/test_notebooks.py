@@ -27,8 +27,8 @@ def some_of_the_data(folder):
         if file.name != "hurdat2_AL.npz":
             (folder / file.name).symlink_to(file.resolve())
         else:
-            held = np.load(file)
-            np.savez(folder / file.name, **{name: held[name][:6000] for name in ("lat", "lon", "key")})
+            with np.load(file) as held:
+                np.savez(folder / file.name, **{name: held[name][:6000] for name in ("lat", "lon", "key")})
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["stand-in", "data"])

@@ -66,7 +66,8 @@ def _read(path: Path) -> Any:
     try:
         if path.suffix == ".csv":
             return np.loadtxt(path, delimiter=",", ndmin=2)
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        with path.open("rb") as file:
+            return np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError, TypeError, EOFError):
         raise ParameterError(f"{path} is not an npy or csv file as --out of curvedp release writes it") from None
 
