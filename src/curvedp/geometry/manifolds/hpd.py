@@ -6,12 +6,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
-from curvedp.geometry.manifolds.spd_common import pack
+from curvedp.geometry.numerics.matrix import below
 from curvedp.geometry.numerics.namespace import like, namespace
 
 
@@ -86,23 +87,28 @@ class HPDAffineInvariant(Pulled):
         return _hermitian(xp.stack([a, y[..., :, 1, :, 0] - y[..., :, 0, :, 1]], axis=-1) / 2)
 
     def _lift(self, z: Array) -> Array:
-        return z @ like(z, _frame(self.m))
+        xp, (number, sign, _) = namespace(z), _blocks(self.m)
+        return xp.take(z, xp.asarray(number, device=device(z)), axis=-1) * like(z, sign * math.sqrt(0.5))
 
     def _drop(self, z: Array) -> Array:
-        return z @ like(z, _frame(self.m).T)
+        xp, (_, sign, copies) = namespace(z), _blocks(self.m)
+        z = xp.take(z * like(z, sign * math.sqrt(0.5)), xp.asarray(copies, device=device(z)), axis=-1)
+        return xp.sum(xp.reshape(z, (*z.shape[:-1], self.dim, 2)), axis=-1)
 
 
 @cache
-def _frame(m: int) -> np.ndarray:
-    """Rows: the coordinates in SPD(2m) of an orthonormal basis of Hermitian matrices, times 1/√2 to be of length 1."""
-    basis = np.zeros((m * m, m, m, 2))
+def _blocks(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each coordinate in SPD(2m), in the order of `pack`: which coordinate of a Hermitian matrix it copies (diagonal,
+    real and imaginary parts below it) and with which sign, 0 where it copies none. And where the two copies of each are."""
     row, col = np.tril_indices(m, -1)
-    lower = m + np.arange(len(row))
-    basis[np.arange(m), np.arange(m), np.arange(m), 0] = 1
-    basis[lower, row, col, 0] = basis[lower, col, row, 0] = math.sqrt(0.5)
-    lower += len(row)
-    basis[lower, row, col, 1], basis[lower, col, row, 1] = math.sqrt(0.5), -math.sqrt(0.5)
-    return np.asarray(pack(HPDAffineInvariant(m).to_model(basis))) / math.sqrt(2)  # PyTorch takes no read-only arrays
+    real, imaginary = m + 1 + np.arange(2 * len(row)).reshape(2, -1)
+    x = np.zeros((m, m, 2))
+    x[np.arange(m), np.arange(m), 0] = 1 + np.arange(m)
+    x[row, col, 0] = x[col, row, 0] = real
+    x[row, col, 1], x[col, row, 1] = imaginary, -imaginary
+    numbers = np.asarray(below(HPDAffineInvariant(m).to_model(x), 0))
+    number = np.abs(numbers).astype(int)
+    return np.maximum(number - 1, 0), np.sign(numbers), np.argsort(number, kind="stable")[m:]
 
 
 def _hermitian(x: Array) -> Array:
