@@ -294,6 +294,39 @@ def test_an_account_larger_than_what_was_left_is_found(path):
         Ledger(path).verify()
 
 
+ODD = (None, -1, "x", [], {"type": "GDP"}, ["1", "2", "3"])
+
+
+def test_lines_that_are_none_of_ours_are_damage_whatever_their_hashes(path):
+    """Every field of every kind of line, odd or missing, and bodies that are none: an answer or one clear error, never a
+    Python one."""
+    ledger = Ledger(path, ApproxDP(3.0, 1e-3))
+    ledger.spend(ApproxDP(0.1, 1e-5), "in a group", partition="p", group="g")
+    ledger.spend(GDP(0.2), "opens an account")
+    whole, refused = path.read_bytes(), 0
+    with sqlite3.connect(path) as connection:
+        fields = [list(json.loads(body)) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
+    connection.close()
+    for number, names in enumerate(fields):
+        strange = [{name: odd} for turn, name in enumerate(names) for odd in (*ODD[(turn + number) % 3 :: 3], "gone")]
+        for made in (*strange, None, [], 1, "x"):
+            path.write_bytes(whole)
+
+            def change(bodies, number=number, made=made):
+                body = made
+                if isinstance(made, dict):
+                    body = {name: odd for name, odd in {**bodies[number], **made}.items() if odd != "gone"}
+                return [*bodies[:number], body, *bodies[number + 1 :]]
+
+            _rewrite(path, change)
+            try:
+                opened = Ledger(path)
+                _ = opened.spent, opened.remaining, opened.entries, opened.verify()
+            except CurvedpError:
+                refused += 1
+    assert refused > 40  # times, names and ids are words
+
+
 def test_keys_are_asked_for_and_checked(path, tmp_path):
     good, other, short = (tmp_path / name for name in ("good", "other", "short"))
     for file, size in ((good, 32), (other, 32), (short, 8)):

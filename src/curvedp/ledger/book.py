@@ -204,7 +204,7 @@ class Ledger:
         """
         with transaction(self.path) as connection:
             rows = read(connection, 0, "", read_key(self.key))
-        state = replay(_first(rows[0]), rows[1:], exactly=True)
+            state = replay(_first(rows[0]), rows[1:], exactly=True)
         for head in heads:
             if all(head != digest for _, _, digest in rows):
                 raise LedgerCorrupted(

@@ -151,16 +151,16 @@ def _after(state: State, body: dict[str, Any], exactly: bool) -> tuple[Cost, Cos
     stored = body.get("total")
     if stored is not None and not exactly:
         of_group = body["of_group"]
-        return _read(stored), None if of_group is None else _read(of_group)
+        return _read(stored, state.total), None if of_group is None else _read(of_group, state.total)
     part = cost(state.account, guarantee_from_dict(body["guarantee"]))
     added = state._sum(part, body["partition"], body["group"])
-    if stored is not None and _read(stored) != added[0]:
+    if stored is not None and _read(stored, state.total) != added[0]:
         raise LedgerCorrupted("the ledger's entries do not add up to its total; what was spent is unknown")
     return added
 
 
-def _read(stored: Any) -> Cost:
-    return tuple(Fraction(number) for number in stored)
+def _read(stored: Any, like: Cost) -> Cost:
+    return tuple(Fraction(number) for number, _ in zip(stored, like, strict=True))
 
 
 def cost(account: Guarantee, guarantee: Guarantee) -> Cost:

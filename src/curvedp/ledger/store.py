@@ -29,6 +29,8 @@ CREATE TABLE entries (
 ) STRICT
 """
 _KEY_BYTES = 32
+# what a line that is not one of ours leads to, although its hash is right: whoever can write the file can take hashes anew
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -81,7 +83,9 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
     except sqlite3.OperationalError as error:  # locked, full disk, read-only: the transaction rolls back
         raise CurvedpError(f"cannot write the ledger {path}: {error}. Nothing was spent") from error
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+    except CurvedpError:
+        raise
+    except (sqlite3.DatabaseError, *_DAMAGE) as error:
         raise LedgerCorrupted(f"{path} is not a readable ledger: {error}") from error
     finally:
         connection.close()  # rolls back what was not committed
