@@ -304,6 +304,16 @@ def test_forms_that_are_no_certificate():
             verify_certificate(Certificate.from_json(bad))
 
 
+def test_a_text_of_digits_is_no_number():
+    """In any place, of any script: a signed file must not be readable in two ways."""
+    record, arabic = genuine("log-gaussian"), {48 + digit: 0x660 + digit for digit in range(10)}
+    numbers = [path for path in leaves(record) if type(at(record, path)) in (int, float)]
+    assert ("claims", "gdp") in numbers
+    for path in numbers:
+        text = repr(at(record, path))
+        assert not any(accepted(changed(record, path, new)) for new in (text, text.translate(arabic))), path
+
+
 def test_the_value_belongs_to_the_certificate():
     """The released value is a function of the integers that the certificate lists."""
     model = PrivateFrechetMean(SPD, radius=1.0, mechanism="log-gaussian").fit(cloud(SPD))

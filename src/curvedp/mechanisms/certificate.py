@@ -93,8 +93,14 @@ class Claims:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
         """Built again; whatever is not a number raises."""
-        named = {name: None if value is None else float(value) for name, value in record.items() if name != "curve"}
-        return cls(**named, curve=tuple((float(eps), float(delta)) for eps, delta in record["curve"]))  # type: ignore[arg-type]  # a slack of None is refused by `verify`
+        named = {name: None if value is None else _real(value) for name, value in record.items() if name != "curve"}
+        return cls(**named, curve=tuple((_real(eps), _real(delta)) for eps, delta in record["curve"]))  # type: ignore[arg-type]  # a slack of None is refused by `verify`
+
+
+def _real(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise TypeError("a text of digits, of any script, is not a number")
+    return float(value)
 
 
 def _implied(promise: Guarantee, to: Any, name: str) -> float:
