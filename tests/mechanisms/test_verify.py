@@ -277,6 +277,15 @@ def test_a_forged_leaf_is_refused_or_claims_less(name):
     assert not wrong, wrong[:5]
 
 
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_forged_slack_is_refused(name):
+    """No exact draw is nearer to its ideal law than 2^-100, and δ is claimed with that: both changed, and in agreement."""
+    record = copy.deepcopy(genuine(name))
+    if record["numerics"]["tau"] is not None:
+        record["numerics"]["tau"] = record["claims"]["slack"] = 2.0**-101
+        assert not accepted(resealed(record))
+
+
 def test_a_public_ball_is_tied_to_the_release():
     """Where no claim rests on the ball, as in a regression or a median, a change of it alone is refused all the same."""
     for name, path in (

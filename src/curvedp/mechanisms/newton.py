@@ -21,10 +21,11 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
-from curvedp.mechanisms.certificate import Certificate, Check, at_least
+from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import CHART_ERROR, grid_of, james_stein
 from curvedp.mechanisms.noise import Noise, ShrunkMeanMechanism, float_noise, least_noise, spread_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
+from curvedp.mechanisms.stages import same_stages
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
 from curvedp.privacy import Guarantee
 
@@ -185,29 +186,15 @@ class NewtonMechanism(ShrunkMeanMechanism):
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         draws, noisy = self.exact_noise(source)
         value, stages, noise = self._walk(data[None], 1, noisy)
-        return Draw.of(value[0], draws, [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages])
+        return Draw.of(value[0], draws, self._told(stages, noise))
 
     def checks(self, certificate: Certificate) -> list[Check]:
-        """Every step's noise, at the distance from the center that it says."""
-        stages = certificate.release["stages"]
-        if len(stages) != self.steps:
-            raise ParameterError(f"{len(stages)} stages for {self.steps} steps")
-        checks = []
+        """Every step is where the integers before it lead, with its noise."""
         _, walked, noise = self._walk(None, 1, replay(certificate.release["integers"]))
-        for step, (stage, true) in enumerate(zip(stages, walked, strict=True)):
-            told = {**true._asdict(), "noise_left": float(noise[0, 0])}
-            public = sorted(stage) == sorted(told) and all(
-                np.isclose(stage[name], told[name], rtol=1e-9, atol=1e-12) for name in ("distance", "noise_left")
-            )
-            if not public:
-                raise ParameterError(f"stage {step + 1} is not where the released integers lead")
-            least = self.stage(step, max(true.distance, stage["distance"]))
-            checks.append(at_least(f"noise of gradient {step + 1}", stage["gradient_scale"], least.gradient_scale))
-            if least.hessian_scale is not None:
-                checks.append(at_least(f"noise of Hessian {step + 1}", stage["hessian_scale"], least.hessian_scale))
-            elif stage["hessian_scale"] is not None:
-                raise ParameterError(f"stage {step + 1} measures no Hessian")
-        return checks
+        return same_stages(self._told(walked, noise), certificate.release["stages"])[:1]
+
+    def _told(self, stages: list[Stage], noise: np.ndarray) -> list[dict[str, Any]]:
+        return [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages]
 
     def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release. Of several

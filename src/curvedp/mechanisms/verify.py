@@ -15,11 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.entropy.csprng import Allowance
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry import parse_manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.base import FLOAT, Mechanism
-from curvedp.mechanisms.certificate import CURVE_EPSILONS, Certificate, Check, Claims, at_least, digest_of_integers
+from curvedp.mechanisms.base import EXACT, FLOAT, Mechanism
+from curvedp.mechanisms.certificate import (
+    CURVE_EPSILONS,
+    ROUNDED,
+    Certificate,
+    Check,
+    Claims,
+    at_least,
+    digest_of_integers,
+)
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import certified_mu
@@ -81,8 +90,8 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
     for name, own in mechanism.parameters.items():
         stated = certificate.parameters[name]
         same_kind = type(stated) is type(own) or (isinstance(own, float) and type(stated) is int)
-        more = isinstance(own, float) and isinstance(stated, float) and stated >= own
-        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie
+        more = name == "scale" and isinstance(stated, float) and stated >= own * (1 - ROUNDED)
+        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie, more of another number is
             raise ParameterError(f"the parameter {name} is not what the others imply")
     charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
     if not charted and any(getattr(statistic, part) is not None for part in ("center", "radius", "in_chart")):
@@ -220,7 +229,11 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         unknown = "the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
         return [*checks, Check("sampler: float64", None if tau is None else False, f"drawn in float64: {unknown}")]
     number = isinstance(tau, float) and isfinite(tau)
-    return [*checks, Check(f"slack τ = {_shown(tau)}", number and 0 < tau <= _LARGEST_TAU, "added to δ as (1+e^ε)τ")]
+    # What every exact draw of so many numbers costs at least; discrete noise has its own bound (`Mechanism.checks`).
+    drawn = certificate.release["integers"] or [[0]]
+    least = sum(Allowance(len(part)).tau() for part in drawn) if mechanism.path == EXACT else 0.0
+    usable = number and 0 < tau <= _LARGEST_TAU and least <= tau
+    return [*checks, Check(f"slack τ = {_shown(tau)}", usable, "added to δ as (1+e^ε)τ")]
 
 
 def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
