@@ -84,7 +84,7 @@ MISTAKES = {
     "x_range": [(0.0, 0.0), (1.0, 0.0), (0.0, np.nan), (0.0, 1.0, 2.0), 10**400],
     "reduce": [0, 4, 2.0],
 }
-NOTHING = [True, b"x", object(), 1j, {}, np.ma.masked, X, T]  # no parameter takes one of these
+NOTHING = [True, b"x", object(), 1j, {}, [], np.ma.masked, X, T]  # no parameter takes one of these
 
 
 def cases():

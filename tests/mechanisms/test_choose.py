@@ -1,5 +1,7 @@
 """The choice of a mechanism: what is kept from one data set to the next."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from curvedp.errors import CurvedpError
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, Torus, frechet_mean
 from curvedp.mechanisms import choose
 from curvedp.mechanisms.choose import mechanism_names
-from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.privacy import GDP, PureDP
 
 
@@ -59,3 +61,10 @@ def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
             assert 0.3 < fits[0].predicted_error_ / found < 3, (name, guarantee)
             tried += 1
     assert tried > 5
+
+
+@pytest.mark.parametrize("guarantee", [GDP(1e12), PureDP(1e12), GDP(1e-12)], ids=str)
+def test_a_guarantee_of_any_size_is_chosen_for_or_refused(guarantee):
+    """Where doubles do not tell the noise from none, the least predicted error is 0."""
+    with suppress(CurvedpError):
+        assert choose.choose_mechanism("auto", FrechetVariance(Euclidean(1), None, 0.7, 50), guarantee).errors

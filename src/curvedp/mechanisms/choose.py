@@ -7,6 +7,7 @@ public populations in the ball. It reads no data, so the choice costs no privacy
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,8 +125,10 @@ def _hopeless(kind: type[Mechanism], statistic: Statistic, found: dict[str, tupl
     if kind.like not in found:
         return None
     error = found[kind.like][0] * min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
-    ratio = error / min(error for error, _ in found.values())
-    return f"it would err about {ratio:.3g} times as much as the best" if ratio > _HOPELESS else None
+    least = min(error for error, _ in found.values())  # 0 where doubles do not tell the noise from none
+    if not error > _HOPELESS * least:
+        return None
+    return f"it would err about {error / least if least else inf:.3g} times as much as the best"
 
 
 class _Population(NamedTuple):

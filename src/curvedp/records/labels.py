@@ -1,6 +1,7 @@
 """Public labels of records: the classes, how large each is, and the mean of each class of chunked records."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -125,10 +126,10 @@ def _check_shape(labels: Any, n: int) -> None:
 
 def _public(classes: Any) -> np.ndarray:
     """The distinct classes that a caller names, in order."""
-    try:
-        return Labels(classes, len(classes)).classes
-    except (TypeError, ParameterError):
-        raise ParameterError("classes= must be a list of distinct labels, numbers or texts, none missing") from None
+    with suppress(TypeError, ParameterError):
+        if len(found := Labels(classes, len(classes)).classes):
+            return found
+    raise ParameterError("classes= must be a list of distinct labels, numbers or texts: at least one, none missing")
 
 
 def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
