@@ -91,7 +91,7 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
         stated = certificate.parameters[name]
         same_kind = type(stated) is type(own) or (isinstance(own, float) and type(stated) is int)
         more = name == "scale" and isinstance(stated, float) and stated >= own * (1 - ROUNDED)
-        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie, more of another number is
+        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie
             raise ParameterError(f"the parameter {name} is not what the others imply")
     charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
     if not charted and any(getattr(statistic, part) is not None for part in ("center", "radius", "in_chart")):
