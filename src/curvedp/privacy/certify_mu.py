@@ -87,7 +87,7 @@ class MuCertifier(Certifier):
         slope = np.gradient(log_delta, grid)
         bend = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
         room = np.clip(log_top - log_delta, 1e-9, 2.0)
-        steps = np.interp(grid, grid, np.sqrt(8 * 0.6 * room / bend))
+        steps = np.sqrt(8 * 0.6 * room / bend)
         count = np.concatenate([[0.0], np.cumsum(np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2)])
         if count[-1] > 10 * _MOST_INTERVALS:
             return [0.0] * (10 * _MOST_INTERVALS)
@@ -105,25 +105,20 @@ class MuCertifier(Certifier):
         return math.nextafter(float(((2 * r * D + D * D) / (2 * s * s)).upper()), math.inf)
 
     def _closes(self, mu: arb, r: arb) -> bool:
-        """Whether δ <= δ_μ for every ε >= (2rD + D²)/2s² (docs/exact-profiles.md, Theorem 2′)."""
+        """Whether δ <= δ_μ for every ε >= (2rD + D²)/2s² (docs/exact-profiles.md, Theorem 2, the tail with the angle)."""
         s, D = self._units()
         n, a = self.d - 1, arb(self.d - 1) / 2
         room = (1 - (D / s / mu) ** 2) / (s * s)
         slope = r / (s * s) - n * r.coth()  # −(log ρ)′
-        if not (room > 0 and slope > 0):
-            return False
-        if not (n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room):
-            return False
+        falls = n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room  # positive: no room, no proof
         q = D / (s * s)
         eps = q * (r + D / 2)
         x, y = eps / mu - mu / 2, eps / mu + mu / 2
-        if not x > 0:
-            return False
         log_c = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
         log_angle = log_c + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log() + (a + 1).lgamma()
         log_tail = self._log_density(r) + log_angle - (a + 1) * slope.log() - (1 + slope / q).log()
         log_gdp = mu.log() - x * x / 2 - (2 * arb.pi()).log() / 2 - 2 * (y + arb(2).sqrt()).log()
-        return bool(log_tail <= log_gdp)
+        return bool(x > 0 and falls and log_tail <= log_gdp)  # false where a slope <= 0 makes the tail no number
 
     def _log_density(self, r: arb) -> arb:
         """log(ρ(r)/∫ρ) or more, for the Gaussian on a hyperbolic space: the integral is over a window only."""
@@ -162,10 +157,8 @@ class MuCertifier(Certifier):
                 if not (g0 > 0 and g1 > 0):
                     return False
                 h = ends[i + 1] - ends[i]
-                # the tangents at both ends meet above 0, or one of them rises inwards
-                if t0 < 0 and t1 > 0 and not (g0 + t0 * ((g1 - t1 * h - g0) / (t0 - t1)) > 0):
-                    return False
-                if not ((t0 < 0 or t0 >= 0) and (t1 > 0 or t1 <= 0)):
+                # one of the tangents at both ends rises inwards, or they meet above 0
+                if not (t0 >= 0 or t1 <= 0 or g0 + t0 * ((g1 - t1 * h - g0) / (t0 - t1)) > 0):
                     return False
             return True
 
