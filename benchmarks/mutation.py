@@ -8,10 +8,11 @@ lists the survivors with the line they change. Survivors of earlier samples that
 their reasons in `equivalent_mutants.txt`; they are shown in a column of their own, and the second share leaves them out.
 
 One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
-tests that execute the changed line: those of the module's own test file first, then the quickest. So a mutant costs one failing
-test, not an interpreter with its imports; the working tree is never touched. Which test executes which line is kept in `build/`,
-so that it is measured again only for what has changed. What this cannot see counts as survived: tests above `seconds` of CPU
-time, a mutant's tests beyond ten times that (the log says how many of a survivor's tests ran), code that another interpreter runs.
+tests that execute the changed line: those of the module's own test file first, one case of each test before the second of any,
+then the quickest. So a mutant costs one failing test, not an interpreter with its imports; the working tree is never touched.
+Which test executes which line is kept in `build/`, so that it is measured again only for what has changed. What this cannot see
+counts as survived: tests above `seconds` of CPU time, a mutant's tests beyond ten times that (the log says how many of a
+survivor's tests ran), code that another interpreter runs.
 """
 
 import ast
@@ -29,7 +30,7 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,8 @@ class Mutants:
             inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
             touching = [item for item in order if file in profile[item][1]]
             tests = [t for t in touching if not inside or not profile[t][1][file].isdisjoint(lines)]
-            tests.sort(key=lambda t: _mirrored(t.path.stem) != _mirrored(file))  # stable: then the quickest
+            turn = {t: i for group in _cases(tests) for i, t in enumerate(group)}
+            tests.sort(key=lambda t: (_mirrored(t.path.stem) != _mirrored(file), turn[t]))  # stable: then the quickest
             total = np.cumsum([profile[t][0] for t in tests])
             tests = tests[: int(np.sum(total <= 10 * self.seconds))]
             killed = self._killed(file, mutated, tests, profile)
@@ -226,6 +228,14 @@ class Mutants:
 
         found = forked(work, 120 + 40 * sum(profile[t][0] for t in tests))
         return found if found is None else int(found)
+
+
+def _cases(tests: list[pytest.Item]) -> Collection[list[pytest.Item]]:
+    """The cases of each test, which differ in their parameters."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in tests:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    return cases.values()
 
 
 def _mirrored(name: str) -> str:

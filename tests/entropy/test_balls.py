@@ -104,6 +104,16 @@ def test_sharp_product_has_the_radius_of_one_rounding() -> None:
     assert sharp.rad.max() < 0.2 * plain.rad.max()
 
 
+def test_sharp_product_of_long_rows_that_cancel() -> None:
+    """What is taken as exact is so by the number of terms, not by the number of rows."""
+    half = rng.standard_normal(1500)
+    a, b = np.stack([np.concatenate([half, half])] * 2), np.concatenate([half, -half * (1 + 1e-9)])
+    exact = sum(Fraction(x) * Fraction(y) for x, y in zip(a[0], b, strict=True))
+    product = FloatBall(a).sharp_dot(b)
+    assert all(abs(Fraction(c) - exact) <= Fraction(r) for c, r in zip(product.mid, product.rad, strict=True))
+    assert np.all(product.rad < 1e-3 * np.abs(product.mid))
+
+
 def test_a_wrong_unit_roundoff_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balls, "_U", 2.0**-55)
     a, b = scattered(2000), scattered(2000)

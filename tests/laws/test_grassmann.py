@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.errors import ParameterError
+from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import Grassmann
-from curvedp.laws import RiemannianGaussian
+from curvedp.laws import RiemannianGaussian, grassmann
 from curvedp.mechanisms import GaussianMechanism
 from goodness import accepts, off_origin, rejects
 from reproductions.opt.tangent import TangentGaussian
@@ -113,3 +113,18 @@ def test_what_is_not_known_is_refused() -> None:
         RiemannianGaussian(Grassmann(6, 3), 0.3).radial_cdf(0.5)
     with pytest.raises(ParameterError, match="accepts"):
         RiemannianGaussian(Grassmann(40, 20), 5.0).sample(np.random.default_rng(0), np.eye(40, 20))
+
+
+def test_an_envelope_below_its_target_raises(monkeypatch) -> None:
+    a, *rest = grassmann._envelope(2, 3, 0.3)
+    monkeypatch.setattr(grassmann, "_envelope", lambda *_: (a - 0.05, *rest))
+    with pytest.raises(EnvelopeViolation):
+        RiemannianGaussian(Grassmann(5, 2), 0.3).sample(np.random.default_rng(0), np.eye(5, 2), 200)
+
+
+def test_planes_of_a_space_of_many_dimensions() -> None:
+    """σ = 1/100 in 402 dimensions: the tangent normal of 2·400 dimensions, whose powers of a sine leave the doubles."""
+    law = RiemannianGaussian(Grassmann(402, 2), 0.01)
+    assert law.radial_cdf(0.01 * math.sqrt(800)) == pytest.approx(stats.chi2.cdf(800, 800), abs=0.2)
+    assert law.radial_cdf(0.01 * math.sqrt(1000)) > 0.999
+    assert law.radial_cdf(0.01 * math.sqrt(600)) < 0.01

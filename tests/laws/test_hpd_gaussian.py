@@ -148,3 +148,10 @@ def test_the_gaussian_is_released_and_verified() -> None:
     certificate = GaussianMechanism(M, 0.1, 0.3).release(M.origin).certificate
     assert "confidence" not in certificate.numerics["profile"]
     assert not [check for check in verify_certificate(certificate) if check.holds is False]
+
+
+def test_the_chain_of_real_matrices_is_none_of_complex_ones() -> None:
+    """Where neither envelope accepts half: a chain for β = 1 would draw another law."""
+    found = acceptance(8, 0.7, beta=2)
+    assert set(found) == {"near", "far"}
+    assert max(found.values()) < 0.5

@@ -135,6 +135,8 @@ def test_a_mean_of_matrices_is_released_with_pure_epsilon() -> None:
 def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(NotIntegrable, match=r"0\.707"):
         RiemannianLaplace(SPDAffineInvariant(3), 0.71)
+    with pytest.raises(NotIntegrable):  # at the limit, 1/√2, too
+        MatrixLaplace(3, 1, math.sqrt(0.5))
     with pytest.raises(NotIntegrable):
         exact_laplace(SPDAffineInvariant(3), 0.71, np.eye(3))
     with pytest.raises(UnattainableGuarantee):

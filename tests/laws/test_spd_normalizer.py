@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
-from curvedp.laws.spd_normalizer import _half, log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
+from curvedp.laws.spd_normalizer import _half, _refined, log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
 
 
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 2.5])
@@ -72,3 +73,18 @@ def test_ends_of_the_radial_law():
         assert middle == pytest.approx(mean_square_radius(4, sigma), rel=1e-3)
     with pytest.raises(ParameterError, match="larger scale"):
         log_pfaffian(40, 1e-300)
+
+
+def test_at_large_scales_the_radius_is_that_of_a_shifted_normal():
+    """ρ is nearly N(σ²h, σ²I): at σ = 12, m = 3, where |σ²h| = 144·√2, the radius is within a few σ of it."""
+    shift = 144 * math.sqrt(2)
+    assert radial_cdf(3, 12.0, shift + np.array([-60.0, 0.0, 60.0])) == pytest.approx(
+        stats.norm.cdf([-5.0, 0.0, 5.0]), abs=0.06
+    )
+
+
+def test_a_ball_that_is_too_wide_is_not_taken():
+    def value():
+        return arb(1) / 3 + arb(0, 2.0 ** -(ctx.prec // 4))
+
+    assert float(_refined(value, 2, 1.0).rad()) < 2**-55

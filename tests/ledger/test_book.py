@@ -354,14 +354,14 @@ def test_texts_are_short_and_printable(path, name, text):
 
 def test_what_remains_is_shown(path):
     ledger = Ledger(path, PureDP(1.0))
-    for number in range(12):
+    for number in range(11):
         ledger.spend(PureDP(2.0**-5), f"<script>{number}</script>")
-    assert "PureDP(0.625) of PureDP(1.0) remains" in repr(ledger)
+    assert "PureDP(0.65625) of PureDP(1.0) remains" in repr(ledger)
     page = ledger._repr_html_()
-    assert "PureDP(0.625)" in page
-    assert "&lt;script&gt;11" in page
+    assert "PureDP(0.65625)" in page
+    assert "&lt;script&gt;10" in page
     assert "<script>" not in page
-    assert "and 2 before" in page
+    assert "and 1 before" in page
     path.unlink()
     assert "unreadable" in repr(ledger)
 

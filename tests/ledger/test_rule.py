@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
-from curvedp.ledger.rule import State  # a game of many states: a file for each would only be slow
+from curvedp.ledger.rule import State, _largest  # a game of many states: a file for each would only be slow
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, compose, convert
 
 NODES = np.linspace(-9.0, 9.0, 4001)
@@ -245,3 +245,9 @@ def test_groups_are_counted_within_their_account(tmp_path):
     assert ledger.spent == alone.spent
     assert Ledger(tmp_path / "x").remaining == alone.remaining
     assert ledger.verify() == 5
+
+
+def test_a_rest_below_every_guarantee_opens_no_account():
+    """Where no guarantee is small enough, or none too large, there is no largest one to name."""
+    assert _largest(RenyiDP(2.0, 1.0), 1e-300, 1e-320) is None
+    assert _largest(RenyiDP(2.0, 1.0), math.inf, 0.5) is None

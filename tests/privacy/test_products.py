@@ -356,3 +356,9 @@ def test_pure_epsilon_of_compact_factors_by_all_splits(D):
     worst = np.max(np.sum(moved * (2 * math.pi - moved), axis=0)) / 2 / 0.7**2
     found = product_profile([(1.0, 2), (1.0, 3)], 0.7, D).pure_epsilon
     assert worst <= found <= worst * (1 + 1e-6)
+
+
+def test_the_worst_split_is_found_on_the_second_factor():
+    """S² × H³: all on H³, in the half of the splits that equal factors need not look at."""
+    angle = product_profile(((1.0, 2), (-1.0, 3)), 1.0, 1.0).hellinger_angle
+    assert angle == pytest.approx(gaussian_profile(-1.0, 3, 1.0, 1.0).hellinger_angle, rel=2e-8)

@@ -1,6 +1,7 @@
 """Exact profiles against independent oracles: brute-force quadrature, closed forms, duality between their own numbers."""
 
 import math
+from types import SimpleNamespace
 
 import mpmath
 import mpmath as mp
@@ -15,7 +16,7 @@ from curvedp.errors import ParameterError
 from curvedp.privacy import GDP, gaussian_profile, laplace_profile
 from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.profile import _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
+from curvedp.privacy.profile import PrivacyProfile, _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
 from profile_oracle import brute_delta, loss
 from reproductions.gdp.algorithms import algorithm2_estimate
 
@@ -371,3 +372,12 @@ def test_what_is_at_the_largest_loss_counts_no_more():
     assert found.mu_upper == pytest.approx(max(at[:2]), rel=1e-9)
     assert run(0.99).mu_upper == math.inf
     assert math.isfinite(run(1.0).mu_upper)
+
+
+def test_rho_is_the_largest_over_all_orders_wherever_it_is():
+    """D_α/α = exp(−log²(2α/3)), largest at 3/2, between the orders of the grid; no loss exceeds 9."""
+    peaked = SimpleNamespace(
+        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.5) ** 2)), pure_epsilon=9.0, mu=math.inf
+    )
+    peaked._order_closes = lambda order, rho: PrivacyProfile._order_closes(peaked, order, rho)
+    assert PrivacyProfile.rho.func(peaked) == pytest.approx(1.0, rel=2e-9)

@@ -17,6 +17,7 @@ from curvedp.privacy import (
     subsampled_noise_multiplier,
 )
 from curvedp.privacy.descent import added_noise
+from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep, _gaussian
 
 
@@ -323,3 +324,10 @@ def test_not_looser_than_another_accountant_with_the_same_relation():
         (0.6, 0.001, 10_000): 3.4546782,
     }.items():
         assert 0.9999 * theirs < subsampled_gaussian(sigma, q, steps).epsilon(1e-6) <= theirs
+
+
+def test_whole_batches_are_calibrated_like_the_gaussian():
+    """Rate 1: four sums that move by twice the clip, so σ = 2·√4/μ with δ_μ(1) = 1e-5."""
+    sigma = subsampled_noise_multiplier(ApproxDP(1.0, 1e-5), 1.0, 4)
+    assert 4 / sigma == pytest.approx(gdp_mu(1.0, 1e-5), rel=2e-4)
+    assert GDP(4 / sigma).delta(1.0) <= 1e-5

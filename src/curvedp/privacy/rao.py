@@ -52,7 +52,7 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
         # The eigenvalue equation λ² − (1−γ)λ − γs² = 0, solved for γ: γ − 1 = (s² − λ²)/(λ − s²).
         eps = np.log1p((square - delta * delta) / (delta - square))
         rounded = up(eps, 1e-15) + 4e-16 * delta / (delta - square)
-    eps = np.where(delta > square, np.where((square > delta * delta) & (eps > 0), rounded, 0.0), np.inf)
+    eps = np.where(delta > square, np.where(square > delta * delta, rounded, 0.0), np.inf)
     return eps if eps.ndim else float(eps)
 
 
