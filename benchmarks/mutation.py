@@ -8,11 +8,11 @@ lists the survivors with the line they change. Survivors of earlier samples that
 their reasons in `equivalent_mutants.txt`; they are shown in a column of their own, and the second share leaves them out.
 
 One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
-tests that execute the changed line: those of the module's own test file first, one case of each test before the second of any,
-then the quickest. So a mutant costs one failing test, not an interpreter with its imports; the working tree is never touched.
-Which test executes which line is kept in `build/`, so that it is measured again only for what has changed. What this cannot see
-counts as survived: tests above `seconds` of CPU time, a mutant's tests beyond ten times that (the log says how many of a
-survivor's tests ran), code that another interpreter runs.
+tests that execute the changed line: those of the module's own test file first, one case of each test before the second of
+any, then the quickest. So a mutant costs one failing test, not an interpreter with its imports; the working tree is never
+touched. Which test executes which line is kept in `build/`, so that it is measured again only for what has changed. What
+this cannot see counts as survived: tests above `seconds` of CPU time, a mutant's tests beyond ten times that (the log says
+how many of a survivor's tests ran), code that another interpreter runs.
 """
 
 import ast
