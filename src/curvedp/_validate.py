@@ -91,10 +91,18 @@ def array(name: str, value: Any) -> np.ndarray:
 
 def shape(name: str, value: Any) -> tuple[int, ...]:
     """Of an array of any library, or of lists in lists whose lengths agree. The message says nothing of which differs."""
+    value = dense(name, value)
     try:
         return tuple(np.shape(value))
     except ValueError:
         raise ParameterError(f"the rows of {name} differ in length, so that it has no shape") from None
+
+
+def dense(name: str, value: Any) -> Any:
+    """The same, unless it is one of SciPy's sparse arrays."""
+    if hasattr(value, "toarray"):
+        raise ParameterError(f"{name} is a sparse array; dense records are needed, {name}.toarray() makes them")
+    return value
 
 
 def shown(value: Any) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._progress import waiting
@@ -51,6 +52,12 @@ class PrivateEstimator(BaseEstimator):
     label: str | None
     source: Source | None
 
+    @property
+    def n_features_in_(self) -> int:
+        """The numbers of a record, as scikit-learn counts them."""
+        check_is_fitted(self)
+        return int(np.prod(self.manifold.point_shape))  # who has no manifold overrides this
+
     def _check_common(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
         check_guarantee(self.guarantee, *self._adjacencies)
@@ -84,7 +91,10 @@ class PrivateEstimator(BaseEstimator):
         with waiting("drawing exact noise"):
             told: Any = {"source": source, "guarantee": self.guarantee, "unit": unit, "entry": entry, "ready": True}
             pairs = zip(jobs, accepted, strict=True)
-            return [mechanism.release(data, reason=reason, **told) for (mechanism, _, reason), data in pairs]
+            made = [mechanism.release(data, reason=reason, **told) for (mechanism, _, reason), data in pairs]
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # of an earlier fit, which may have had other attributes
+        return made
 
     def _told(self) -> Self:
         """The fitted estimator, after a `ReleaseWarning` for each of its alarms: last of all, so that what was paid for is
@@ -104,6 +114,18 @@ class PrivateEstimator(BaseEstimator):
         if not hasattr(self, "certificate_"):
             raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
         return region_of(self.certificate_, level, of, self._components)
+
+
+class PrivateTransformer(TransformerMixin, PrivateEstimator):
+    """Names for the columns that `transform` makes, with which `set_output` gives frames."""
+
+    _column: ClassVar[str]
+    _n_features_out: int
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """pca0, pca1, …, as scikit-learn's; tangent0, …; mdm0, …. The input's own names say nothing of these columns."""
+        check_is_fitted(self)
+        return np.asarray([f"{self._column}{k}" for k in range(self._n_features_out)], dtype=object)
 
 
 @dataclass(eq=False, repr=False)

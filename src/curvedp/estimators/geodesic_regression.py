@@ -134,11 +134,15 @@ class PrivateGeodesicRegression(PrivateEstimator):
         line = GeodesicLine(self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges)  # type: ignore[arg-type]  # not None
         return choose_mechanism("dp-rgd" if persons else self.method, line, self.guarantee)
 
+    @property
+    def n_features_in_(self) -> int:
+        """How many predictors."""
+        return 1 if self.velocity_.ndim == len(self.manifold.point_shape) else len(self.velocity_)
+
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
         check_is_fitted(self)
-        x, M = _predictors(x), self.manifold
-        k = 1 if self.velocity_.ndim == len(M.point_shape) else len(self.velocity_)
+        x, M, k = _predictors(x), self.manifold, self.n_features_in_
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         x, (low, high) = x.reshape(-1, k), _range(self.x_range, k)
@@ -148,7 +152,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        Y, M = np.asarray(Y, dtype=np.float64), self.manifold
+        Y, M = open_records(Y, self.manifold.point_shape, "Y", least=1).array(), self.manifold
         error, spread = (np.mean(np.asarray(M.dist(p, Y)) ** 2) for p in (self.predict(x), frechet_mean(M, Y)))
         return float(1 - error / spread)
 

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import BallEstimator, Job, readable
+from curvedp.estimators.base import BallEstimator, Job, PrivateTransformer, readable
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
@@ -25,7 +25,7 @@ from curvedp.records.persons import person_codes
 
 
 @dataclass(eq=False, repr=False)
-class PrivateMDM(ReducedClassifier, BallEstimator):
+class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
     Labels and class sizes are public (a record may be replaced by any other of its class); the classes are disjoint, so
@@ -84,6 +84,8 @@ class PrivateMDM(ReducedClassifier, BallEstimator):
     """
 
     _name = "class means"
+    _column = "mdm"
+    _n_features_out = property(lambda self: len(self.classes_))
     _adjacencies = ("replace-one", ADDED)
 
     reduce: int | None = None

@@ -5,13 +5,12 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.estimators.base import Job, PrivateTransformer
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
@@ -29,7 +28,7 @@ _ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
 
 
 @dataclass(eq=False, repr=False)
-class PrivatePCA(TransformerMixin, PrivateEstimator):
+class PrivatePCA(PrivateTransformer):
     """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a privacy guarantee.
 
     The data are not centered (the mean is private too); center by a public or separately released mean first.
@@ -76,6 +75,9 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
 
     _adjacencies = ("replace-one", "add-remove")
     _name = "principal components"
+    _column = "pca"
+    _components = _n_features_out = property(lambda self: len(self.components_))
+    n_features_in_ = property(lambda self: self.components_.shape[1])
 
     n_components: int = 1
     radius: float | None = None
@@ -107,20 +109,21 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         if not one_shot and (self._adding or groups is not None):
             known = "method='one-shot' knows persons and private n"
             raise ParameterError(f"method='dp-rgd' is for replacing one record; {known}")
-        self.method_, self.n_features_in_ = "one-shot" if one_shot else "dp-rgd", features
-        job, unit = self._job(records, radius, groups) if one_shot else (self._descent(records, radius, count), None)
+        descent = (records, radius, features, count)
+        job, unit = self._job(records, radius, features, groups) if one_shot else (self._descent(*descent), None)
         (release,) = self._publish([job], unit)
+        self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
             moment = release.value if self._adding else unpack(release.value, features)
-            self.components_ = np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
+            self.components_ = np.ascontiguousarray(np.linalg.eigh(moment)[1][:, ::-1][:, :count].T)  # as pickles are
         else:
             self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate
         return self._told()
 
-    def _job(self, records: Records, radius: float, groups: Any) -> tuple[Job, str | None]:
+    def _job(self, records: Records, radius: float, features: int, groups: Any) -> tuple[Job, str | None]:
         """One noisy second moment of records or persons, or, with n private, one noisy sum; and whose data are protected."""
-        reason, features = "one noisy second moment", self.n_features_in_
+        reason = "one noisy second moment"
         if self._adding:
             if groups is not None:
                 raise ParameterError("groups= is for adjacency='replace-one' here")
@@ -135,11 +138,10 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         mechanism = kind.for_statistic(statistic, self.guarantee)
         return (mechanism, statistic.of(records), reason), None if groups is None else PERSON_UNIT
 
-    def _descent(self, records: Records, radius: float, count: int) -> Job:
+    def _descent(self, records: Records, radius: float, features: int, count: int) -> Job:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
         from curvedp.optim.descent import descent_mechanism
 
-        features = self.n_features_in_
         problem = LeadingEigenvectorProblem(features) if count == 1 else SubspaceProblem(features, count)
         # A record's gradient 2(I-wwᵀ)zzᵀw has length at most 2·sin·cos·r² <= r²: this clip cuts nothing off.
         clip, public = radius**2, np.random.default_rng(0)
@@ -154,10 +156,6 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
 
         return (mechanism, run, "noisy descent")
 
-    @property
-    def _components(self) -> int:  # type: ignore[override]  # what other estimators do not have
-        return len(self.components_)
-
     def transform(self, X: Any) -> Any:
         """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)
@@ -167,16 +165,9 @@ class PrivatePCA(TransformerMixin, PrivateEstimator):
         coordinates = partial(_coordinates, self.components_)
         return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """pca0, pca1, …, as scikit-learn's; with it, `set_output` gives frames."""
-        check_is_fitted(self)
-        return np.asarray([f"pca{k}" for k in range(len(self.components_))], dtype=object)
-
 
 def _width(X: Any, least: int = 1) -> int:
     """How many features X has, whatever kind of array it is; refuses by shape and type, in scikit-learn's words."""
-    if hasattr(X, "toarray"):
-        raise ParameterError("X is a sparse array; dense records are needed, X.toarray() makes them")
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ParameterError("Complex data not supported: X must be real numbers")
     shape = _validate.shape("X", X)

@@ -4,15 +4,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.mechanisms.measured import logs_at
 from curvedp.records.chunked import by_chunks
 
 
-class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
+class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
     """Maps records to coordinates of their logarithms at a private Fréchet mean.
 
     Only the reference point is released. What `transform` returns are the records themselves in other coordinates: private
@@ -27,8 +27,6 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
     ----------
     location_, certificate_ : ndarray and Certificate
         The reference point, a private mean, and why it may be published.
-    n_features_in_ : int
-        The numbers in a record.
 
     Examples
     --------
@@ -40,12 +38,8 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
     """
 
     _name = "reference point"
-
-    @property
-    def n_features_in_(self) -> int:
-        """Numbers of a record."""
-        check_is_fitted(self)
-        return int(np.prod(self.manifold.point_shape))
+    _column = "tangent"
+    _n_features_out = property(lambda self: self.manifold.dim)
 
     def transform(self, X: Any) -> Any:
         """Orthonormal coordinates at the reference point, shape (n, dim); of a dask array a dask array.
@@ -55,11 +49,6 @@ class PrivateTangentSpace(TransformerMixin, PrivateFrechetMean):
         check_is_fitted(self)
         coordinates = partial(_coordinates, self.manifold, self.location_)
         return by_chunks(coordinates, X, self.manifold.point_shape, (self.manifold.dim,))
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """tangent0, tangent1, …; the input's own names say nothing of coordinates."""
-        check_is_fitted(self)
-        return np.asarray([f"tangent{k}" for k in range(self.manifold.dim)], dtype=object)
 
 
 def _coordinates(manifold: Any, reference: np.ndarray, records: np.ndarray) -> np.ndarray:

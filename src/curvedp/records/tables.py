@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp._validate import integer, shown
+from curvedp._validate import dense, integer, shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.numerics.namespace import to_host
 
@@ -232,7 +232,7 @@ def _doubles(where: str, X: Any, shape: tuple[int, ...], choices: Choices) -> np
         return frame(where, X, shape, choices)
     if isinstance(X, list | tuple):
         return rows(X, shape)
-    found = X if isinstance(X, np.ma.MaskedArray) else to_host(X)
+    found = X if isinstance(X, np.ma.MaskedArray) else to_host(dense(where, X))
     if found.dtype.kind == "O" and found.ndim == 1:
         return rows(found, shape)
     if found.dtype.kind == "c" and (*found.shape[1:], 2) == shape:
