@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import session as shamir
-from curvedp.federated.masking import Party, recovered
+from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.session import PROTOCOL, Session, chain, mask
 from curvedp.signing import signature
 from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
@@ -149,6 +149,22 @@ def test_a_server_cannot_put_its_own_keys_in_a_sites_name():
     for name, value in {"keys": announcements[1]["keys"], "session": "00", "site": 3}.items():
         with pytest.raises(FederationRefused):
             sites[0].share({**announcements, 2: {**announcements[2], name: value}})
+
+
+@pytest.mark.parametrize("place", range(3))  # the channel's key, and the pair keys of two rounds
+@pytest.mark.parametrize(
+    "point", [bytes(32), bytes([1]) + bytes(31), bytes([0xEC]) + bytes([0xFF]) * 30 + bytes([0x7F])]
+)
+def test_a_site_whose_keys_nobody_can_agree_with_is_a_lost_one(place, point):
+    """Of small order: noticed when it is announced, not when the others mask, and have paid."""
+    session, sites = parties(4, 1, 0, 2)
+    said = sites[3].announce()
+    at = 64 * (place and 1 + (place - 1) * session.secrets)
+    keys_ = said["keys"][:at] + point.hex() + said["keys"][at + 64 :]
+    body = {"session": said["session"], "site": 3, "keys": keys_}
+    announced = {**body, "signature": signature(identities(4)[3], body, PROTOCOL)}
+    assert is_announcement(session, 3, said)
+    assert not is_announcement(session, 3, announced)
 
 
 def test_every_stage_is_answered_once():

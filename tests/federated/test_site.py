@@ -1,6 +1,7 @@
 """Sites: what they pay, whom they refuse before a sum is formed, what they sign, and what a hostile server gets."""
 
 import copy
+import functools
 import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -102,6 +103,28 @@ def test_no_site_signs_for_a_server_that_lies(lie):
         return asked
 
     assert coordinate(plan, lying(in_process(sites_of(plan, people, records)))).signatures == {}
+
+
+def test_no_site_signs_sums_in_which_it_took_no_part():
+    """A server that never asked it for a vector, and one that lists it among those of a round in which it was lost."""
+    plan, people, records = study(4, dropouts=1, rounds=2)
+    sites, asked = sites_of(plan, people, records), []
+
+    def remembered(requests):
+        asked.extend(requests.values())
+        return in_process(sites, lambda stage, i: i == 3 and bool(asked) and asked[-1].get("round") == 1)(requests)
+
+    assert len(coordinate(plan, remembered).signatures) == 3
+    request = asked[-1]
+    sites[3].state["masked"].pop("1", None)
+    for site, alive in (
+        (Site(plan, people[0], records[0]), [0, 1, 2]),
+        (sites[3], [0, 1, 2]),
+        (sites[3], [0, 1, 2, 3]),
+    ):
+        lying = {**request, "rounds": [[total, alive] for total, _ in request["rounds"]]}
+        with pytest.raises(FederationRefused, match="took part in"):
+            site.answer(lying)
 
 
 # ---- refused before a sum is formed ----
@@ -230,10 +253,11 @@ def test_nonsense_from_the_server_is_refused_in_one_line(request_):
 
 
 def leaves(value, place=()):
-    """Places in a JSON value, the value's own included; of long lists the first two."""
+    """Places in a JSON value, the value's own included; of lists the first and the last."""
     yield place
-    parts = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    for key, part in parts:
+    if isinstance(value, list):
+        value = {k: value[k] for k in (0, len(value) - 1) if value}
+    for key, part in value.items() if isinstance(value, dict) else ():
         yield from leaves(part, (*place, key))
 
 
@@ -264,6 +288,7 @@ STRANGE = [
     {},
     [[None]],
     {"0": 1},
+    functools.reduce(lambda inner, _: [inner], range(5000), 0),
 ]
 
 
@@ -278,8 +303,9 @@ def test_no_leaf_of_a_request_makes_a_site_raise_or_pay_for_nothing(tmp_path):
     coordinate(plan, remembered)
     assert [request["stage"] for _, request in asked] == ["announce", "share", "mask", "unmask", "sign"]
     book = Ledger(tmp_path / "l.ledger", GDP(100.0))
-    for state, request in asked[:-1]:
-        for place in list(leaves(request))[1:]:
+    for state, request in asked:
+        places = [(name,) for name in request] if request["stage"] == "sign" else list(leaves(request))[1:]
+        for place in places:
             for strange in STRANGE:
                 site = Site(plan, people[0], records[0], state=copy.deepcopy(state), ledger=book)
                 paid = len(book.entries)

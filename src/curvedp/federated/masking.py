@@ -66,7 +66,7 @@ class Party:
             return answers(request)
         except ParameterError:
             raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None
 
     @property
@@ -218,7 +218,17 @@ def is_announcement(session: Session, j: int, said: Any) -> bool:
     body = {name: value for name, value in said.items() if name != "signature"}
     complete = _is_hex(body.get("keys"), 32 * (1 + session.rounds * session.secrets))
     mine = complete and body.get("site") == j and body.get("session") == session.id.hex()
-    return mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)
+    if not (mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)):
+        return False
+    return all(map(_is_key, [body["keys"][:64], *(_said(session, said, r, 0) for r in range(session.rounds))]))
+
+
+def _is_key(public: str) -> bool:
+    """Whether others can agree on a secret with it. One of small order would fail them when they mask, and have paid."""
+    try:
+        return bool(agreed(bytes(32), public))  # any secret tells
+    except ValueError:
+        return False
 
 
 def recovered(

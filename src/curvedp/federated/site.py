@@ -100,12 +100,13 @@ class Site(Party):
         # a run that a server drew out is over for this site too
         if not self.plan.is_open(now := datetime.now(UTC), now):
             raise FederationRefused("the plan is not open by this site's clock")
-        self._check_round(round)  # refused before it is paid for, as places are
+        self._check_round(round)  # refused before it is paid for, as places and what is no number are
         self.plan.kernel.places(at)
+        question = asked(round, at)
         self._pay()
         parts = [self.plan.integers(round, at, records, label) for label, records in enumerate(self._classes)]
         noise = site_noise(self.plan.layers(round), self.seed(round), self.plan.length(round), self._source)
-        masked = self.mask(round, asked(round, at), np.sum(parts, axis=0) + noise)
+        masked = self.mask(round, question, np.sum(parts, axis=0) + noise)
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
     def _pay(self) -> None:
@@ -124,7 +125,8 @@ class Site(Party):
         walked = enumerate(zip(request["points"], self.plan.points(rounds), strict=False))
         same = {r: one for r, (one, mine) in walked if self.plan.kernel.is_same(np.asarray(one), mine)}
         at = {str(r): asked(r, one).hex() for r, one in same.items()}
-        if any(at.get(r) != question for r, question in self.state["masked"].items()):
+        masked, summed = self.state["masked"], {str(r) for r, round in enumerate(rounds) if self.index in round.alive}
+        if not summed or not summed <= set(masked) or any(at.get(r) != question for r, question in masked.items()):
             raise FederationRefused("the certificate is not of the sums this site took part in")
         stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
         sums = digest_of_integers([round.total for round in rounds])
