@@ -111,7 +111,10 @@ def shown(value: Any) -> str:
     numbers = isinstance(value, list | tuple) and len(value) > 4 and not isinstance(value[0], str)
     if numbers or (hasattr(value, "ndim") and value.ndim > 0):
         return f"<{type(value).__name__}>"
-    return reprlib.repr(value)
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a whole number of more than 4300 digits
+        return f"<{type(value).__name__}>"
 
 
 def _number(name: str, value: Any) -> float:

@@ -39,6 +39,10 @@ def canonical(value: Any) -> bytes:
         return _spelled(value).encode()
     except UnicodeEncodeError:
         raise ParameterError("half of a surrogate pair is not text") from None
+    except ParameterError:
+        raise
+    except (RecursionError, ValueError):
+        raise ParameterError("a value nested so deeply, or a whole number of so many digits, is refused") from None
 
 
 def digest(value: Any) -> bytes:

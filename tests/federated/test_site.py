@@ -3,13 +3,14 @@
 import copy
 import functools
 import json
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from curvedp.errors import BudgetExceeded, FederationRefused, ParameterError
+from curvedp.errors import BudgetExceeded, CurvedpError, FederationRefused, ParameterError
 from curvedp.federated import (
     ClassMeansKernel,
     DispersionKernel,
@@ -311,6 +312,14 @@ def test_no_leaf_of_a_request_makes_a_site_raise_or_pay_for_nothing(tmp_path):
                 paid = len(book.entries)
                 said = in_process({0: site})({0: with_leaf(request, place, strange)})
                 assert said or len(book.entries) == paid, (place, strange)
+
+
+def test_no_leaf_of_a_strangers_plan_raises_anything_else():
+    terms = study(3, 4, dropouts=0, rounds=1)[0].to_dict()
+    for place in leaves(terms):
+        for strange in (*STRANGE, 10**5000):
+            with suppress(CurvedpError):
+                assert isinstance(Plan.from_dict(with_leaf(terms, place, strange)), Plan)
 
 
 def test_a_server_that_chooses_the_point_gets_bounded_terms():

@@ -119,7 +119,7 @@ class Plan(Statistic):
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
         if (rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)) > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
-        counts = [list(count) if np.ndim(count) else [count] for count in self.counts]
+        counts = [list(count) if isinstance(count, list | tuple | np.ndarray) else [count] for count in self.counts]
         if any(len(each) != self.kernel.classes for each in counts):
             raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
         counts = [[_validate.integer("counts", n, 0) for n in each] for each in counts]

@@ -5,6 +5,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
@@ -29,11 +30,14 @@ def parse_manifold(text: str) -> Manifold:
     Product(Sphere(d=2), Euclidean(d=1))
     """
     if not isinstance(text, str):
-        raise ParameterError(f"manifold={text!r} must be a name, {_help()}")
-    found = _parsed(text)
+        raise ParameterError(f"manifold={_validate.shown(text)} must be a name, {_help()}")
+    try:
+        found = _parsed(text)
+    except RecursionError:
+        raise ParameterError(f"manifold={_validate.shown(text)} is nested too deeply") from None
     if (numbers := prod(found.point_shape)) > _MOST:
         raise ParameterError(
-            f"manifold={text!r} is too large: a point of it has {numbers} numbers, and {_MOST} are the most"
+            f"manifold={_validate.shown(text)} is too large: a point of it has {numbers} numbers, and {_MOST} are the most"
         )
     return found
 
@@ -44,14 +48,14 @@ def _parsed(text: str) -> Manifold:
         return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))
     kind, colon, sizes = name.partition(":")
     if kind.strip() not in Manifold.kinds or not colon:
-        raise ParameterError(f"manifold={text!r} is not a known name, {_help()}")
+        raise ParameterError(f"manifold={_validate.shown(text)} is not a known name, {_help()}")
     cls = Manifold.kinds[kind.strip()]
     expected = fields(cls)  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
         found = [_size(field.type, size.strip()) for field, size in zip(expected, sizes.split(","), strict=True)]
     except ValueError:
         needed = f"{_form(kind.strip())} with whole numbers for {', '.join(field.name for field in expected)}"
-        raise ParameterError(f"manifold={text!r} must be {needed}") from None
+        raise ParameterError(f"manifold={_validate.shown(text)} must be {needed}") from None
     return _built(cls, *found)
 
 
@@ -93,7 +97,7 @@ def _factors(text: str, inside: str) -> list[str]:
     for i, character in enumerate(inside):
         depth += (character == "(") - (character == ")")
         if depth < 0:
-            raise ParameterError(f"manifold={text!r} has unbalanced parentheses")
+            raise ParameterError(f"manifold={_validate.shown(text)} has unbalanced parentheses")
         if character == "," and depth == 0 and inside[i + 1 :].lstrip()[:1].isalpha():
             names.append(inside[start:i])
             start = i + 1

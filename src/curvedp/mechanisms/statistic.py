@@ -166,9 +166,10 @@ class Statistic(ABC):
     @staticmethod
     def from_dict(record: Any) -> "Statistic":
         """The statistic that a certificate describes, validated anew; refuses a field that is missing, wrong or one more."""
-        if not isinstance(record, dict) or record.get("name") not in Statistic.registry:
+        name = record.get("name") if isinstance(record, dict) else None
+        if not isinstance(name, str) or name not in Statistic.registry:
             raise ParameterError(f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}")
-        kind = Statistic.registry[record["name"]]
+        kind = Statistic.registry[name]
         given = {name: value for name, value in record.items() if name != "name"}
         expected = [field.name for field in fields(kind)]
         if sorted(given) != sorted(expected):

@@ -195,11 +195,12 @@ def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
     name = fields.pop("type", None)
     cls = Guarantee._registry.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise ParameterError(f"type={name!r} is not a known guarantee; known: {', '.join(sorted(Guarantee._registry))}")
+        known = ", ".join(sorted(Guarantee._registry))
+        raise ParameterError(f"type={_validate.shown(name)} is not a known guarantee; known: {known}")
     try:
         return cls.from_fields(fields)
     except TypeError as error:
-        raise ParameterError(f"{name} cannot be read from {fields!r}: {error}") from None
+        raise ParameterError(f"{name} cannot be read from {_validate.shown(fields)}: {error}") from None
 
 
 def additive_kinds() -> list[str]:
