@@ -91,7 +91,7 @@ def test_a_size_that_no_memory_holds_is_refused(huge):
 
 
 def test_a_name_of_any_length_is_refused_in_a_short_line():
-    for bad in ("product(" * 3000 + "sphere:2" + ")" * 3000, "x" * 10_000, "sphere:" + "9" * 5000, 10**5000):
+    for bad in ("product(" * 500 + "sphere:2" + ")" * 500, "x" * 10_000, "sphere:" + "9" * 5000, 10**5000):
         with pytest.raises(ParameterError) as refusal:
             parse_manifold(bad)
         assert len(str(refusal.value)) < 400
