@@ -36,6 +36,14 @@ def test_every_space_is_checked_whatever_the_records(M):
     assert "is itself a release" in found.advice[-1]
 
 
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_points_are_not_taken_for_something_else(M):
+    """Those of many spaces differ in length from the center and among themselves."""
+    coordinates = 0.4 * RNG.normal(size=(60, M.dim)) / np.sqrt(M.dim)
+    found = check(M, np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, coordinates))))
+    assert [line[:20] for line in found.advice[:-1] if not line.startswith("99% of them fit into")] == []
+
+
 def test_what_is_missing_is_counted():
     X = DIRECTIONS.copy()
     X[:5], X[5:7] = np.nan, 0.0
@@ -91,7 +99,7 @@ def test_latitudes_taken_for_points():
 
 def test_the_ball():
     assert "wider ball than they need" in said(check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0))
-    assert "outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))
+    assert "Outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))
     assert "choose another center" in said(check(S2, -DIRECTIONS, radius=1.0))
     near = check(S2, -DIRECTIONS, center=[-1.0, 0, 0], radius=1.0)
     assert "choose another center" not in said(near)
@@ -166,7 +174,13 @@ def test_public_parameters_that_do_not_fit_are_one_line(arguments, says):
 @pytest.mark.parametrize("wrong", [0.0, np.nan, -1.0])
 def test_records_of_which_none_can_be_used(m, wrong):
     told = str(check(SPDAffineInvariant(m), np.full((5, m, m), wrong)))
-    assert "5 of 5 records become the ball's center" in told
+    assert "5 of 5 records, which become the ball's center" in told
+
+
+def test_singular_covariances_are_told_apart_from_files_that_are_misread():
+    few = RNG.normal(size=(50, 6, 4))
+    assert "fewer samples than channels" in said(check(SPDAffineInvariant(6), few @ few.swapaxes(1, 2)))
+    assert "channels" not in said(check(SPDAffineInvariant(6), np.full((50, 6, 6), np.nan)))
 
 
 def test_a_radius_is_of_the_space_that_was_asked_about():

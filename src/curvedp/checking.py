@@ -177,10 +177,13 @@ class _Look:
     def advice(self) -> Iterator[str]:
         n, good = len(self.X), len(self.points)
         if good < n:
-            yield f"{n - good} of {n} records become the ball's center: they are not finite, zero or singular."
+            yield f"Not finite, zero or singular: {n - good} of {n} records, which become the ball's center."
         if 2 * good < n:
             ways = "header=, columns=, sep=, decimal=, encoding=, form="
-            yield f"That is most of them: is the file read as it was written ({ways})?"
+            yield f"That is most of them: is the file read as it was written ({ways}), without thousands separators?"
+        if 2 * (self.finite.sum() - good) > n and self.X.ndim == 3:
+            why = "Covariances of fewer samples than channels, or of channels that add up to 0, are singular"
+            yield f"{why}: take fewer channels, or regularize."
         if good:
             yield from self._units()
             yield from self._ball()
@@ -194,32 +197,34 @@ class _Look:
     def _units(self) -> Iterator[str]:
         low, scale, high = map(float, np.quantile(self.size, (0.05, 0.5, 0.95)))
         beyond = float(np.abs(self.X[self.usable]).max()) > 2 * np.pi
+        # Points of many spaces differ in length, and are points.
+        off = not self._scale_free() and float(np.median(self.off)) > OFF_MANIFOLD_TOLERANCE
         if self._scale_free() and self.center.any() and scale > 0 and abs(log10(scale)) > 1:
             near = f"near {_short(scale):g} times"
             yield f"The records are {near} the center: change the units, pass center= {near} it, or radius='private'."
-        elif not self._scale_free() and high > 1.2 * low:
+        elif off and high > 1.2 * low:
             factor = high / low if low > 0 else np.inf
             yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
             if beyond:
                 yield _DEGREES
         elif self._scale_free() and self.M.convexity_radius < np.inf and beyond:
             yield _DEGREES
-        elif OFF_MANIFOLD_TOLERANCE < (off := float(self.off.max())) < 0.01:
-            yield f"The records are off by up to {off:.1g}, as rounded ones are, and are taken for the nearest points."
-        elif not self._scale_free() and abs(scale - 1) > 1e-3:
+        elif OFF_MANIFOLD_TOLERANCE < (most := float(self.off.max())) < 0.01:
+            yield f"The records are off by up to {most:.1g}, as rounded ones are, and are taken for the nearest points."
+        elif off and abs(scale - 1) > 1e-3:
             yield f"The records are {_short(scale):g} times as long as points and are taken for the nearest: other units?"
 
     def _ball(self) -> Iterator[str]:
         furthest = float(self.distance.max())
         if self.radius is not None and furthest > self.radius:
             outside = int((self.distance > self.radius).sum())
-            yield f"{outside} of {len(self.X)} records are outside the ball and are moved to its edge: the mean is biased."
+            yield f"Outside the ball: {outside} of {len(self.X)} records, which are moved to its edge and bias the mean."
         elif self.radius is not None and furthest < self.radius / 4:
             yield f"Every record is within {_up(furthest):g} of the center: the noise is for a wider ball than they need."
         reach = _up(float(np.quantile(self.distance, 0.99)))
-        if reach > self.M.convexity_radius:
+        if reach > self.M.convexity_radius > 0:
             limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
-            yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center, or fewer records."
+            yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center."
         if self.mean is not None:  # a ball about it: what a private choice would look for
             reach = _up(float(np.quantile(self.spread, 0.99)))
             fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"

@@ -44,7 +44,7 @@ def _check(given: SimpleNamespace) -> None:
     from curvedp.records.files import load_point
 
     space = parse_manifold(given.manifold)
-    middle = None if given.center is None else load_point(given.center, space)
+    middle = None if given.center is None else load_point(given.center, space, given.form)
     persons = column_of(given, given.groups)
     with waiting("looking at the records"):
         found = look(space, given.data, middle, given.radius, persons, **reading_of(given))

@@ -3,6 +3,7 @@
 import json as json_module
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,7 +28,7 @@ from curvedp._console import (
     typed,
     with_options,
 )
-from curvedp.errors import CurvedpError, ParameterError
+from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
 from curvedp.releasing import OFFERS, place_of, values, write
 
 
@@ -71,7 +72,7 @@ _COMMON: Options = {
     "report": option(Path, "--report", help="write a page about the release (html)"),
     "json": (JsonOption, False),
 }
-CENTER = {"center": option(Path, "--center", help="npy or csv; the origin otherwise")}
+CENTER = {"center": option(Path, "--center", help="a file, numbers like a record's, or one times the origin")}
 PERSONS = {"groups": option(str, "--groups", help="column that says whose record each is")}
 _OWN: Options = {
     **CENTER,
@@ -172,7 +173,7 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     if given.ledger is None and given.budget_mu is not None:
         raise ParameterError("--budget-mu goes with --ledger")
     if getattr(given, "center", None) is not None:
-        given.center = load_point(given.center, space)
+        given.center = load_point(given.center, space, given.form)
     records = read_records(given.data, space, **reading_of(given))
     offer = OFFERS[statistic]
     columns = {"records": records, "groups": column_of(given, given.groups)}
@@ -233,6 +234,11 @@ def _error_bars(fitted: Any) -> str:
     except ParameterError as why:
         return typed(f"no error bars: {why}")
     regions = list(found.values()) if isinstance(found, dict) else [found]
+    if "Fréchet mean of" in regions[0].about:  # in a public ball; a median's region is all of it
+        center = fitted.manifold.origin if fitted.center is None else fitted.center
+        if any(each.contains(center) for each in regions):
+            words = "the 95% region holds the public center, as it would if the file had been misread"
+            warnings.warn(f"{words}: `curvedp check` tells", ReleaseWarning, stacklevel=2)
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
     widest = max(each.radius for each in regions)
     return f"95% region of {regions[0].about}: within {widest:.4g}{together}; {regions[0].theorem}"

@@ -279,7 +279,7 @@ def test_arrays_elsewhere_stay_there():
 @pytest.mark.parametrize(
     ("made", "manifold", "says"),
     [
-        (np.zeros((4, 2)), SPHERE, "form='latlon-degrees' or 'latlon-radians'"),
+        (np.zeros((4, 2)), SPHERE, r"form= \(latlon-degrees, latlon-radians\)"),
         (np.zeros((4, 6)), TENSORS, "tensor6-lower"),
         (np.zeros((4, 4)), Rotations(3), "quaternion-wxyz"),
         (np.zeros((4, 4)), SPHERE, r"needs \(n, 3\)"),
@@ -356,6 +356,12 @@ def test_a_public_point(tmp_path):
         load_point(tmp_path / "c.npy", SPHERE)
     with pytest.raises(ParameterError, match="does not exist"):
         load_point(Path(tmp_path / "none.npy"), SPHERE)
+    assert load_point("1e-3", TENSORS).tolist() == (1e-3 * np.eye(3)).tolist()
+    assert load_point(Path("0, 1 0"), SPHERE).tolist() == [0.0, 1.0, 0.0]
+    np.testing.assert_allclose(load_point("90,12", SPHERE, "latlon-degrees"), [0, 0, 1], atol=1e-15)
+    for wrong in ("0.1,0.2", "pole", "1,0,x"):
+        with pytest.raises(ParameterError, match="must be 3 numbers"):
+            load_point(wrong, SPHERE)
 
 
 def test_columns_of_parquet_and_excel(tmp_path):
@@ -379,18 +385,7 @@ def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
     lines = ["1,0,0"] * 199
     for place in (0, 100, 199):
         (tmp_path / "x.csv").write_text("\n".join([*lines[:place], bad, *lines[place:]]) + "\n")
-        asked = [
-            "release",
-            str(tmp_path / "x.csv"),
-            "-m",
-            "sphere:2",
-            "-r",
-            "0.7",
-            "--mu",
-            "1",
-            "--json",
-            "--no-header",
-        ]
-        found = CliRunner().invoke(app, asked)
+        options = ["-m", "sphere:2", "-r", "0.7", "--mu", "1", "--json", "--no-header"]
+        found = CliRunner().invoke(app, ["release", str(tmp_path / "x.csv"), *options])
         assert found.exit_code == 0, found.output
         assert '"n": 200' in found.stdout

@@ -185,6 +185,46 @@ def test_what_a_form_does_not_say_is_asked_for(form, M, says):
 def test_columns_of_a_form_that_was_not_named(tmp_path, manifold, columns, form):
     """The usual tables of places and rotations: the refusal says how they are read."""
     (tmp_path / "x.csv").write_text(",".join(["id", *columns]) + "\n" + ",".join(["7", *"1" * len(columns)]) + "\n")
-    with pytest.raises(ParameterError, match=f"say form='{form}'"):
+    with pytest.raises(ParameterError, match=rf"form= \({form}, "):
         read_records(tmp_path / "x.csv", manifold, columns=columns)
     assert read_records(tmp_path / "x.csv", manifold, columns=columns, form=form).shape == (1, *manifold.point_shape)
+    (tmp_path / "x.csv").write_text(",".join(columns) + "\n")
+    with pytest.raises(ParameterError, match=rf"form= \({form}, "):
+        read_records(tmp_path / "x.csv", manifold, header=True)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "names", "form"),
+    [
+        (Sphere(2), ["Latitude", "Longitude"], "latlon-degrees"),
+        (Sphere(2), ["lat", "lng"], "latlon-radians"),
+        (Rotations(3), ["qw", "qx", "qy", "qz"], "quaternion-wxyz"),
+        (Rotations(3), ["x", "y", "z", "w"], "quaternion-xyzw"),
+        (SPDAffineInvariant(3), ["Dxx", "Dxy", "Dyy", "Dxz", "Dyz", "Dzz"], "tensor6-lower"),
+        (SPDAffineInvariant(3), ["xx", "yx", "zx", "yy", "zy", "zz"], "tensor6-upper"),
+        (SPDAffineInvariant(3), ["xx", "xy", "xz", "yy", "yz", "zz"], "upper"),
+        (SPDAffineInvariant(3), ["d_xx", "d_yy", "d_zz", "d_xy", "d_xz", "d_yz"], "tensor6-diagonal"),
+    ],
+    ids=repr,
+)
+def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, form):
+    """A header is public: lon, lat read as lat, lon would be other places, with a certificate and no warning."""
+    path, row = tmp_path / "x.csv", [1.0, 0.25, 0.5, 2.0, 0.75, 3.0][: len(names)]
+
+    def read(order, **how):
+        lines = [",".join(names[i] for i in order), ",".join(str(row[i]) for i in order)]
+        path.write_text("\n".join(lines) + "\n")
+        return read_records(path, manifold, form=form, header=True, **how)
+
+    right = list(range(len(names)))
+    turned = [*right[1:], 0]
+    expected = read(right)
+    with pytest.raises(ParameterError, match="another order than form="):
+        read(turned)
+    with pytest.raises(ParameterError, match="another order than form="):
+        read(right, columns=[names[i] for i in turned])
+    np.testing.assert_array_equal(read(turned, columns=names), expected)
+    np.testing.assert_array_equal(read(turned, columns=[turned.index(i) for i in right]), expected)
+    assert read(turned, columns=right).shape == expected.shape  # by place: whoever says so knows better than the names
+    names = [f"column {i}" for i in right]
+    assert read(turned).shape == expected.shape

@@ -54,8 +54,9 @@ def _parsed(text: str) -> Manifold:
     try:
         found = [_size(field.type, size.strip()) for field, size in zip(expected, sizes.split(","), strict=True)]
     except ValueError:
-        needed = f"{_form(kind.strip())} with whole numbers for {', '.join(field.name for field in expected)}"
-        raise ParameterError(f"manifold={_validate.shown(text)} must be {needed}") from None
+        needed = ", ".join(f"{'any' if f.type is float else 'a whole'} number for {f.name}" for f in expected)
+        line = f"manifold={_validate.shown(text)} must be {_form(kind.strip())} with {needed}"
+        raise ParameterError(line) from None
     return _built(cls, *found)
 
 

@@ -17,7 +17,7 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import by_chunks
-from curvedp.records.forms import Form, find_form, forms_of_width
+from curvedp.records.forms import Form, find_form, other_forms
 from curvedp.records.tables import Choices, entries, excel, excel_cells, frame_column, numbers, text, text_column
 
 
@@ -87,17 +87,13 @@ def read_records(
     [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
     written = find_form(form, check_manifold(manifold))
-    choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding)
-    count = len(columns) if form is None and isinstance(columns, list | tuple) else written.width
-    if count != written.width and (known := forms_of_width(count, manifold)):
-        needed = f"{written.width} names or places, one for each entry of a record"
-        raise ParameterError(f"columns={shown(columns)} must be {needed}; or say form={' or '.join(map(repr, known))}")
+    choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding, written)
     if isinstance(source, str | Path):
-        entries = _file(Path(source), manifold, written, choices)
+        entries = _file(Path(source), choices)
     elif form is None and is_array_api_obj(source) and not is_numpy_array(source) and not is_chunked(source):
         return source  # on a device, where it stays
     else:
-        entries = _array("X", source, manifold, written, choices)
+        entries = _array("X", source, choices)
     if is_chunked(entries):
         return entries if form is None else by_chunks(written.points, entries, written.shape, manifold.point_shape)
     return written.points(entries)
@@ -151,23 +147,38 @@ def read_column(
     return found
 
 
-def load_point(path: str | Path, manifold: Manifold) -> np.ndarray:
-    """One public point, such as the ball's center: an array of the point's shape, or a file with one record."""
-    path = Path(path)
-    own = Form(None, manifold.point_shape, lambda x: x)
+def load_point(source: str | Path, manifold: Manifold, form: str | None = None) -> np.ndarray:
+    """One public point, such as the ball's center: a file with an array of the point's shape or with one record, or a text
+    of numbers (`written_point`)."""
+    path, own = Path(source), find_form(None, manifold)
+    if not path.name.lower().endswith((*_TABLES, *volumes.READERS)):
+        return written_point(str(source), manifold, form)
     if path.suffix.lower() in (".csv", ".tsv"):  # public: what has two lines has a header
         header = path.exists() and path.read_bytes().strip().count(b"\n") > 0
-        found = _file(path, manifold, own, Choices(header=header))
+        found = _file(path, Choices(header=header, form=own))
     elif path.suffix.lower() == ".npy" and path.exists():
         found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices()))
     else:
-        found = _file(path, manifold, own, Choices())
+        found = _file(path, Choices(form=own))
     if found.size != own.width:
         raise ParameterError(f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}")
     return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
 
 
-def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
+def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.ndarray:
+    """A point as it is typed: numbers like a record's in this form, or one that multiplies the origin, as a unit does."""
+    written = find_form(form, manifold)
+    try:
+        entries = np.array([float(each) for each in text.replace(",", " ").split()])
+        if len(entries) == 1 < written.width:
+            return np.asarray(entries * manifold.origin)
+        return np.asarray(written.points(entries.reshape(1, *written.shape))[0])
+    except ValueError:
+        line = f"must be {written.width} numbers, as a record is written, or one that multiplies the origin"
+        raise ParameterError(f"center={shown(text)} {line}") from None
+
+
+def _file(path: Path, choices: Choices) -> Any:
     kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
     if not kinds:
         raise ParameterError(f"{path.name}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
@@ -176,10 +187,10 @@ def _file(path: Path, manifold: Manifold, form: Form, choices: Choices) -> Any:
     if path.is_dir() and kinds[0] != ".zarr":
         raise ParameterError(f"{path} is a folder; one file with the records is needed")
     if table := kinds[0] in _TABLES:
-        found = _read(kinds[0], _TABLES[kinds[0]], path, form.shape, choices)
+        found = _read(kinds[0], _TABLES[kinds[0]], path, choices.form.shape, choices)
     else:
         found = _read(kinds[0], volumes.READERS[kinds[0]], path, choices)
-    return _array(path.name, found, manifold, form, choices, table=table)
+    return _array(path.name, found, choices, table=table)
 
 
 def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
@@ -221,21 +232,21 @@ _TABLES = {
 }
 
 
-def _array(where: str, X: Any, manifold: Manifold, form: Form, choices: Choices, *, table: bool = False) -> Any:
+def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:
     """(n, *shape): the voxels of a mask, or rows that hold a record's entries one after the other."""
+    form = choices.form
     X = X if table or is_chunked(X) else entries(where, X, form.shape, choices)
     if choices.mask is not None:
         X = volumes.masked(where, X, choices.mask)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
-    needed = f"{where} has shape {X.shape}; {manifold!r} needs (n, {', '.join(map(str, form.shape))})"
-    raise ParameterError(f"{needed}{_hint(X.shape, manifold, form)}")
+    needed = f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {', '.join(map(str, form.shape))})"
+    raise ParameterError(f"{needed}{_hint(X.shape, form)}")
 
 
-def _hint(shape: tuple[int, ...], manifold: Manifold, form: Form) -> str:
+def _hint(shape: tuple[int, ...], form: Form) -> str:
     if shape[-len(form.shape) :] == form.shape and len(shape) > 1 + len(form.shape):
         return ", or a volume with mask="
     if len(shape) == 1 + len(form.shape) and shape[:-1] == form.shape:
         return ": its last axis counts the records, and the first should (np.moveaxis(x, -1, 0))"
-    known = forms_of_width(shape[1], manifold) if len(shape) == 2 and form.name is None else []
-    return f", or so many columns as form={' or '.join(map(repr, known))} has" if known else ""
+    return other_forms(shape[1], form) if len(shape) == 2 else ""

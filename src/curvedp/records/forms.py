@@ -4,7 +4,8 @@ A form is a map of one record alone. It is total: what is not a record in this f
 center. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -26,6 +27,8 @@ class Form(NamedTuple):
     shape: Shape
     points: Points
     ordinary: np.ndarray | None = None  # a record that any manifold written in this form has; not needed where most are
+    parts: tuple[str, ...] = ()  # patterns of what its columns are called, where people know them by names
+    manifold: Manifold | None = None  # whose points it writes
 
     @property
     def width(self) -> int:
@@ -37,20 +40,31 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     """The form of that name on a manifold; None is a point's own entries. A name that does not say enough is refused, and a
     form that does not make points of this manifold."""
     if name is None:
-        return Form(None, manifold.point_shape, lambda x: x)
+        return Form(None, manifold.point_shape, lambda x: x, manifold=manifold)
     more = [full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")]
     if more:
         raise ParameterError(f"form={name!r} does not say enough; it is one of {', '.join(map(repr, more))}")
     form = FORMS[choice("form", name, tuple(FORMS))](name, manifold.point_shape)
     if form is None or not _fits(form, manifold):
         raise ParameterError(f"form={name!r} does not make points of {manifold!r}")
-    return form
+    return form._replace(manifold=manifold)
 
 
-def forms_of_width(width: int, manifold: Manifold) -> list[str]:
-    """Names of the forms that write a point of this manifold with so many numbers, for messages that help."""
-    found = {name: build(name, manifold.point_shape) for name, build in FORMS.items()}
-    return [name for name, form in found.items() if form is not None and form.width == width and _fits(form, manifold)]
+def other_forms(width: int, form: Form) -> str:
+    """Where no form was named and some write such a point with so many numbers: which, for messages that help."""
+    if form.name is not None or (M := form.manifold) is None:
+        return ""
+    found = {name: build(name, M.point_shape) for name, build in FORMS.items()}
+    names = [name for name, each in found.items() if each is not None and each.width == width and _fits(each, M)]
+    return f"; or say what a row is with form= ({', '.join(names)})" if names else ""
+
+
+def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
+    """Refuse columns whose public names say that they are in another order than the form's, such as lon, lat for latlon."""
+    found = [[i for i, part in enumerate(form.parts) if re.search(part, str(name).strip().lower())] for name in names]
+    if sorted(found) == [[i] for i in range(len(form.parts))] != found:
+        line = f"by their names its columns are in another order than form={form.name!r} has"
+        raise ParameterError(f"{where}: {line}; name them in that order with columns=")
 
 
 def _fits(form: Form, manifold: Manifold) -> bool:
@@ -121,15 +135,17 @@ _LOWER, _UPPER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)], [(0, 0), (0, 
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 
-def _fixed(shape: Shape, point_shape: Shape, points: Points) -> Callable[[str, Shape], Form | None]:
-    return lambda name, wanted: Form(name, shape, partial(_total, points)) if wanted == point_shape else None
+def _fixed(shape: Shape, point_shape: Shape, points: Points, *parts: str) -> Callable[[str, Shape], Form | None]:
+    made = partial(Form, shape=shape, points=partial(_total, points), parts=parts)
+    return lambda name, wanted: made(name) if wanted == point_shape else None
 
 
 def _matrix(places: list[tuple[int, int]] | None, name: str, wanted: Shape) -> Form | None:
     places = places or [(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])]  # the upper triangle
     near_one = np.array([1.0 if i == j else 0.1 / len(places) for i, j in places])
-    fits = wanted == (places[-1][1] + 1,) * 2
-    return Form(name, (len(places),), partial(_total, partial(_symmetric, places)), near_one) if fits else None
+    parts = tuple("({0}{1}|{1}{0})$".format(*("xyz"[i] for i in place)) for place in places) if wanted == (3, 3) else ()
+    points = partial(_total, partial(_symmetric, places))
+    return Form(name, (len(places),), points, near_one, parts) if wanted == (places[-1][1] + 1,) * 2 else None
 
 
 def _alike(points: Points, last: int | None, name: str, wanted: Shape) -> Form | None:
@@ -139,12 +155,12 @@ def _alike(points: Points, last: int | None, name: str, wanted: Shape) -> Form |
 
 
 FORMS: dict[str, Callable[[str, Shape], Form | None]] = {
-    "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180)),
-    "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0)),
+    "latlon-degrees": _fixed((2,), (3,), partial(_latlon, np.pi / 180), "lat", "lo?n"),
+    "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0), "lat", "lo?n"),
     "angles-degrees": partial(_alike, partial(np.multiply, np.pi / 180), None),
     "angles-radians": partial(_alike, partial(np.multiply, 1.0), None),
-    "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3])),
-    "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2])),
+    "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3]), "w$", "x$", "y$", "z$"),
+    "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2]), "x$", "y$", "z$", "w$"),
     "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
     "rotvec-radians": _fixed((3,), (3, 3), partial(_rotvec, 1.0)),
     "axis-angle-degrees": _fixed((4,), (3, 3), partial(_axis_angle, np.pi / 180)),

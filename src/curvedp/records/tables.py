@@ -16,6 +16,7 @@ import numpy as np
 from curvedp._validate import dense, integer, shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.numerics.namespace import to_host
+from curvedp.records.forms import Form, check_order, other_forms
 
 _REAL, _TEXT = "biuf", "OUST"
 
@@ -31,6 +32,7 @@ class Choices(NamedTuple):
     decimal: str = "."
     skip: int = 0
     encoding: str = "utf-8"
+    form: Form = Form(None, (), np.asarray)
 
     def headed(self) -> "Choices":
         """Columns that are asked for by name are names in a header."""
@@ -90,7 +92,7 @@ def _table(path: Path, width: int, choices: Choices) -> tuple[str, list[bytes], 
         line = "save it as CSV UTF-8, or say what it is, such as encoding='utf-16'"
         raise ParameterError(f"{path.name} is not UTF-8, as its header shows; {line}")
     names = _cells(lines.pop(0).rstrip(b"\r"), sep, "replace") if choices.header and lines else None
-    picked = chosen(path.name, names, choices.columns, width)
+    picked = chosen(path.name, names, choices, width)
     return sep, lines, picked, len(names) if names else width if choices.columns is None else None
 
 
@@ -127,7 +129,7 @@ def excel(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """The cells of a range. The range is asked for because an empty last row leaves no trace in an Excel file."""
     found = excel_cells(path, choices.key)
     names = [str(name) for name in found[0]] if choices.header else list(range(found.shape[1]))
-    return numbers(path.name, found[bool(choices.header) :, chosen(path.name, names, choices.columns, prod(shape))])
+    return numbers(path.name, found[bool(choices.header) :, chosen(path.name, names, choices, prod(shape))])
 
 
 def excel_cells(path: Path, where: str | None) -> np.ndarray:
@@ -166,14 +168,14 @@ def frame(where: str, table: Any, shape: tuple[int, ...], choices: Choices) -> n
     """Columns as entries in row-major order; or one column that holds an array, or a list, for each record."""
     names = _names(table)
     if prod(shape) > 1 and len(names if choices.columns is None else choices.columns) == 1:
-        return rows(_column(table, chosen(where, names, choices.columns, 1)[0]), shape)
-    picked = chosen(where, names, choices.columns, prod(shape))
+        return rows(_column(table, chosen(where, names, Choices(columns=choices.columns), 1)[0]), shape)
+    picked = chosen(where, names, choices, prod(shape))
     return np.stack([numbers(f"{where}, column {shown(names[i])},", _column(table, i)) for i in picked], axis=1)
 
 
 def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
     """One column of a frame."""
-    return _column(table, chosen(where, _names(table), [column], 1)[0])
+    return _column(table, chosen(where, _names(table), Choices(columns=[column]), 1)[0])
 
 
 def _names(table: Any) -> list[str]:
@@ -186,18 +188,22 @@ def _column(table: Any, place: int) -> np.ndarray:
     return np.asarray(table.column(place) if hasattr(table, "column_names") else table.to_series(place))
 
 
-def chosen(where: str, names: Sequence[str | int] | None, columns: Sequence[str | int] | None, width: int) -> list[int]:
+def chosen(where: str, names: Sequence[str | int] | None, choices: Choices, width: int) -> list[int]:
     """Places of the columns that hold a record, from what is public: their names, and how many entries a record has."""
+    columns, form = choices.columns, choices.form
     if columns is None:
         if names is not None and len(names) != width:
-            line = f"{where} has {len(names)} columns ({_listed(names)}); a record has {width} entries"
+            line = f"{where} has {len(names)} column{'s'[: len(names) != 1]} ({_listed(names)}); a record has {width} entries"
             other = ", or what is between them with sep=, or how many lines are before them with skip="
             how = "which columns with columns=" + (other if len(names) == 1 else "")
-            raise ParameterError(f"{line}: say {how}")
+            raise ParameterError(f"{line}: say {how}{other_forms(len(names), form)}")
+        check_order(where, form, names or ())
         return list(range(width))
     if isinstance(columns, str) or len(columns) != width:
         needed = f"{width} names or places, one for each entry of a record"
-        raise ParameterError(f"columns={shown(columns)} must be {needed}")
+        other = "" if isinstance(columns, str) else other_forms(len(columns), form)
+        raise ParameterError(f"columns={shown(columns)} must be {needed}{other}")
+    check_order(where, form, columns)
     return [_place(where, names, column) for column in columns]
 
 
@@ -238,7 +244,7 @@ def _doubles(where: str, X: Any, shape: tuple[int, ...], choices: Choices) -> np
     if found.dtype.kind == "c" and (*found.shape[1:], 2) == shape:
         found = np.stack([found.real, found.imag], axis=-1)
     if choices.columns is not None and found.ndim == 2:
-        found = found[:, chosen(where, list(range(found.shape[1])), choices.columns, prod(shape))]
+        found = found[:, chosen(where, list(range(found.shape[1])), choices, prod(shape))]
     return numbers(where, found)
 
 

@@ -16,7 +16,7 @@ from curvedp.geometry import parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
-from curvedp.records.forms import find_form
+from curvedp.records.files import written_point
 from curvedp.releasing import offered, place_of
 
 KINDS: dict[str, Any] = {
@@ -87,17 +87,7 @@ class Study:
     @property
     def middle(self) -> list[Any] | None:
         """The ball's center as a point's entries; None for the origin."""
-        if not self.center:
-            return None
-        form, origin = find_form(self.form, self.space), self.space.origin
-        try:
-            entries = np.array([float(each) for each in self.center.replace(",", " ").split()])
-            if len(entries) == 1 < form.width:
-                return (entries * origin).tolist()  # type: ignore[no-any-return]  # a list of numbers
-            return form.points(entries.reshape(1, *form.shape))[0].tolist()  # type: ignore[no-any-return]  # a list of numbers
-        except ValueError:
-            line = f"center must be {form.width} numbers, as a record is written, or one that multiplies the origin"
-            raise ParameterError(line) from None
+        return written_point(self.center, self.space, self.form).tolist() if self.center else None
 
     space = property(lambda self: parse_manifold(self.manifold))  # where the records live
     unit = property(lambda self: "person" if self.groups else "record")  # whose data are protected
@@ -174,7 +164,6 @@ from pathlib import Path
 from curvedp import {kind}, Ledger, {estimator}, check
 from curvedp.geometry import parse_manifold
 from curvedp.records import read_column, read_records
-from curvedp.records.forms import find_form
 from curvedp.releasing import write
 
 data = {data!r}
