@@ -58,7 +58,7 @@ def test_unknown_names_list_the_known_ones(bad):
     "bad", ["sphere:", "sphere:2.0", "sphere:-1", "sphere:2,3", "stiefel:5", "sphere:²", "sphere:nan"]
 )
 def test_wrong_sizes_say_what_is_expected(bad):
-    with pytest.raises(ParameterError, match=r"must be (sphere:d|stiefel:m,r) with whole numbers"):
+    with pytest.raises(ParameterError, match=r"must be (sphere:d|stiefel:m,r) with a whole number"):
         parse_manifold(bad)
 
 

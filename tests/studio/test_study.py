@@ -55,6 +55,24 @@ def chosen(statistic, **more):
     }
 
 
+def test_decimal_commas(table):
+    """As a spreadsheet in half of Europe writes them: records and predictor, not names; and advice in the page's words."""
+    text = table.data.read_text().replace(",", ";").replace(".", ",").replace("p1;", "p1,5;")
+    (table.data.parent / "comma.csv").write_text(text)
+    asked = chosen("regression", groups="who")
+    plain, comma = Study.of(asked), Study.of({**asked, "sep": ";", "decimal": ","})
+    expected, found = plain.columns_of(table.data), comma.columns_of(table.data.parent / "comma.csv")
+    np.testing.assert_array_equal(found["records"], expected["records"])
+    assert found["x"].astype(float).tolist() == expected["x"].astype(float).tolist()
+    assert "p1,5" in found["groups"]
+    script = comma.script("comma.csv", "l", "")
+    assert [script.count(f"decimal={sign!r}") for sign in ",."] == [2, 0]
+    table.data = table.data.parent / "comma.csv"
+    advice = " ".join(table.check({**asked, "sep": ";"})["advice"])
+    assert "“decimal sign”" in advice
+    assert "decimal=" not in advice
+
+
 def test_a_person_is_the_unit_where_that_is_asked(tmp_path):
     rows = "\n".join(f"p{i % 20},{x},{y},{z}" for i, (x, y, z) in enumerate(directions()))
     (tmp_path / "people.csv").write_text(f"who,x,y,z\n{rows}\n")

@@ -139,7 +139,7 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
         if stated is not None:
             least = _certified_mu(mechanism, least) if name == "gdp" else least
             holds = least is not None and least * (1 - _WIDTH) <= stated < inf
-            checks.append(Check(f"{name} {stated:.9g}", holds, f"recomputed {'none' if least is None else f'{least:.9g}'}"))
+            checks.append(Check(f"{name} {stated:.9g}", holds, f"recomputed {least and format(least, '.9g')}"))
     if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
         return [*checks, Check("(ε, δ) curve", False, "not at the values of ε that certificates of this schema have")]
     for (eps, stated), (_, exact) in zip(claims.curve, true.curve, strict=True):

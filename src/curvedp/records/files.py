@@ -153,13 +153,11 @@ def load_point(source: str | Path, manifold: Manifold, form: str | None = None) 
     path, own = Path(source), find_form(None, manifold)
     if not path.name.lower().endswith((*_TABLES, *volumes.READERS)):
         return written_point(str(source), manifold, form)
-    if path.suffix.lower() in (".csv", ".tsv"):  # public: what has two lines has a header
-        header = path.exists() and path.read_bytes().strip().count(b"\n") > 0
-        found = _file(path, Choices(header=header, form=own))
-    elif path.suffix.lower() == ".npy" and path.exists():
+    if path.suffix.lower() == ".npy" and path.exists():
         found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices()))
-    else:
-        found = _file(path, Choices(form=own))
+    else:  # public: what has two lines has a header
+        header = path.is_file() and path.read_bytes().strip().count(b"\n") > 0
+        found = _file(path, Choices(header=header, form=own))
     if found.size != own.width:
         raise ParameterError(f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}")
     return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
@@ -212,24 +210,14 @@ def _parquet_column(path: Path, column: str | int, choices: Choices) -> np.ndarr
     return frame_column(path.name, pyarrow.parquet.read_table(path), column)
 
 
-_COLUMNS: dict[str, Any] = {
-    ".csv": text_column,
-    ".tsv": text_column,
-    ".csv.gz": text_column,
-    ".tsv.gz": text_column,
+_TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_COLUMNS: dict[str, Any] = dict.fromkeys(_TEXTS, text_column) | {
     ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
     ".parquet": _parquet_column,
     ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column))),
     ".mat": lambda path, column, choices: volumes.READERS[".mat"](path, Choices(key=str(column))).ravel(),
 }
-_TABLES = {
-    ".csv": text,
-    ".tsv": text,
-    ".csv.gz": text,
-    ".tsv.gz": text,
-    ".xlsx": excel,
-    ".parquet": volumes.read_parquet,
-}
+_TABLES: dict[str, Any] = dict.fromkeys(_TEXTS, text) | {".xlsx": excel, ".parquet": volumes.read_parquet}
 
 
 def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:

@@ -16,6 +16,7 @@ from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.records import FORMS
 from curvedp.releasing import OFFERS, values, write
+from curvedp.studio import on_page
 from curvedp.studio.pictures import attacked, size_picture
 from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook
@@ -72,7 +73,7 @@ class Desk:
         """NOT private, and it does not leave the page."""
         study, data = self._study(chosen)
         found = study.check(data)
-        return {"facts": found.shown, "advice": found.advice}
+        return {"facts": found.shown, "advice": [on_page(line) for line in found.advice]}
 
     def plan(self, asked: Any) -> dict[str, Any]:
         """Predictions, pictures and, where a release could follow, the key that it is asked for by."""

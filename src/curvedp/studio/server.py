@@ -19,31 +19,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from curvedp._words import in_words_of
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.studio import on_page
 
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
 
 _PAGE = Path(__file__).with_name("page.html")
-# What parameters are called on the page.
-WORDS = {
-    "manifold": "space",
-    "form": "written as",
-    "header": "first line names the columns",
-    "columns": "columns of the record",
-    "sep": "separator",
-    "key": "array in an npz or mat file",
-    "groups": "column that says whose record it is",
-    "n_components": "how many directions",
-    "x_range": "its public range",
-    "center": "its center",
-    "outer_radius": "outer radius",
-    "eps": "ε",
-    "delta0": "δ",
-    "mu": "μ",
-    "rho": "ρ",
-}
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="14" fill="#0b6e99"/></svg>'
 )
@@ -179,8 +161,7 @@ async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
 
 
 def _refusal(text: str, status: int = 400) -> Response:
-    words = {name: f"“{word}”" for name, word in WORDS.items()}
-    return JSONResponse({"error": in_words_of(words, " ".join(text.split()))}, status_code=status)
+    return JSONResponse({"error": on_page(" ".join(text.split()))}, status_code=status)
 
 
 def opened(folder: Path, data: Path | None = None, key: Path | None = None) -> Callable[[], "Desk"]:

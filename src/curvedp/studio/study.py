@@ -58,6 +58,7 @@ class Study:
     columns: str = ""
     key: str | None = None
     sep: str | None = None
+    decimal: str = "."
 
     @classmethod
     def of(cls, chosen: Any) -> "Study":
@@ -96,6 +97,7 @@ class Study:
     def reading(self) -> dict[str, Any]:
         """How the file is read, as `read_records` takes it; what is not chosen is left out."""
         chosen = {name: getattr(self, name) for name in ("form", "header", "key", "sep")}
+        chosen["decimal"] = self.decimal if self.decimal != "." else None
         chosen["columns"] = [place_of(each.strip()) for each in self.columns.split(",")] if self.columns else None
         return {name: value for name, value in chosen.items() if value is not None}
 
@@ -106,10 +108,15 @@ class Study:
 
     def columns_of(self, data: Path) -> dict[str, Any]:
         """The records, and what is read beside them."""
-        changed, reading = data.stat().st_mtime_ns, json.dumps(self.reading)
-        found = {name: _column(reading, column, data, changed) for name, column in self.beside.items()}
+        changed, kept = data.stat().st_mtime_ns, self._kept
+        found = {name: _column(json.dumps(kept(name)), each, data, changed) for name, each in self.beside.items()}
         self.offer.check(found)
-        return {"records": _records(self.manifold, reading, data, changed), **found}
+        return {"records": _records(self.manifold, json.dumps(self.reading), data, changed), **found}
+
+    def _kept(self, name: str) -> dict[str, Any]:
+        """How a column beside the records is read; a decimal sign is for numbers alone."""
+        known = ("header", "sep", "decimal") if name == "x" else ("header", "sep")
+        return {each: value for each, value in self.reading.items() if each in known}
 
     def sizes(self, data: Path) -> list[int]:
         """How many records, or persons, there are; of a classifier in each class. Public numbers."""
@@ -133,11 +140,10 @@ class Study:
 
     def script(self, data: str, ledger: str, label: str) -> str:
         """Python that makes this release, in cells."""
-        kept = {name: value for name, value in self.reading.items() if name in ("header", "sep")}
-        columns = "\n".join(
-            f"{name} = " + (f"read_column(data, {_named({'': place_of(column), **kept})})" if column else "None")
-            for name, column in self.beside.items()
-        )
+        read = {
+            name: f"read_column(data, {_named({'': place_of(each), **self._kept(name)})})" if each else "None"
+            for name, each in self.beside.items()
+        }
         options = {**self.offer.chosen(self.options), "guarantee": self.guarantee}
         return _SCRIPT.format(
             data=data,
@@ -145,7 +151,7 @@ class Study:
             label=label,
             given=self,
             reading="".join(f", {name}={value!r}" for name, value in self.reading.items()),
-            columns=columns,
+            columns="\n".join(f"{name} = {how}" for name, how in read.items()),
             kind=type(self.guarantee).__name__,
             estimator=self.offer.estimator,
             options=_named(options).replace(repr(self.space), "manifold", 1),
@@ -205,5 +211,4 @@ def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _column(reading: str, column: str, data: Path, changed: int) -> Any:
-    kept = {name: value for name, value in json.loads(reading).items() if name in ("header", "sep")}
-    return read_column(data, place_of(column), **kept) if column else None
+    return read_column(data, place_of(column), **json.loads(reading)) if column else None
