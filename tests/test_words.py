@@ -30,8 +30,8 @@ def test_parameters_are_called_as_they_are_typed(written, said):
 
 
 def test_the_page_has_every_word_that_its_refusals_use():
-    server = pytest.importorskip("curvedp.studio.server", reason="the studio is an extra")
-    page = Path(server.__file__).with_name("page.html").read_text(encoding="utf-8")
+    studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
+    page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
     assert in_words_of({"header": "“first line”"}, "say header=True") == "say “first line” yes"
-    for name, word in server.WORDS.items():
+    for name, word in studio.WORDS.items():
         assert re.search(rf'>[^<]*{re.escape(word)}|"[^"]*{re.escape(word)}', page), name

@@ -9,7 +9,7 @@ except ImportError as error:
     raise errors.MissingExtra(f"curvedp.studio needs {error.name}: pip install 'curvedp[studio,report]'") from error
 
 # What parameters are called on the page.
-_NAMES = {
+WORDS = {
     "manifold": "space",
     "form": "written as",
     "header": "first line names the columns",
@@ -32,4 +32,4 @@ _NAMES = {
 
 def on_page(text: str) -> str:
     """A message of the library in the page's words."""
-    return _words.in_words_of({name: f"“{word}”" for name, word in _NAMES.items()}, text)
+    return _words.in_words_of({name: f"“{word}”" for name, word in WORDS.items()}, text)
