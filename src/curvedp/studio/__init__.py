@@ -2,6 +2,8 @@
 
 from curvedp import _words, errors
 
+__all__ = ["WORDS", "on_page"]
+
 try:
     import starlette  # noqa: F401 - whether it is there
     import uvicorn  # noqa: F401 - both are checked here so that the error names the extra
