@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curvedp._words import in_words_of
+from curvedp._words import PAGE, in_words_of
 
 SHELL = {"header": "--header", "sep": "--sep", "delta0": "--delta", "radius": "--radius", "form": "--as", "x": "--x"}
 
@@ -33,5 +33,5 @@ def test_the_page_has_every_word_that_its_refusals_use():
     studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
     page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
     assert in_words_of({"header": "“first line”"}, "say header=True") == "say “first line” yes"
-    for name, word in studio.WORDS.items():
+    for name, word in PAGE.items():
         assert re.search(rf'>[^<]*{re.escape(word)}|"[^"]*{re.escape(word)}', page), name

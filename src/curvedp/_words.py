@@ -27,3 +27,30 @@ def in_words_of(names: Mapping[str, str], text: object) -> str:
     text = re.sub(r"\bLog(Gaussian|Laplace)Mechanism\b", lambda found: f"log-{found[1].lower()}", str(text))
     text = re.sub(rf"(?<![\w.-])(?<!\w\()(?P<name>{known})={_VALUE}", renamed, text)
     return re.sub(rf"(?<![\w-])({known})(?= is missing)", lambda found: names[found[1]], text)
+
+
+PAGE = {
+    "manifold": "space",
+    "form": "written as",
+    "header": "first line names the columns",
+    "columns": "columns of the record",
+    "sep": "separator",
+    "decimal": "decimal sign",
+    "key": "array in an npz or mat file, cells of an xlsx file",
+    "groups": "column that says whose record it is",
+    "n_components": "how many directions",
+    "x_range": "its public range",
+    "center": "its center",
+    "radius": "radius",
+    "outer_radius": "outer radius",
+    "eps": "ε",
+    "delta0": "δ",
+    "mu": "μ",
+    "rho": "ρ",
+}
+"""What parameters are called on the studio's page."""
+
+
+def on_page(text: str) -> str:
+    """A message in the words of the studio's page."""
+    return in_words_of({name: f"“{word}”" for name, word in PAGE.items()}, text)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
+from curvedp._words import on_page
 from curvedp.alarms import alarms, released
 from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.records import FORMS
 from curvedp.releasing import OFFERS, values, write
-from curvedp.studio import on_page
 from curvedp.studio.pictures import attacked, size_picture
 from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook

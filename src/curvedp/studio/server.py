@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from curvedp._words import on_page
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.studio import on_page
 
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
