@@ -1,6 +1,7 @@
 """Regions of geodesics: the bound they rest on against finite differences, and how often they hold the truth."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -197,3 +198,13 @@ def test_the_law_of_some_coordinates(law, part):
     length = 0.3 * np.linalg.norm(u[:, :part], axis=1)
     for r in (0.2, 0.6, 1.5):
         assert float(_Part(law, 8, part).radial_cdf(r)) == pytest.approx(np.mean(length <= r), abs=0.005)
+
+
+def test_what_is_not_finite_is_predicted_and_banded_without_a_word():
+    x = np.linspace(0, 1, 300)
+    line = PrivateGeodesicRegression(Sphere(2), radius=0.4, speed=0.6, clip=0.3, guarantee=GDP(1.0), method="dp-rgd")
+    line.fit(x, np.tile(Sphere(2).origin, (300, 1)))
+    odd = [np.nan, np.inf]
+    with warnings.catch_warnings(action="error"):
+        assert np.isnan(line.predict(odd)).all()
+        assert not any(each.contains(line.footpoint_) for each in line.confidence_region().band(odd))

@@ -352,3 +352,12 @@ def test_two_releases_are_consistent_unless_they_differ():
     assert consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL, of="population")
     with pytest.raises(ParameterError, match="nothing to compare"):
         consistent(first, PrivateFrechetMean(Euclidean(2), radius=1.0).fit(records(Euclidean(2))).certificate_)
+
+
+@pytest.mark.parametrize("M", [Euclidean(9), Sphere(2), SPDLogEuclidean(3)])
+def test_a_region_that_holds_nothing_says_so(M):
+    """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""
+    mean = PrivateFrechetMean(M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian").fit(np.stack([M.origin] * 2))
+    none, some = mean.confidence_region(1e-9), mean.confidence_region(1 - 1e-9)
+    assert ("empty" in none.theorem, bool(none.contains(none.center))) == (True, False)
+    assert ("empty" in some.theorem, bool(some.contains(some.center))) == (False, True)

@@ -148,7 +148,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         x, (low, high) = x.reshape(-1, k), _range(self.x_range, k)
         at, width = low if k == 1 else (low + high) / 2, (high - low).reshape(-1, *[1] * len(M.point_shape))
         V = self.velocity_.reshape(k, *M.point_shape) / width
-        return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
+        with np.errstate(all="ignore"):  # a predictor that is not finite is no reason for a warning
+            return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""

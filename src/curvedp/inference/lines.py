@@ -64,7 +64,8 @@ class LineRegion(Region):
         x = np.asarray(_validate.array("x", x), dtype=float)
         if x.ndim > 2 or (x.shape[-1:] != low.shape and len(low) > 1):
             raise ParameterError(f"x has shape {x.shape}; the model has {len(low)} predictor(s)")
-        found = [self.band_of.at(each) for each in (x.reshape(-1, len(low)) - low) / (high - low) - HALF]
+        with np.errstate(all="ignore"):  # what is not finite has a region that holds nothing
+            found = [self.band_of.at(each) for each in (x.reshape(-1, len(low)) - low) / (high - low) - HALF]
         about = f"a prediction of {self.about}"
         return [Region(self.manifold, *each, self.level, self.of, about, self.theorem) for each in found]
 

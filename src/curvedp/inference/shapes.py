@@ -134,6 +134,8 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sam
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
     theorem = "exact: the law's own quantile in the chart"
+    if not sampled and float(np.linalg.norm(reading.drawn - z)) > q + reading.reach * CHART_ERROR:
+        theorem = "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
     return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
