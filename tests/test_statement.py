@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import GDP, ZCDP, ApproxDP, PrivateFrechetMean, PureDP
+from curvedp import GDP, ZCDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PureDP
 from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
@@ -66,6 +66,19 @@ def test_the_entry_has_the_registry_s_form(guarantee):
     parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
     assert set(parameters) <= {"epsilon", "delta", "rho"}
     assert all(isinstance(value, float) for value in parameters.values())
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_number_of_records_is_called_public_where_it_is(adjacency):
+    X, guarantee = np.zeros((40, 3)), GDP(1.0, adjacency=adjacency)
+    for kind in (PrivateFrechetMean, PrivateDispersion):
+        made = kind(Euclidean(3), radius=1.0, guarantee=guarantee).fit(X).certificate_
+        entry = registry(made, SAID)
+        told = json.dumps(entry) + label(made, SAID) + worksheet(made, SAID)
+        assert "euclidean:3" in told  # where the records are, not where sums or variances are
+        assert ("n = 40 is public" in told, "The number of records and" in told) == (adjacency == "replace-one",) * 2
+        assert ("number of records is private" in told) == (adjacency == "add-remove")
+        assert "number of records is public" not in told
 
 
 def test_parameters_are_never_smaller_than_what_was_proved():

@@ -44,6 +44,15 @@ def test_what_has_no_event_is_refused():
         to_dp_event(ApproxDP(1.0, 1e-6))
 
 
+@pytest.mark.parametrize("kind", [GDP, PureDP, ZCDP])
+def test_a_guarantee_for_an_added_record_is_not_exported_as_one_for_a_changed_one(kind):
+    """μ for adding or removing a record is 2μ for replacing it, which is what both peers are told of."""
+    added = kind(1.0, adjacency="add-remove")
+    for export in (to_dp_event, lambda it: make_measurement(PrivateFrechetMean(Sphere(2), 0.7, guarantee=it), 60)):
+        with pytest.raises(ParameterError, match="adding or removing"):
+            export(added)
+
+
 def directions(n=60):
     return Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (n, 3)))
 

@@ -357,7 +357,9 @@ def test_two_releases_are_consistent_unless_they_differ():
 @pytest.mark.parametrize("M", [Euclidean(9), Sphere(2), SPDLogEuclidean(3)])
 def test_a_region_that_holds_nothing_says_so(M):
     """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""
-    mean = PrivateFrechetMean(M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian").fit(np.stack([M.origin] * 2))
+    mean = PrivateFrechetMean(M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian").fit(
+        np.stack([M.origin] * 2)
+    )
     none, some = mean.confidence_region(1e-9), mean.confidence_region(1 - 1e-9)
     assert ("empty" in none.theorem, bool(none.contains(none.center))) == (True, False)
     assert ("empty" in some.theorem, bool(some.contains(some.center))) == (False, True)

@@ -4,6 +4,7 @@ from math import exp, inf, nextafter
 from typing import Any
 
 from curvedp.errors import MissingExtra, ParameterError
+from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 
 
@@ -23,7 +24,7 @@ def to_dp_event(guarantee: Guarantee) -> Any:
     Raises
     ------
     ParameterError
-        For another definition: it has no event that is not more than it says.
+        For another definition, which has no event that is not more than it says, or another adjacency.
     MissingExtra
         Without dp-accounting.
 
@@ -32,6 +33,7 @@ def to_dp_event(guarantee: Guarantee) -> Any:
     >>> to_dp_event(GDP(0.5))
     GaussianDpEvent(noise_multiplier=2.0)
     """
+    check_guarantee(guarantee)
     try:
         from dp_accounting import GaussianDpEvent, RandomizedResponseDpEvent, ZCDpEvent
     except ImportError as error:

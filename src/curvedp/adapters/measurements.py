@@ -6,6 +6,7 @@ from sklearn.base import clone
 
 from curvedp._validate import integer
 from curvedp.errors import MissingExtra, ParameterError
+from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, convert
 
 
@@ -27,10 +28,11 @@ def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> An
     Raises
     ------
     ParameterError
-        For an estimator with a ledger (it would be charged for twice), or another guarantee.
+        For an estimator with a ledger (it would be charged for twice), or another guarantee or adjacency.
     MissingExtra
         Without OpenDP.
     """
+    check_guarantee(estimator.guarantee)  # a change-one distance of 1 is twice one of a record that is added or removed
     try:
         import opendp.prelude as dp
     except ImportError as error:

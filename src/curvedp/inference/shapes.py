@@ -135,7 +135,9 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sam
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
     theorem = "exact: the law's own quantile in the chart"
     if not sampled and float(np.linalg.norm(reading.drawn - z)) > q + reading.reach * CHART_ERROR:
-        theorem = "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
+        theorem = (
+            "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
+        )
     return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
