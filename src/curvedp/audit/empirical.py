@@ -117,10 +117,8 @@ def audit_scores(
         needed = "must have equally many rows, of at least 4 outputs each"
         raise ParameterError(f"scores of shapes {a.shape} and {b.shape} {needed}")
     failure = (1 - confidence) / 4  # two directions, two statements
-    eps, mu = (
-        max(0.0, _proved(a, b, statement, failure, delta), _proved(b, a, statement, failure, delta))
-        for statement in (_epsilon, _mu)
-    )
+    either = _proved(a, b, failure, delta), _proved(b, a, failure, delta)
+    eps, mu = (max(0.0, *bounds) for bounds in zip(*either, strict=True))
     return AuditResult(float(claim.epsilon(delta)), eps, delta, a.shape[1], confidence, claimed_mu(claim), mu)
 
 
@@ -167,9 +165,6 @@ def audit_mechanism(
     return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
 
 
-Statement = Callable[[np.ndarray, np.ndarray, float], np.ndarray]  # (p, q, δ) -> what the two probabilities prove
-
-
 def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > delta, np.log((p - delta) / q), -np.inf)
@@ -180,9 +175,13 @@ def _mu(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
         return np.where((p > 0) & (q < 1), ndtri(p) - ndtri(q), -np.inf)
 
 
-def _proved(a: np.ndarray, b: np.ndarray, statement: Statement, failure: float, delta: float) -> float:
-    """The statement's bound from the event {score ≥ threshold} or {score ≤ threshold} that the even outputs chose."""
-    best, event = -np.inf, (0, 1.0, 0.0)
+# What two probabilities prove, at δ.
+_STATEMENTS: tuple[Callable[[np.ndarray, np.ndarray, float], np.ndarray], ...] = (_epsilon, _mu)
+
+
+def _proved(a: np.ndarray, b: np.ndarray, failure: float, delta: float) -> list[float]:
+    """Each statement's bound from the event {score ≥ threshold} or {score ≤ threshold} that the even outputs chose for it."""
+    best, events = [-np.inf] * len(_STATEMENTS), [(0, 1.0, 0.0)] * len(_STATEMENTS)
     for row in range(len(a)):
         train_a, train_b = np.sort(a[row, ::2]), np.sort(b[row, ::2])
         edges = np.quantile(np.concatenate([train_a, train_b]), np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
@@ -191,14 +190,18 @@ def _proved(a: np.ndarray, b: np.ndarray, statement: Statement, failure: float, 
                 t.size - np.searchsorted(t, edges, "left") if sign > 0 else np.searchsorted(t, edges, "right")
                 for t in (train_a, train_b)
             ]
-            value = statement(*_ends(hits[0], train_a.size, hits[1], train_b.size, failure), delta)
-            k = int(np.argmax(value))
-            if value[k] > best:
-                best, event = float(value[k]), (row, sign, float(edges[k]))
-    row, sign, edge = event
-    test_a, test_b = sign * a[row, 1::2], sign * b[row, 1::2]
-    hits = [np.array([np.count_nonzero(t >= sign * edge)]) for t in (test_a, test_b)]
-    return float(statement(*_ends(hits[0], test_a.size, hits[1], test_b.size, failure), delta)[0])
+            ends = _ends(hits[0], train_a.size, hits[1], train_b.size, failure)
+            for which, statement in enumerate(_STATEMENTS):
+                value = statement(*ends, delta)
+                k = int(np.argmax(value))
+                if value[k] > best[which]:
+                    best[which], events[which] = float(value[k]), (row, sign, float(edges[k]))
+    found = []
+    for statement, (row, sign, edge) in zip(_STATEMENTS, events, strict=True):
+        test_a, test_b = sign * a[row, 1::2], sign * b[row, 1::2]
+        hits = [np.array([np.count_nonzero(t >= sign * edge)]) for t in (test_a, test_b)]
+        found.append(float(statement(*_ends(hits[0], test_a.size, hits[1], test_b.size, failure), delta)[0]))
+    return found
 
 
 def _ends(hits_a: np.ndarray, n_a: int, hits_b: np.ndarray, n_b: int, failure: float) -> tuple[np.ndarray, np.ndarray]:

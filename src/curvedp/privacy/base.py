@@ -16,7 +16,7 @@ import numpy as np
 
 from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.rounding import Array, root_of, smallest_float
+from curvedp.privacy.rounding import Array, bracketed, root_of, smallest_float
 
 _FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
 ADJACENCIES = ("replace-one", "add-remove")
@@ -122,10 +122,13 @@ class Guarantee:
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
-        top = np.full(delta.shape, np.finfo(np.float64).max)
-        reachable = self._delta(top) <= delta
-        eps = smallest_float(lambda e: ~reachable | (self._delta(e) <= delta), np.zeros(delta.shape), top)
-        return np.where(reachable, eps, np.inf)
+        flat = delta.ravel()
+        reachable = self._delta(np.full(flat.shape, np.finfo(np.float64).max)) <= flat
+        asked = reachable & ~(self._delta(np.zeros(flat.shape)) <= flat)
+        eps = np.where(reachable, 0.0, np.inf)
+        if np.any(asked):
+            eps[asked] = _searched(self._delta, flat[asked])
+        return eps.reshape(delta.shape)
 
     def _tradeoff(self, alpha: Array) -> Any:
         # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
@@ -273,6 +276,22 @@ def vouched(guarantee: Guarantee) -> Guarantee:
     if not guarantee.certain:
         raise ParameterError(f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps)")
     return guarantee
+
+
+def _searched(profile: Callable[[Array], Any], delta: Array) -> Array:
+    """The smallest ε > 0 with profile(ε) <= delta, where the largest float is one and 0 is none."""
+
+    def excess(eps: Array) -> Array:
+        """log(δ(ε)/delta), whose sign is that of the comparison itself; what is no number counts as above."""
+        found = profile(eps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = np.log(found) - np.log(delta)
+        return np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324))
+
+    low, high, most = np.zeros(delta.shape), np.ones(delta.shape), np.finfo(np.float64).max
+    while np.any(short := excess(high) > 0):
+        low, high = np.where(short, high, low), np.where(short, 16 * np.minimum(high, most / 16), high)
+    return smallest_float(lambda eps: excess(eps) <= 0, *bracketed(excess, low, high))
 
 
 def _answered(name: str, value: Any, allowed: Callable[[Array], Any], rule: str, answer: Callable[[Array], Any]) -> Any:
