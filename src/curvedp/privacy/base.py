@@ -286,7 +286,7 @@ def _searched(profile: Callable[[Array], Any], delta: Array) -> Array:
         found = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = np.log(found) - np.log(delta)
-        return np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324))
+        return np.asarray(np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324)), np.float64)
 
     low, high, most = np.zeros(delta.shape), np.ones(delta.shape), np.finfo(np.float64).max
     while np.any(short := excess(high) > 0):
