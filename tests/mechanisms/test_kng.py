@@ -3,6 +3,7 @@
 import json
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -139,6 +140,15 @@ def test_the_certificate_says_what_was_done():
 def test_pure_epsilon_is_the_largest_that_meets_the_guarantee():
     eps = KNGMechanism(Euclidean(1), None, 1.0, 5, ApproxDP(1.0, 1e-3)).epsilon
     assert PureDP(eps).delta(1.0) <= 1e-3 < PureDP(eps * (1 + 1e-6)).delta(1.0)
+
+
+@pytest.mark.parametrize("mu", [1e-15, 1e-9, 1e-6, 1e-3, 0.999, 1.0, 8.0])
+def test_pure_epsilon_of_gdp_against_40_digits(mu):
+    """tanh(ε/2) = erf(μ/√8). By a difference of logarithms ε was once 11 % too large at μ = 1e-15."""
+    with mp.workdps(40):
+        eps = mp.mpf(KNGMechanism(Euclidean(1), None, 1.0, 5, GDP(mu)).epsilon)
+        truth = 2 * mp.atanh(mp.erf(mp.mpf(mu) / mp.sqrt(8)))
+        assert truth * (1 - 1e-11) <= eps <= truth
 
 
 def test_bad_parameters_are_refused():

@@ -7,7 +7,7 @@ One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain. Betwe
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, inf, log1p, nextafter, sqrt
+from math import atanh, erf, expm1, inf, log1p, nextafter, sqrt
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
@@ -194,8 +194,8 @@ def pure_epsilon(guarantee: Guarantee) -> float:
                 return guarantee.eps
             excess = guarantee.delta0 * (2 + expm1(guarantee.eps)) / (1 - guarantee.delta0)  # of e^ε₀ over e^ε
             eps = guarantee.eps + log1p(excess / (1 + expm1(guarantee.eps)))
-        case GDP():  # μ = −2Φ⁻¹(1/(1+e^ε))
-            eps = float(log_ndtr(guarantee.mu / 2) - log_ndtr(-guarantee.mu / 2))
+        case GDP(mu=mu):  # μ = −2Φ⁻¹(1/(1+e^ε)): tanh(ε/2) = erf(μ/√8), which keeps the digits of a small μ
+            eps = 2 * atanh(erf(mu / sqrt(8))) if mu < 1 else float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
         case _:
             raise UnattainableGuarantee(f"the K-norm gradient mechanism is pure ε: ask for PureDP, not {guarantee}")
     if not 0 < eps < inf:

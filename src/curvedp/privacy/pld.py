@@ -173,7 +173,7 @@ class Composed:
         """By this tilt, and far below its own losses by those before it too: rounding counts e^{λ(loss − ε)}-fold there, and
         losses lie in heaps apart where a bounded part is composed with a small Gaussian one."""
         value, (rate, center) = self._interpolated(k, eps), self.centers[k]
-        below = rate * (center - eps) > _MAGNIFIED
+        below = rate * np.maximum(center - eps, 0.0) > _MAGNIFIED
         if k and below.any():
             value[below] = np.minimum(value[below], self._served(k - 1, eps[below]))
         return value
@@ -371,18 +371,15 @@ def _by_parts(index: NDArray[np.int64], masses: Array, reach: int) -> tuple[floa
 
 
 def discounted(masses: Array, rate: float, width: float, error: float) -> Array:
-    """Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j}) + its error, t = e^{−rate·w}, s = e^{−w}: δ_j in units of e^{κ − rate·ε_j}.
-    `error` bounds the 2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step."""
-    size = len(masses)
-    spread = math.sqrt(min(size, 1 / -math.expm1(-2 * rate * width)) if rate else size)  # at least ‖t^k‖₂
-    whole = _sums(masses, math.exp(-rate * width))
-    part = _sums(masses, math.exp(-(rate + 1) * width))
-    rounding = 8 * U * (size + 4) * (1 + (rate + 1) * width)
-    return np.asarray(whole - part + rounding * np.abs(whole) + (1 + 2 * rounding) * error * spread)
-
-
-def _sums(masses: Array, ratio: float) -> Array:
-    """Σ_{i>j} m_i·ratio^{i−j} for every j."""
+    """D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j}) + its error, t = e^{−rate·w}, s = e^{−w}: δ_j in units of e^{κ − rate·ε_j}.
+    D_j = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j}, which does not cancel where all losses are small. `error` bounds the
+    2-norm of the masses' errors; each sum loses at most 4u(1 + exponent) of itself a step."""
     from scipy.signal import lfilter  # half a second, of which most programs need nothing
 
-    return np.asarray(lfilter([0.0, ratio], [1.0, -ratio], masses[::-1])[::-1])
+    far = np.arange(1, len(masses) + 1) * width
+    spread = 1.01 * np.linalg.norm(np.exp(-rate * far) * np.expm1(-far))
+    rest, once, both = -math.expm1(-width), math.exp(-rate * width), math.exp(-(rate + 1) * width)
+    sums = lfilter([0.0, once], [1.0, -once], masses[::-1])
+    found = lfilter([rest], [1.0, -both], sums)[::-1]
+    rounding = 8 * U * (len(masses) + 4) * (1 + (rate + 1) * width)
+    return np.asarray(found + rounding * np.abs(found) + (1 + 2 * rounding) * error * spread)

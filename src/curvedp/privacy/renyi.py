@@ -22,7 +22,7 @@ _MOST_SURPRISE = 745.0  # −log of the smallest float, rounded up
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
     """The smallest ε with δ(ε) ≤ delta that D_order ≤ eps_renyi implies; arrays of delta in (0, 1)."""
     delta = np.asarray(delta, np.float64)
-    eps = _epsilon(np.log(order - 1), np.log(order - 1), lambda alpha: np.full_like(alpha, eps_renyi), delta)
+    eps = _epsilon(order - 1, order - 1, lambda alpha: np.full_like(alpha, eps_renyi), delta)
     eps = np.where(delta * order >= 1, np.minimum(eps, _corner(eps_renyi, delta)), eps)
     return eps if eps.ndim else float(eps)
 
@@ -37,7 +37,7 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     delta = np.asarray(delta, np.float64)
     # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016); two decades around it, and down to 1.
     guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
-    eps = _epsilon(np.minimum(guess, 0.0) - 7.0, guess + 3.0, divergence, delta)
+    eps = _epsilon(np.exp(np.minimum(guess, 0.0) - 7.0), np.exp(guess + 3.0), divergence, delta)
     eps = np.minimum(eps, _corner(divergence(1 / np.maximum(delta, 1e-300 * max(rho, 1.0))), delta))
     return eps if eps.ndim else float(eps)
 
@@ -51,17 +51,17 @@ def _corner(divergence: Any, delta: Array) -> Array:
 
 
 def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
-    """min over log(α−1) in [low, high] and over u of log γ, by a grid that zooms onto its best point."""
+    """min over α − 1 in [low, high], or at that order alone, and over u of log γ, by a grid that zooms onto its best point."""
     delta = delta[..., None, None]
-    low, high = (np.broadcast_to(np.asarray(end, np.float64)[..., None, None], delta.shape) for end in (low, high))
-    fixed = bool(np.all(low == high))
+    fixed = 1 + low if np.all(low == high) else None  # as it was given: nothing is known of an order next to it
+    low, high = (np.broadcast_to(np.log(end)[..., None, None], delta.shape) for end in (low, high))
     best = np.full(delta.shape, np.inf)
     unit = np.linspace(0.0, 1.0, _POINTS)
     a_low, a_high = low, high
     w_low, w_high = np.full(delta.shape, -1.0), np.zeros(delta.shape)
     for turn in range(_ROUNDS):
-        log_a = a_low + (a_high - a_low) * (unit[:1, None] if fixed else unit[:, None])
-        alpha = 1 + np.exp(log_a)
+        log_a = a_low + (a_high - a_low) * (unit[:, None] if fixed is None else unit[:1, None])
+        alpha = 1 + np.exp(log_a) if fixed is None else np.full_like(log_a, fixed)
         bound = divergence(alpha)
         if turn == 0:  # u = 1 − w with w down to well below √(ε_R/α), where the optimum lies for small divergences
             w_low = np.log(np.clip(1e-2 * np.sqrt(np.min(bound / alpha, axis=(-2, -1), keepdims=True)), 1e-150, 1e-2))
@@ -81,23 +81,26 @@ def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
 
 def _log_gamma(alpha: Any, bound: Any, log_w: Any, delta: Any) -> Any:
     """log max_x (x − λh_u(x)) for λ = δ/C(u), u = 1 − e^{log_w}; rounded up. All in logarithms: E may overflow."""
+    a = alpha - 1  # exact: α is a float
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_u = np.where(log_w < 0, np.log1p(-np.exp(np.minimum(log_w, -1e-300))), -np.inf)
         # log C(u) = log(h_u(1) + E − 1)
-        big = (alpha - 1) * bound
+        big = a * bound
         log_e1 = np.where(
             big > 1, big + np.log1p(-np.exp(-np.maximum(big, 1.0))), np.log(np.expm1(np.minimum(big, 1.0)))
         )
         log_c = np.logaddexp(_log_h_at_one(alpha, log_u), log_e1)
-        log_lambda = np.log(delta) - log_c - 1e-13  # λ rounded down makes γ larger: the safe side
-        # λα(x^{α−1} − u^{α−1}) = 1 at the maximum
-        log_x = np.logaddexp((alpha - 1) * log_u, -log_lambda - np.log(alpha)) / (alpha - 1)
+        # x^{α−1} = u^{α−1} + 1/λα at the maximum; λ rounded down makes γ larger: the safe side. Near order 1 the sum is 1
+        # but for terms of size α − 1, which are kept.
+        log_rest, log_power = log_c - np.log(delta) - np.log(alpha) + 1e-13, a * log_u
+        near = np.log1p(np.expm1(log_power) + np.exp(np.minimum(log_rest, 0.0)))
+        close = (log_power > -0.5) & (log_rest < -0.5)
+        log_x = np.where(close, near, np.logaddexp(log_power, log_rest)) / a
         # x − λh_u(x) with λ = 1/(α(x^{α−1} − u^{α−1})); t = u/x < 1. h_u(x) = x^α(1 − αt^{α−1} + (α−1)t^α).
         log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
-        power = np.exp((alpha - 1) * log_t)
-        drop = -np.expm1((alpha - 1) * log_t)  # 1 − t^{α−1}
+        power, drop = np.exp(a * log_t), -np.expm1(a * log_t)  # t^{α−1}, 1 − t^{α−1}
         # 1 − αt^{α−1} + (α−1)t^α = (1 − t^{α−1}) − (α−1)t^{α−1}(1 − t)
-        share = (1 - (alpha - 1) * power * -np.expm1(log_t) / drop) / alpha
+        share = (1 - a * power * -np.expm1(log_t) / drop) / alpha
         gamma = log_x + np.log1p(-share)
     # Rounding: log x carries a relative error that |log x| multiplies.
     gamma = gamma + 4e-15 * (np.abs(log_x) + 1)
@@ -106,17 +109,14 @@ def _log_gamma(alpha: Any, bound: Any, log_w: Any, delta: Any) -> Any:
 
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     """log of h_u(1) = 1 − αu^{α−1} + (α−1)u^α, which is about α(α−1)(1−u)²/2 near u = 1, where the terms cancel."""
-    y = -log_u
-    direct = -np.expm1(-(alpha - 1) * y) - (alpha - 1) * np.exp(-(alpha - 1) * y) * -np.expm1(-y)
-    # e^{−αy}·Σ_{n≥2} (α^n − α) yⁿ/n! = u^α·k(1/u), k(z) = z^α − αz + α − 1: positive terms
-    small = np.where(alpha * y < 0.5, y, 0.0)
-    powers = np.stack([alpha * small, small])
-    series = np.full_like(powers, _INVERSE_FACTORIALS[-1])
-    for coefficient in _INVERSE_FACTORIALS[-2::-1]:
-        series *= powers
-        series += coefficient
-    series *= powers * powers
-    return np.log(np.where(alpha * y < 0.5, np.exp(-alpha * small) * (series[0] - alpha * series[1]), direct))
+    a, y = alpha - 1, -log_u
+    direct = -np.expm1(-a * y) - a * np.exp(-a * y) * -np.expm1(-y)
+    # e^{−αy}·Σ_{n≥2} (α^n − α) yⁿ/n! = u^α·k(1/u), k(z) = z^α − αz + α − 1: positive terms (αy)ⁿ(1 − α^{1−n})/n!
+    small, orders = np.where(alpha * y < 0.5, alpha * y, 0.0), np.log1p(a)
+    series = np.zeros_like(small)
+    for n, coefficient in reversed(list(enumerate(_INVERSE_FACTORIALS, 2))):
+        series = series * small - coefficient * np.expm1(-(n - 1) * orders)
+    return np.log(np.where(alpha * y < 0.5, np.exp(-small) * small * small * series, direct))
 
 
 class ByDelta:
