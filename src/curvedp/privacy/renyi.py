@@ -51,7 +51,7 @@ def _corner(divergence: Any, delta: Array) -> Array:
 
 
 def _epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
-    """min over α − 1 in [low, high], or at that order alone, and over u of log γ, by a grid that zooms onto its best point."""
+    """min over α − 1 in [low, high], or at that one order, and over u of log γ, by a grid that zooms onto its best point."""
     delta = delta[..., None, None]
     fixed = 1 + low if np.all(low == high) else None  # as it was given: nothing is known of an order next to it
     low, high = (np.broadcast_to(np.log(end)[..., None, None], delta.shape) for end in (low, high))
