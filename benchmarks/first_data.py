@@ -99,7 +99,7 @@ def volume(data: Path, folder: Path) -> Case:
 
 
 def pixels(data: Path, folder: Path) -> Case:
-    """Landmarks of apes' skulls in the digitiser's units. The template stands for a published one: a rough drawing."""
+    """Landmarks of apes' skulls in the digitizer's units. The template stands for a published one: a rough drawing."""
     raw = np.moveaxis(arrays(data / "dryden_shapes.npz")["apes_x"], -1, 0)
     np.save(folder / "apes.npy", raw)
     truth = raw - raw.mean(axis=1, keepdims=True)

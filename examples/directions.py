@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Directions on the sphere
 #
-# Earthquake epicentres, home towns, orbits, wind: many records are directions, points of the sphere S². We release
-# the mean epicentre of the earthquakes around Japan, as if each were a person's address.
+# Earthquake epicenters, home towns, orbits, wind: many records are directions, points of the sphere S². We release
+# the mean epicenter of the earthquakes around Japan, as if each were a person's address.
 
 # %%
 import matplotlib.pyplot as plt
@@ -26,11 +26,11 @@ try:
     everywhere = load_dataset("earthquakes")
     kind = "earthquakes"
 except MissingData as missing:
-    print(f"{missing}\n-> synthetic epicentres stand in\n")
+    print(f"{missing}\n-> synthetic epicenters stand in\n")
     rng = np.random.default_rng(0)
     at = direction(36.0, 138.0)
     everywhere = sphere.exp(at, sphere.from_coordinates(at, 0.12 * rng.normal(size=(900, 2))))
-    kind = "synthetic epicentres"
+    kind = "synthetic epicenters"
 center = direction(35.0, 140.0)
 latitude, longitude = (
     np.degrees(np.arcsin(everywhere[:, 2])),
@@ -67,9 +67,9 @@ for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
 # %%
 mean = PrivateFrechetMean(sphere, center=center, radius=0.4, guarantee=GDP(0.5)).fit(quakes)
 true = np.asarray(frechet_mean(sphere, quakes))
-kilometres = 6371 * float(sphere.dist(true, mean.location_))
+kilometers = 6371 * float(sphere.dist(true, mean.location_))
 print("mechanism:", mean.certificate_.mechanism)
-print(f"private mean is {kilometres:.1f} km from the true one (not to be published)")
+print(f"private mean is {kilometers:.1f} km from the true one (not to be published)")
 
 # %% [markdown]
 # The noise has a name and a density. Here it is at a much smaller budget, so that it can be seen: a cloud of the

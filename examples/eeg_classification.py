@@ -49,7 +49,7 @@ print(kind, train.shape, test.shape)
 # %% [markdown]
 # ## Public choices
 #
-# Scalp voltages have a variance of some hundred µV², and electrodes a few centimetres apart are strongly correlated.
+# Scalp voltages have a variance of some hundred µV², and electrodes a few centimeters apart are strongly correlated.
 # That is textbook knowledge, and it gives the center: 300 µV², correlation 0.9. A radius of 4 is generous. The labels
 # and the number of windows in each class are public.
 

@@ -79,7 +79,7 @@ def test_wrong_units():
     assert "other units" not in said(check(S2, DIRECTIONS))
 
 
-def test_a_centre_at_zero_has_no_scale():
+def test_a_center_at_zero_has_no_scale():
     flat = said(check(Euclidean(3), 1e6 * DIRECTIONS))
     assert "times" not in flat
     assert "degrees" not in flat

@@ -1,6 +1,6 @@
 """Data sets of the tutorials and reproductions: a local folder, else the downloader their users know, else a clear error.
 
-Nothing here is shipped: licences differ, and some are not ours to pass on. The folder is `data_dir`, else the environment
+Nothing here is shipped: licenses differ, and some are not ours to pass on. The folder is `data_dir`, else the environment
 variable CURVEDP_DATA. MNIST and Wine Quality can also come from OpenML (through scikit-learn), PathMNIST from the package
 medmnist, WordNet from nltk.
 """

@@ -34,7 +34,7 @@ def covariance_descriptors(images: np.ndarray) -> np.ndarray:
     slopes = np.gradient(images, axis=2), np.gradient(images, axis=1)
     flat = np.stack([images, *slopes, x * images, y * images], axis=1).reshape(len(images), 5, -1)
     flat = flat - flat.mean(axis=2, keepdims=True)
-    # The grey levels are multiples of 1/16: rounding noise of that size keeps a blank image positive definite.
+    # The gray levels are multiples of 1/16: rounding noise of that size keeps a blank image positive definite.
     return np.asarray(flat @ flat.transpose(0, 2, 1) / flat.shape[2] + np.eye(5) * (1 / 16) ** 2 / 12)
 
 

@@ -88,7 +88,7 @@ class LawConformance:
         assert goodness.accepts(goodness.moment(r**2, law.mean_square_radius))
         assert goodness.rejects(goodness.moment(r**2, 1.05 * law.mean_square_radius))
 
-    def test_the_footpoint_is_the_centre(self, law):
+    def test_the_footpoint_is_the_center(self, law):
         z = coordinates(type(self), law)
         assert goodness.accepts(goodness.mean_zero(z))
         shift = 0.1 * np.sqrt(law.mean_square_radius / law.manifold.dim) * np.eye(1, law.manifold.dim)[0]
@@ -123,7 +123,7 @@ class LawConformance:
         many = law.sample(rng, center, (2, 3))
         assert law.log_prob(many, center).shape == (2, 3)
 
-    def test_centres_broadcast(self, law):
+    def test_centers_broadcast(self, law):
         manifold, rng = law.manifold, np.random.default_rng(4)
         tight = replace(law, scale=1e-6)
         centers = np.stack([goodness.off_origin(manifold, 0.3, seed) for seed in range(3)])

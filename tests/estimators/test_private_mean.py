@@ -90,7 +90,7 @@ def test_certificates_of_means_verify(manifold, guarantee):
     assert all(check.holds for check in checks), checks
 
 
-def test_a_centre_whose_projection_is_not_stable_to_the_last_digit_verifies():
+def test_a_center_whose_projection_is_not_stable_to_the_last_digit_verifies():
     manifold, rng = Rotations(3), np.random.default_rng(3)
     for _ in range(50):
         turned = manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, rng.normal(size=3) * 0.3))

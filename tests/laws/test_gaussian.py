@@ -214,7 +214,7 @@ def test_draws_that_coordinates_cannot_hold_are_refused():
         (SPDAffineInvariant(2), 5.0),
     ],
 )
-def test_a_centre_far_out(manifold, distance):
+def test_a_center_far_out(manifold, distance):
     law, center = RiemannianGaussian(manifold, 0.8), goodness.off_origin(manifold, distance)
     x = law.sample(np.random.default_rng(7), center, 50_000)
     assert goodness.accepts(goodness.ks(manifold.dist(center, x), law.radial_cdf))

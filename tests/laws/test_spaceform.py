@@ -37,7 +37,7 @@ from curvedp.laws.spaceform import rays_of, space_form, space_form_factors
         (Euclidean(1), [0.5]),
     ],
 )
-def test_draws_about_far_and_near_centres(kind, space, center):
+def test_draws_about_far_and_near_centers(kind, space, center):
     law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, 0.4)
     center, rng = np.array(center), np.random.default_rng(7)
     x = law.sample(rng, center, 3000)
@@ -112,7 +112,7 @@ def test_which_spaces_have_constant_curvature():
     assert space_form("gaussian", SPDAffineInvariant(2), 1.0) is None
 
 
-def test_draws_about_centres_too_far_for_a_boost():
+def test_draws_about_centers_too_far_for_a_boost():
     """Beyond the limit of the boost the exponential map carries the draw: the distance is the same."""
     for space, center in (
         (Lorentz(2), Lorentz(2).exp(Lorentz(2).origin, np.array([0.0, 9.0, 0.0]))),

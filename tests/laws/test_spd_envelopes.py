@@ -86,7 +86,7 @@ def test_gaussian_matrices_and_rotations(m):
         assert stats.kstest(q[:, i, j] ** 2, stats.beta(0.5, (m - 1) / 2).cdf).pvalue > 1e-4
 
 
-def test_spd_draws_in_pieces_and_about_many_centres(monkeypatch):
+def test_spd_draws_in_pieces_and_about_many_centers(monkeypatch):
     centers = np.array([np.diag([1.0, 4.0]), [[2.0, 0.5], [0.5, 1.0]], np.eye(2)])
     whole = RiemannianGaussian(SPDAffineInvariant(2), 1e-9).sample(np.random.default_rng(0), centers, (4, 3))
     assert whole == pytest.approx(np.broadcast_to(centers, (4, 3, 2, 2)), abs=1e-7)

@@ -308,7 +308,7 @@ def five():
         (PoincareBall(2), [0.5, 0.0]),
     ],
 )
-def test_tiny_noise_stays_at_the_centre(draw, space, center):
+def test_tiny_noise_stays_at_the_center(draw, space, center):
     found = draw(space, 1e-12, center, source=five(), grid=20)
     assert found.integers.tolist() == [round(c * 2**20) for c in center]
     assert found.value.tolist() == [round(c * 2**20) / 2**20 for c in center]
