@@ -22,7 +22,7 @@ from curvedp.regression.linearity import Neighborhood, stretch, turned
 
 _HIDDEN = 0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
 _ABOUT = "the geodesic on which the mean clipped direction of the {} vanishes: least squares where none is clipped"
-_ASYMPTOTIC = "asymptotic (delta method, directions being at most the clip), with the noise "
+_ASYMPTOTIC = "asymptotic (delta method, directions being at most the clip); of the noise: "
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -160,7 +160,7 @@ def _region(
     [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
     about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
     center = statistic.placed(shape.center(M)[None])[0]
-    theorem = theorem if of == "records" else f"finite-sample (McDiarmid), with the noise {theorem}"
+    theorem = theorem if of == "records" else f"finite-sample (McDiarmid); of the noise: {theorem}"
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
 
 
