@@ -3,6 +3,7 @@
 import math
 import operator
 import reprlib
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,25 @@ def array(name: str, value: Any) -> np.ndarray:
 
 
 def shape(name: str, value: Any) -> tuple[int, ...]:
-    """Of an array of any library, or of lists in lists whose lengths agree. The message says nothing of which differs."""
+    """Of an array of any library, or of lists in lists. Where rows differ it is that of most of them: what one holds, or how
+    much of it, is data, and none refuses all."""
     value = dense(name, value)
     try:
-        return tuple(np.shape(value))
-    except ValueError:
-        raise ParameterError(f"the rows of {name} differ in length, so that it has no shape") from None
+        found = tuple(np.shape(value))
+        if len(found) != 1 or not isinstance(value, np.ndarray) or value.dtype.kind != "O":
+            return found
+    except Exception:  # rows that differ, or an object whose __array__ may raise anything
+        if not isinstance(value, list | tuple):
+            raise ParameterError(f"{name} has no shape; this {type(value).__name__} is not an array") from None
+    each = Counter(map(_shape_of_row, value))
+    return (len(value), *max(each, key=lambda known: (each[known], known), default=()))
+
+
+def _shape_of_row(row: Any) -> tuple[int, ...]:
+    try:
+        return tuple(np.shape(row))
+    except Exception:
+        return ()
 
 
 def dense(name: str, value: Any) -> Any:

@@ -40,22 +40,22 @@ def sign(
     seconds: Annotated[float, typer.Option(help="how long verification may take")] = SECONDS,
 ) -> None:
     """Verify a certificate and sign it: the signature goes into certificate.json.sig. Exit 1 if a claim is not confirmed."""
-    from curvedp.mechanisms.certificate import Certificate
     from curvedp.signing import key_of, read_key
 
     identity = read_key(key)
     with waiting("recomputing every claim"):
-        confirmed(limited(lambda: checks_of(certificate), seconds), "not signed: ")
-    held, others = Certificate.load(certificate), signatures_of(certificate) if _beside(certificate).exists() else {}
+        held, checks = limited(lambda: checks_of(certificate), seconds)
+    confirmed(checks, "not signed: ")
+    others = signatures_of(certificate) if _beside(certificate).exists() else {}
     kept = {name: sign for name, sign in others.items() if held.is_signed(name, sign)}  # not those of an earlier one
     signed = {**kept, key_of(identity): held.signature(identity)}
     write_atomically(_beside(certificate), json.dumps({"schema": SCHEMA, "signatures": signed}, indent=2) + "\n")
     console.print(f"signed by {key_of(identity)}: {inert(_beside(certificate))}", soft_wrap=True)
 
 
-def check_signature(path: Path, key: str) -> Any:
-    """Whether the certificate in a file was signed, as it stands, by the holder of a public key (text or file)."""
-    from curvedp.mechanisms.certificate import Certificate, Check
+def check_signature(certificate: Any, path: Path, key: str) -> Any:
+    """Whether the certificate of a file was signed, as it stands, by the holder of a public key (text or file)."""
+    from curvedp.mechanisms.certificate import Check
     from curvedp.signing import public_key
 
     try:
@@ -64,7 +64,7 @@ def check_signature(path: Path, key: str) -> Any:
     except (OSError, ValueError):
         pass  # no file: the key itself
     text = public_key(key).public_bytes_raw().hex()  # always in lower case
-    held = Certificate.load(path).is_signed(text, signatures_of(path).get(text))
+    held = certificate.is_signed(text, signatures_of(path).get(text))
     return Check(f"signature of {text[:16]}…", held, "Ed25519 over the certificate as it stands")
 
 
@@ -96,15 +96,14 @@ def statement(
     """What the public is told of a release: registry entry, privacy label, SP 800-226 worksheet, from a certificate that is
     verified first. Exit 1 if a claim is not confirmed."""
     from curvedp import statement as words
-    from curvedp.mechanisms.certificate import Certificate
 
     if not study.exists():
         write_atomically(study, words.template())
         raise ParameterError(f"{study} was written: answer its questions, then run this again")
     said = words.read_study(study)
     with waiting("recomputing every claim"):
-        checks = confirmed(limited(lambda: checks_of(certificate), seconds), "no statement: ")
-    held, open_ = Certificate.load(certificate), tuple(f"{c.claim}: {c.detail}" for c in checks if c.holds is None)
+        held, checks = limited(lambda: checks_of(certificate), seconds)
+    open_ = tuple(f"{c.claim}: {c.detail}" for c in confirmed(checks, "no statement: ") if c.holds is None)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))
     write_atomically(out / "label.html", words.label(held, said, open_))

@@ -55,8 +55,9 @@ def verify(
         raise typer.Exit(3)
 
 
-def checks_of(path: Path) -> list[Any]:
-    """What is confirmed of the certificate in a file, and what is not."""
+def checks_of(path: Path) -> tuple[Any, list[Any]]:
+    """The certificate in a file, and what is confirmed of it and what is not. It is read once: whoever goes on with it must
+    not read another that was put in its place."""
     from curvedp.mechanisms import Mechanism
     from curvedp.mechanisms.certificate import Certificate
     from curvedp.mechanisms.verify import verify_certificate
@@ -65,16 +66,16 @@ def checks_of(path: Path) -> list[Any]:
     if certificate.mechanism not in Mechanism.registry:
         from curvedp import inference  # noqa: F401 - knows the certificates of tests
         from curvedp.federated import release  # noqa: F401 - knows those of sums over sites
-    return verify_certificate(certificate)
+    return certificate, verify_certificate(certificate)
 
 
 def _recomputed(path: Path, key: Any) -> tuple[list[Any], list[str]]:
     """Every claim checked, and what is odd about a release of which nothing is refuted."""
     from curvedp.cli_sign import check_signature
-    from curvedp.mechanisms.certificate import Certificate
 
-    checks = [*([] if key is None else [check_signature(path, key)]), *checks_of(path)]
-    return checks, [] if any(check.holds is False for check in checks) else Certificate.load(path).alarms
+    certificate, checks = checks_of(path)
+    checks = [*([] if key is None else [check_signature(certificate, path, key)]), *checks]
+    return checks, [] if any(check.holds is False for check in checks) else certificate.alarms
 
 
 def confirmed(checks: list[Any], before: str = "") -> list[Any]:

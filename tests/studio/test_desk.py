@@ -212,7 +212,7 @@ def test_a_release_is_signed_by_the_key_of_the_studio(desk, tmp_path):
     desk.release(asked)
     assert "signed by" in desk.sign({"number": 1})["said"]
     certificate = desk.folder / "release-1" / "certificate.json"
-    assert check_signature(certificate, key_of(identity)).holds
+    assert check_signature(Certificate.load(certificate), certificate, key_of(identity)).holds
     certificate.write_text(certificate.read_text().replace("GDP", "gdp", 1).replace("0.5", "0.4", 1))
     desk.key.unlink()
     with pytest.raises(ParameterError):

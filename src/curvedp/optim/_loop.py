@@ -24,7 +24,7 @@ from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem,
 from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK, WHOLE_BITS, check_request
 from curvedp.records.chunked import refuse_chunked
 from curvedp.records.persons import person_codes
-from curvedp.records.tables import entries, numbers
+from curvedp.records.tables import entries
 
 _OF_THIS_LIBRARY = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)  # not what a user derives from them
 _DLPACK_CPU = 1  # kDLCPU of the DLPack standard
@@ -140,11 +140,7 @@ def _given(data: Any, shape: tuple[int, ...] | None) -> Any:
     """Records as an array. What lists, tables, object and masked arrays hold is data: NaN where it is not a number."""
     if is_array_api_obj(data) and not isinstance(data, np.ma.MaskedArray) and data.dtype != object:
         return _array("data", data)
-    if shape is not None:
-        return entries("data", data, shape)
-    found = _array("data", data)  # refuses rows that differ in length: without a shape of a record, theirs is needed
-    masked = isinstance(data, np.ma.MaskedArray)
-    return numbers("data", data if masked or found.dtype.kind in "biuf" else np.asarray(data, dtype=object))
+    return entries("data", data, _validate.shape("data", data)[1:] if shape is None else shape)
 
 
 def _array(name: str, values: Any) -> Any:
