@@ -10,7 +10,7 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import noisy_gradient  # what is noised, which no result tells
-from curvedp.privacy import GDP, ApproxDP
+from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, RaoDP, RenyiDP
 
 M = Sphere(2)
 X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (200, 3)))
@@ -33,6 +33,13 @@ def test_certificates_hold_and_less_noise_is_refuted(name, guarantee):
     parameters = {**result.certificate.parameters, noise: 0.8 * result.certificate.parameters[noise]}
     checks = verify_certificate(replace(result.certificate, parameters=parameters).sealed())
     assert any(check.holds is False for check in checks)
+
+
+@pytest.mark.parametrize("guarantee", [ZCDP(0.5), RenyiDP(4.0, 1.0), RaoDP(1.0), KLDP(0.5)], ids=str)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_certificate_of_every_definition_holds(name, guarantee):
+    checks = verify_certificate(RUNS[name][0](guarantee).certificate)
+    assert all(check.holds is not False for check in checks), [c for c in checks if c.holds is False]
 
 
 def test_the_worst_record_moves_a_mean_gradient_by_what_the_certificate_states():

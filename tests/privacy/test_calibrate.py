@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from curvedp.privacy.calibrate import (
 from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_mu_below
 from curvedp.privacy.products import product_profile
 from curvedp.privacy.spd_confidence import ConfidenceProfile
+from privacy.guarantees import ALL
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]
 
@@ -313,3 +315,20 @@ def test_a_refusal_names_the_law_that_was_asked_and_one_that_can(mechanism, M, t
         mechanism.calibrated(M, 0.5, target)
     if "Riemannian" in str(refusal.value):
         assert f"Riemannian {mechanism.__name__.removesuffix('Mechanism')}" in str(refusal.value)
+
+
+def test_what_is_met_bounds_the_profile():
+    """Whatever the definition, strict or loose: a target that is met promises no less δ than there is, and one of each is
+    missed (a Hellinger angle was met by everything)."""
+    profile, eps, missed = gaussian_profile(0.0, 1, 1.0, 1.0), np.array([0.0, 0.25, 1.0, 3.0]), set()
+    for kind in ALL:
+        for name, factor in itertools.product(kind.additive, (0.01, 1.7, 4.0)):
+            value = min(factor * getattr(kind, name), 3.1 if isinstance(kind, RaoDP) else math.inf)
+            target = replace(kind, **{name: value})
+            if not meets(profile, target):
+                missed.add(repr(kind))
+            elif isinstance(target, ApproxDP):
+                assert profile.delta(target.eps) <= target.delta0
+            else:
+                assert np.all(profile.delta(eps) <= target.delta(eps) * (1 + 1e-9)), target
+    assert missed == {repr(kind) for kind in ALL if kind.additive}

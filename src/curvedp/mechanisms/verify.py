@@ -8,7 +8,6 @@ taken anew, what was changed is refused, claims less, or makes it the certificat
 
 import re
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 from math import exp, inf, isclose, isfinite, pi, sqrt
 from typing import Any
@@ -155,7 +154,7 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
 
 def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.mechanisms.kng import pure_epsilon
-    from curvedp.privacy import GDP, ApproxDP, PureDP, convert
+    from curvedp.privacy import GDP, ApproxDP, PureDP, convert, gaussian_profile
     from curvedp.privacy.hadamard import PureProfile
 
     if isinstance(mechanism.profile, PureDP) and isinstance(asked, PureDP | ApproxDP | GDP):
@@ -166,9 +165,8 @@ def _met(mechanism: Any, asked: Any) -> bool:
         return bool(meets(PureProfile(mechanism.profile.eps, adjacency=asked.adjacency), asked))
     if not hasattr(mechanism, "known_batches"):
         return bool(meets(mechanism.profile, asked))
-    order = {"order": asked.order} if hasattr(asked, "order") else {}
-    implied = convert(mechanism.known_batches, to=type(asked), **order)
-    return all(cost <= most * (1 + Fraction(1, 10**9)) for cost, most in zip(implied.cost(), asked.cost(), strict=True))
+    mu = convert(mechanism.known_batches, to=GDP).mu * (1 - 1e-9)  # of Gaussian releases, which are together one
+    return bool(meets(gaussian_profile(0.0, 1, 1.0, mu), replace(asked, adjacency="replace-one")))
 
 
 def _certified_mu(mechanism: Any, own: float | None) -> float | None:

@@ -299,7 +299,7 @@ class RaoDP(Guarantee):
         return cls(value, angle="hellinger", adjacency=other.adjacency)
 
     def measure(self, other: Guarantee) -> float:
-        return other.bound("rao")
+        return other.bound("rao" if self.angle == "parametric" else "angle")
 
 
 # ---- randomized response, the worst of all ε-DP mechanisms: its δ, trade-off and divergences bound those of every other one
