@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.errors import ParameterError
 from curvedp.mechanisms.alarms import alarms_of
 from curvedp.mechanisms.certificate import Certificate
 
@@ -12,6 +13,8 @@ __all__ = ["alarms", "released"]
 
 def released(estimator: Any) -> list[tuple[str, np.ndarray, Certificate]]:
     """(what it is, its value, its certificate) of everything that a fitted estimator has released."""
+    if not (hasattr(estimator, "certificate_") or hasattr(estimator, "certificates_")):
+        raise ParameterError("a fitted estimator is needed, or a released value with its certificate=")
     if getattr(estimator, "reduce", None) is not None:  # one release for all classes
         return [("weights of the classes", estimator.classifier_.weights, estimator.certificate_)]
     if hasattr(estimator, "certificates_"):

@@ -107,9 +107,9 @@ def _proved(c: Certificate) -> SimpleNamespace:
     # Pure ε up to a slack is (ε, δ); what has no name in the registry is "Custom".
     kind = ApproxDP if slack and type(asked) is PureDP else type(asked)
     # δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2.
-    right, whose = (1 + curve[0][1]) / 2, "person" if c.unit.startswith("one person") else "record"
+    right = (1 + curve[0][1]) / 2
     counted = asked.adjacency == "replace-one"
-    size = f"{'the number of records' if n is None else f'n = {n}'} is {'public' if counted else 'private'}"
+    size = f"{f'the number of {c.whose}s' if n is None else f'n = {n}'} is {'public' if counted else 'private'}"
     drawn = f"drawn {c.numerics['path']}, grid 2^-{c.numerics['grid']}, τ = {c.numerics['tau']}"
     software = ", ".join(f"{name} {version}" for name, version in c.software.items())
     payment = "No ledger is named: other releases from these data may add to the loss."
@@ -121,11 +121,11 @@ def _proved(c: Certificate) -> SimpleNamespace:
         strength=f"{asked}; among other things (ε, δ) = ({eps:g}, {_up(delta)})",
         guarantee=f"{asked}{f', up to a total variation of {_up(slack)}' if slack else ''}; "
         + "; ".join(f"δ({e:g}) = {_up(d)}" for e, d in curve),
-        attacker=f"Who knows every other {whose} and must say which of two values one {whose} has is right with probability "
+        attacker=f"Who knows every other {c.whose} and must say {c.change[1]} is right with probability "
         f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing).",
         unit=f"two data sets are neighbors if they differ by {c.unit} ({asked.adjacency}; {size})",
-        unprotected="The number of records and all public parameters." if counted else "All public parameters.",
-        what=f"{c.statistic.get('name')} on {c.statistic.get('manifold', c.manifold)}",
+        unprotected=f"The number of {c.whose}s and all public parameters." if counted else "All public parameters.",
+        what=f"{c.statistic.get('name')} on {c.where}",
         mechanism=f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; {drawn}; bits: {c.entropy['source']}; {software}",
         payment=payment,
         afterwards="; ".join(map(str, c.release["afterwards"])) or "none",

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from curvedp import GDP, Ledger, PrivateFrechetMean, PureDP
+from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateMDM, PureDP
+from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
 from curvedp.report import write_report
+from curvedp.statement import QUESTIONS, label
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -75,3 +77,28 @@ def test_a_browser_draws_it(tmp_path):
     dark = subprocess.run([*command, "--blink-settings=preferredColorScheme=0"], capture_output=True, timeout=120)
     assert dark.returncode == 0
     assert imread(picture)[..., :3].mean() < 0.3 < image.mean()
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_page_and_the_statement_say_what_the_guarantee_is_about(adjacency, persons, tmp_path):
+    """Replacing a record costs twice what adding one does, and a person has many: no page may promise the other."""
+    X, groups = np.zeros((40, 3)), np.arange(40) // 2 if persons else None
+    mean = PrivateFrechetMean(Euclidean(3), radius=1.0, guarantee=GDP(1.0, adjacency=adjacency)).fit(X, groups=groups)
+    write_report(tmp_path / "report.html", mean)
+    told, made = (tmp_path / "report.html").read_text(), mean.certificate_
+    whose, added = "person" if persons else "record", adjacency == "add-remove"
+    for one, other in ((f"replacing one {whose}", f"adding or removing one {whose}"), ("which of two", "at all")):
+        assert ((one in told), (other in told)) == (not added, added)
+    assert f"every other {whose}" in told
+    assert "on euclidean:3" in told  # where the records are, not their sums
+    assert (f"{whose}s, a public number" in told) is not added
+    assert made.change[1] in label(made, dict.fromkeys(QUESTIONS, "said"))
+    if not added:
+        assert f"mean of the {whose}s" in mean.confidence_region().about
+
+
+def test_what_was_not_fitted_has_no_page(tmp_path):
+    for wrong in (PrivateFrechetMean(Euclidean(3), radius=1.0), PrivateMDM(SPDAffineInvariant(2), reduce=1), "x", None):
+        with pytest.raises(ParameterError, match="fitted"):
+            write_report(tmp_path / "report.html", wrong)

@@ -74,7 +74,7 @@ def region_of(
         raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
     asked = level, of, None if components is None else _validate.integer("components", components, 1)
     if asked not in certificate.regions:
-        certificate.regions[asked] = _region(*_drawn_by(certificate), *asked)
+        certificate.regions[asked] = _region(*_drawn_by(certificate), *asked, f"{certificate.whose}s")
     return certificate.regions[asked]  # type: ignore[no-any-return]  # regions
 
 
@@ -149,7 +149,7 @@ def _shapes(
 
 
 def _region(
-    mechanism: Mechanism, space: Manifold, reading: Reading, level: float, of: str, components: int | None
+    mechanism: Mechanism, space: Manifold, reading: Reading, level: float, of: str, components: int | None, units: str
 ) -> Region:
     statistic, sampled, kept = reading.frame or mechanism.statistic, 0.0, level
     if of == "population":
@@ -158,7 +158,7 @@ def _region(
     if isinstance(statistic, GeodesicLine):
         return line_region(statistic, reading, level, sampled if of == "population" else None)
     [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
-    about, theorem = _about(mechanism.statistic, reading, of, components), shape.theorem
+    about, theorem = _about(mechanism.statistic, reading, of, components, units), shape.theorem
     center = statistic.placed(shape.center(M)[None])[0]
     theorem = theorem if of == "records" else f"finite-sample (McDiarmid); of the noise: {theorem}"
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
@@ -208,9 +208,9 @@ def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
     return convex, 2 * radius * curvature_roots(M)[1]
 
 
-def _about(statistic: Statistic, reading: Reading, of: str, components: int | None) -> str:
+def _about(statistic: Statistic, reading: Reading, of: str, components: int | None, units: str) -> str:
     """What a region holds, in words."""
-    whose = "records" if of == "records" else "population of which the records are independent draws"
+    whose = units if of == "records" else f"population of which the {units} are independent draws"
     if components is not None:
         return f"the leading directions of the second moment of the {whose}, shortened to the radius"
     kind = reading.kind if reading.frame is None else "gradient"  # a frame is that of a ball that was found

@@ -133,7 +133,7 @@ def write_report(
     error, alarms = foreseen_error(certificate.ending), alarms_of(value, certificate)
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
-        title=f"Private {escape(_name(certificate))} on {escape(certificate.manifold)}",
+        title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
         explanation=_explanation(certificate, error),
@@ -182,9 +182,8 @@ def _warning(certificate: Certificate, alarms: Sequence[str]) -> str:
 
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
-    n = certificate.statistic.get("n")
-    many = "persons" if "person" in certificate.unit else "records"
-    people = f"{escape(str(n))} {many}" if n else "the data"
+    n, whose, (change, guess) = certificate.statistic.get("n"), certificate.whose, certificate.change
+    people = f"{escape(str(n))} {whose}s" if n else "the data"
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
@@ -197,9 +196,9 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
         )
     return (
         f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
-        f"suppose an attacker knows every other record and must guess which of two records the last one is: a coin is right "
+        f"suppose an attacker knows every other {whose} and must guess {guess}: a coin is right "
         f"50% of the time, the best possible attack on this page at most <b>{50 * (1 + advantage):.1f}%</b>. That is, "
-        f"replacing one record changes the probability of every outcome by a factor of at most e<sup>{eps:g}</sup>"
+        f"{change} changes the probability of every outcome by a factor of at most e<sup>{eps:g}</sup>"
         f"{except_for}.{moved}"
     )
 
@@ -208,7 +207,7 @@ def _keys(
     certificate: Certificate, error: float | None, region: Region | None, ledger: Ledger | None
 ) -> list[tuple[str, str]]:
     claims, statistic = certificate.claims, certificate.statistic
-    keys = [("records, a public number", str(statistic["n"]))] if "n" in statistic else []
+    keys = [(f"{certificate.whose}s, a public number", str(statistic["n"]))] if "n" in statistic else []
     if claims.gdp is not None:
         keys.append(("μ: as hard to see as a shift of a normal by so many standard deviations", f"{claims.gdp:.3g}"))
     if error is not None:
@@ -251,7 +250,7 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("why this one", str(certificate.release["reason"])),
         ("afterwards", ", ".join(certificate.release["afterwards"]) or "nothing"),
         ("whose data are protected", certificate.unit),
-        ("records", str(statistic.get("n", "not stated"))),
+        (f"{certificate.whose}s", str(statistic.get("n", "not stated"))),
         ("public ball", f"radius {statistic['radius']:g}" if "radius" in statistic else "none"),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
