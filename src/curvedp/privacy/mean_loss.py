@@ -85,7 +85,8 @@ class MeanConcentratedDP(ByDelta, Guarantee):
     def _epsilon(self, delta: Array) -> Any:
         if (rho := half_square(self.deviation)) > 1e300 or self.mean > 1e300:
             return np.full_like(delta, np.inf)  # beyond what floats add up
-        return all_orders_epsilon(rho, lambda alpha: self.mean + (alpha - 1) * rho, delta)
+        found = all_orders_epsilon(rho, lambda alpha: self.mean + (alpha - 1) * rho, delta)
+        return np.minimum(found, kl_epsilon(self.mean, delta))  # of order 1, the best where m is small beside τ²
 
     def implies(self) -> dict[str, float]:
         largest = max(self.mean, half_square(self.deviation))  # (m + (α−1)τ²/2)/α is monotone in α
