@@ -361,7 +361,7 @@ def test_a_warning_is_one_line(sphere_file, tmp_path):
     np.save(few, np.load(sphere_file / "x.npy")[:12])
     result = run("release", few, "-m", "sphere:2", "-r", "private", "--mu", "1")
     assert result.exit_code == 0
-    assert result.output.count("few for a private ball") == 1
+    assert result.output.count("small for a private ball") == 1
     assert result.output.count("which no error bar covers") == 1
     assert "Warning" not in result.output
     assert ".py" not in result.output

@@ -177,7 +177,7 @@ class Plan:
         """What follows, one line each."""
         if self.statistic == "classifier":
             return self._classified()
-        lines = [f"take mechanism={self.mechanism!r}, which is what 'auto' takes: error {self.error:.3g}"]
+        lines = [f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"]
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
         of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"

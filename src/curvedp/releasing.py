@@ -57,30 +57,15 @@ _COLUMNS = {"labels": "the column with the class of each record, which is public
 _BALL = ("manifold", "radius", "center", "mechanism", "outer_radius")
 _LINE = ("manifold", "radius", "speed", "clip", "x_range", "method", "center", "outer_radius")
 _NO_RADIUS = "with -r private no radius is needed"
+_MEANS, _VECTORS = "Private class means, to classify by the nearest.", "Private principal directions of vectors."
+_GEODESIC = "A private geodesic through the records, by a predictor."
 OFFERS = {
     "mean": Offer("PrivateFrechetMean", "Fréchet mean", f"The private Fréchet mean; {_NO_RADIUS}.", _BALL),
     "median": Offer("PrivateFrechetMedian", "median", "The private geometric median.", _BALL),
     "dispersion": Offer("PrivateDispersion", "dispersion", "The private Fréchet variance.", _BALL),
-    "pca": Offer(
-        "PrivatePCA",
-        "principal directions",
-        "Private principal directions of records that are vectors.",
-        ("n_components", "radius", "method"),
-    ),
-    "mdm": Offer(
-        "PrivateMDM",
-        "class means",
-        "One private mean a class: a classifier by the nearest of them.",
-        (*_BALL, "ball"),
-        ("records", "labels"),
-    ),
-    "regression": Offer(
-        "PrivateGeodesicRegression",
-        "geodesic",
-        "A private geodesic through the records, by a predictor.",
-        _LINE,
-        ("x", "records"),
-    ),
+    "pca": Offer("PrivatePCA", "principal directions", _VECTORS, ("n_components", "radius", "method")),
+    "mdm": Offer("PrivateMDM", "class means", _MEANS, (*_BALL, "ball"), ("records", "labels")),
+    "regression": Offer("PrivateGeodesicRegression", "geodesic", _GEODESIC, _LINE, ("x", "records")),
 }
 
 

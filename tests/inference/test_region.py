@@ -230,7 +230,7 @@ def test_the_dispersion_has_an_interval():
     clipped = project_to_ball(M, M.origin, 0.9, X)
     variance = np.mean(np.asarray(M.dist(frechet_mean(M, clipped), clipped)) ** 2)
     assert region.contains(np.array([variance]))
-    with pytest.raises(ParameterError, match="too wide for a region of the population"):
+    with pytest.raises(ParameterError, match="too wide for a population region"):
         found.confidence_region(of="population")
 
 

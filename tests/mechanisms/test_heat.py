@@ -54,11 +54,11 @@ def test_releases_are_as_far_away_as_the_law_says():
 
 
 def test_refusals():
-    with pytest.raises(ParameterError, match="heat kernels are for"):
+    with pytest.raises(ParameterError, match="heat kernels need"):
         HeatKernelMechanism(SPDAffineInvariant(2), 0.1, 0.3)
     for M in (SPDAffineInvariant(2), Sphere(1)):
         model = PrivateFrechetMean(manifold=M, radius=1.0, mechanism="heat-kernel")
-        with pytest.raises(ParameterError, match="heat kernels are for"):
+        with pytest.raises(ParameterError, match="heat kernels need"):
             model.fit(np.stack([M.origin] * 9))
     with pytest.raises(UnattainableGuarantee, match="worth flat noise of at most"):
         HeatKernelMechanism.calibrated(Lorentz(2), 0.5, GDP(0.4))

@@ -85,7 +85,7 @@ def test_few_records_are_warned_of_before_anything_is_spent(guarantee, few, many
     """By public numbers alone, whatever the records."""
     rng = np.random.default_rng(0)
     ledger = Ledger(tmp_path / "ledger.json", guarantee)
-    with pytest.warns(ReleaseWarning, match="few for a median"):
+    with pytest.warns(ReleaseWarning, match="small for a median"):
         PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee).fit(rng.normal(size=(few, 3)))
     PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee, ledger=ledger).fit(rng.normal(size=(many, 3)))
     assert len(ledger.entries) == 1

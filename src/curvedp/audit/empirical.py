@@ -153,9 +153,7 @@ def audit_mechanism(
     True
     """
     if not isinstance(mechanism, ValueMechanism):
-        raise ParameterError(
-            f"mechanism={_validate.shown(mechanism)} must be a curvedp mechanism that adds noise to a value"
-        )
+        raise ParameterError(f"mechanism={_validate.shown(mechanism)} must be one that adds noise to a value")
     samples = _validate.integer("samples", samples, 100)
     rng = np.random.default_rng() if rng is None else rng
     if not isinstance(rng, np.random.Generator):

@@ -153,9 +153,7 @@ class SecureSource(Source):
         self._idle[:] = [stream]  # the streams of other threads are dropped
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(
-            "a SecureSource cannot be copied or pickled: two copies would give the same noise; make a new one"
-        )
+        raise TypeError("a SecureSource cannot be copied or pickled: copies would give the same noise; make a new one")
 
     __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
 

@@ -202,6 +202,6 @@ def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_me
     """The stages that find a ball and release the statistic in it; warns, before anything is spent, of too few records."""
     mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee, in_memory=in_memory)
     if not mechanism.enough:
-        few = f"n = {statistic.n} at {guarantee} is few for a private ball"
+        few = f"n = {statistic.n} at {guarantee} is small for a private ball"
         warnings.warn(f"{few}: it may be far off, which no error bar covers", ReleaseWarning, stacklevel=4)
     return Choice(mechanism, "a private ball was asked for", {}, {})

@@ -56,7 +56,7 @@ class PrivateFrechetMedian(BallEstimator):
         statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
         mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
-            text = f"n = {records.n} at {self.guarantee} is few for a median: its noise is longer than their spread"
+            text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
         (release,) = self._publish([(mechanism, records, "the only one")], unit)
         self.location_, self.certificate_, self.ball_ = release.value, release.certificate, Ball(*statistic.outer)

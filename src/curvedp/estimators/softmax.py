@@ -42,7 +42,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         statistic = ReducedClasses(self.manifold, self.reduce, self.features, radius, len(labels.classes), n)  # type: ignore[arg-type]  # None is refused there
         mechanism = kind.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
-            text = f"n = {n} at {self.guarantee} is few for {len(labels.classes)} classes: expect chance level"
+            text = f"n = {n} at {self.guarantee} is small for {len(labels.classes)} classes: expect chance level"
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]

@@ -73,9 +73,7 @@ class Manifold(ABC):
         """The name that `parse_manifold` reads back, such as `sphere:2`; a `ParameterError` where the class has none."""
         kind = type(self).__dict__.get("kind")
         if kind is None:
-            raise ParameterError(
-                f"{type(self).__name__} has no name for certificates: set its class attribute `kind`, a word of its own"
-            )
+            raise ParameterError(f"{type(self).__name__} has no name: set its class attribute `kind`, its own word")
         return f"{kind}:{','.join(str(getattr(self, field.name)) for field in fields(self))}"  # type: ignore[arg-type]  # every manifold is a dataclass
 
     @property
@@ -351,7 +349,5 @@ def across(z: np.ndarray) -> np.ndarray:
 def check_manifold(manifold: Any) -> Manifold:
     """A manifold of ours, or a `ParameterError`."""
     if not isinstance(manifold, Manifold):
-        raise ParameterError(
-            f"manifold={_validate.shown(manifold)} must be a curvedp manifold, such as curvedp.geometry.Sphere(2)"
-        )
+        raise ParameterError(f"manifold={_validate.shown(manifold)} must be a manifold, such as geometry.Sphere(2)")
     return manifold

@@ -148,8 +148,6 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
     for number, sample in enumerate(samples, 1):
         array = entries(f"sample {number}", sample, shape)
         if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
-            raise ParameterError(
-                f"sample {number} has shape {array.shape}; it must be (n, {', '.join(map(str, shape))})"
-            )
+            raise ParameterError(f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})")
         sizes.append(len(array))
     return sizes

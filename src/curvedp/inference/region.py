@@ -202,9 +202,7 @@ def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
     """(λ, s): the least eigenvalue of Hess ½d² at distances up to s/√κ, the ball's diameter."""
     convex, _ = hessian_bounds(M, 2 * radius)
     if not convex > 0 or not 2 * radius < M.injectivity_radius:
-        raise ParameterError(
-            f"radius={radius:.6g} is too wide for a region of the population on {M!r}: no theorem applies"
-        )
+        raise ParameterError(f"radius={radius:.6g} is too wide for a population region on {M!r}: no theorem applies")
     return convex, 2 * radius * curvature_roots(M)[1]
 
 

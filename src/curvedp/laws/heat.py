@@ -85,9 +85,7 @@ def heat_scale(manifold: Manifold, flat: float) -> float:
 def _ricci(manifold: Manifold) -> float:
     rays = rays_of(manifold)
     if rays is None or rays.curvature not in (1.0, -1.0) or manifold.dim < 2:
-        raise ParameterError(
-            f"heat kernels are for Sphere, Lorentz and PoincareBall of dimension >= 2, not {manifold!r}"
-        )
+        raise ParameterError(f"heat kernels need a Sphere, Lorentz or PoincareBall of dimension >= 2, not {manifold!r}")
     return math.copysign(manifold.dim - 1, manifold.curvature_bounds[0])
 
 

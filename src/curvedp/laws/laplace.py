@@ -72,9 +72,7 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     # the volume of a ball of radius r grows as e^{growth·r}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)
     growth = form.rays.growth if form is not None else half_sum(*(manifold.positive_matrices or (1, 1)))
     if not scale * growth < 1.0:
-        raise NotIntegrable(
-            f"scale={scale!r}: exp(−d/scale) has infinite mass on {manifold!r} unless scale < {1 / growth:.6g}"
-        )
+        raise NotIntegrable(f"scale={scale!r}: infinite mass on {manifold!r} unless scale < {1 / growth:.6g}")
     if form is not None:
         return form
     if manifold.positive_matrices is not None:

@@ -78,9 +78,7 @@ class MatrixLaplace(Engine):
     def check_representable(self) -> None:
         """Farther out than `_REACH` may be one draw in 10¹²; the tail falls as e^{−(a − β|h|)r}."""
         if self.moment(1) + 40 * math.log(2.0) / self.rates[0] > _REACH:
-            raise ParameterError(
-                f"scale={self.scale!r}: dense matrices lose the small eigenvalues; use a smaller scale"
-            )
+            raise ParameterError(f"scale={self.scale!r}: dense matrices lose small eigenvalues; use a smaller scale")
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         if self.m == 1:

@@ -48,7 +48,7 @@ class ChunkedLabels:
         self._records = records
         if is_chunked(y):
             if public is not None:
-                raise ParameterError("classes= wants y in memory")
+                raise ParameterError("classes= needs y in memory")
             _check_shape(y, records.n)
             check_sizes("y", y)
             labels = y.rechunk((records.sizes,))

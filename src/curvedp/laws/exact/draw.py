@@ -164,9 +164,7 @@ def _draw(kind: Law, manifold: Manifold, scale: float, center: np.ndarray, sourc
         coordinates = np.asarray(manifold.to_coordinates(manifold.origin, manifold.log(manifold.origin, center)))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
-        raise ParameterError(
-            f"manifold={manifold!r} has no exact {kind} sampler; LogGaussianMechanism works on every manifold"
-        )
+        raise ParameterError(f"manifold={manifold!r} has no exact {kind} sampler; use LogGaussianMechanism")
     return ExactDraw(integers, grid, allowance.tau(), manifold)
 
 

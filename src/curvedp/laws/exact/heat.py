@@ -111,7 +111,5 @@ def heat_hop(rays: Rays, scale: float) -> HeatHop:
     while not HeatHop(rays, scale, count).feasible:
         scale, count = scale / 2, 4 * count
         if count > _MOST_HOPS:
-            raise ParameterError(
-                f"so much heat in dimension {rays.dim} takes more than {_MOST_HOPS} hops; use a smaller scale"
-            )
+            raise ParameterError(f"this scale takes over {_MOST_HOPS} hops in dimension {rays.dim}; use a smaller one")
     return HeatHop(rays, scale, count)
