@@ -31,7 +31,7 @@ def test_release_from_every_format(sphere_file, name):
     assert answer["certificate"]["statistic"]["n"] == 200
 
 
-def test_the_whole_round(sphere_file):
+def test_the_whole_round(sphere_file, request):
     paths = {name: sphere_file / name for name in ("c.json", "m.npy", "r.html", "b.ledger")}
     result = run(
         "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--epsilon", 1, "--delta", 1e-6, "--ledger",
@@ -39,6 +39,7 @@ def test_the_whole_round(sphere_file):
         paths["r.html"],
     )  # fmt: skip
     assert result.exit_code == 0, result.output  # (1, 1e-6) has no μ; the mechanism that meets it has, and is charged
+    request.getfixturevalue("plain_pictures")  # they were drawn once
     result = run(
         "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.6, "--ledger", paths["b.ledger"],
         "--out", paths["m.npy"], "--certificate", paths["c.json"], "--report", paths["r.html"],
