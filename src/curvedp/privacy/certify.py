@@ -183,9 +183,11 @@ class Certifier:
         start, end = self._window(law, depth)
         sn_m = sn(k, acb(m))
 
-        def rho(r: acb) -> acb:
-            weight = (m - r) / s if laplace else (m - r) * (m + r) / (2 * s * s)
-            return weight.exp() * (sn(k, r) / sn_m) ** n
+        double = 2 * s * s
+
+        def rho(r: acb, own: acb | None = None) -> acb:
+            weight = (m - r) / s if laplace else (m - r) * (m + r) / double
+            return weight.exp() * ((sn(k, r) if own is None else own) / sn_m) ** n
 
         def log_slope(r: arb) -> arb:
             return n * ct(k, r) - (1 / s if laplace else r / (s * s))
@@ -203,28 +205,35 @@ class Certifier:
         mass = integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
         mass = mass + arb(0).union(outside)
 
-        sn_D = sn(k, acb(D))
+        # What no radius changes is computed once: each integral asks hundreds of them.
+        sn_D, level, square = sn(k, acb(D)), s * t, double * t
+        less, more = acb(D - level) / 2, acb(D + level) / 2
+        known = (sn(k, less) / sn_D, sn(k, more) / sn_D) if laplace else None
 
-        def halves(r: acb, analytic: bool, far: bool) -> tuple[acb, acb]:
+        def halves(r: acb, own: acb, analytic: bool, far: bool) -> tuple[acb, acb]:
             """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels. A far lift is π − b away."""
-            b = r + s * t if laplace else (r * r + 2 * s * s * t).sqrt(analytic=analytic)
-            gap = acb(s * t) if laplace else 2 * s * s * t / (b + r)  # b − r
+            if known is not None and not far:
+                return known[0] * sn(k, r + more) / own, known[1] * sn(k, r - less) / own
+            b = r + level if laplace else (r * r + square).sqrt(analytic=analytic)
             if far:
-                b, gap = arb.pi() - b, arb.pi() - b - r
-            below = sn(k, r) * sn_D
+                b, gap = arb.pi() - b, arb.pi() - b - r  # b − r
+            else:
+                gap = square / (b + r)
+            below = own * sn_D
             x = sn(k, (D - gap) / 2) * sn(k, (r + D + b) / 2) / below
             return x, sn(k, (D + gap) / 2) * sn(k, (b + r - D) / 2) / below
 
         whole = sine_integral(self.d - 2, acb(1), acb(0), False).real
 
         def partial(r: acb, analytic: bool, far: bool = False) -> acb:
-            x, y = halves(r, analytic, far)
+            own = sn(k, r)
+            x, y = halves(r, own, analytic, far)
             if not (upper or far):
                 x, y = y, x
             if not analytic and not (x.real > 0 and y.real > 0):
                 # a real ball that reaches over the end of the range: the fraction lies in [0, 1]
-                return rho(r) * acb(arb(0.5, 0.5))
-            return rho(r) * sine_integral(self.d - 2, x, y, analytic) / whole
+                return rho(r, own) * acb(arb(0.5, 0.5))
+            return rho(r, own) * sine_integral(self.d - 2, x, y, analytic) / whole
 
         low, high, inner = self._breaks(s, D, t)
         total = arb(0)
@@ -314,6 +323,8 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     J₀ or J₁ and c times a polynomial in 1 − c² = 4xy (`recurrence`). Analytic while 4xy stays off (−∞, 0], which √
     verifies: the cut of arctan √(x/y) is y ∈ (−∞, 0], where x = 1 − y makes 4xy negative too.
     """
+    if m == 1:
+        return 2 * x
     c, square = x - y, 4 * x * y
     polynomial, share = recurrence(m, ctx.prec)
     if m % 2:
@@ -321,7 +332,7 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
     root = square.sqrt(analytic=analytic)
     angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
-    return share * angle + c * root * polynomial(square)
+    return share * angle + c * root * polynomial(square) if m else angle
 
 
 @lru_cache(maxsize=16)
