@@ -42,7 +42,8 @@ class FloatBall:
 
     def __init__(self, mid: Any, rad: Any = 0.0) -> None:
         self.mid = np.asarray(mid, dtype=np.float64)
-        self.rad = np.broadcast_to(np.asarray(rad, dtype=np.float64), self.mid.shape)
+        radius = np.asarray(rad, dtype=np.float64)
+        self.rad = radius if radius.shape == self.mid.shape else np.broadcast_to(radius, self.mid.shape)
 
     def __getitem__(self, index: Any) -> "FloatBall":
         return FloatBall(self.mid[index], self.rad[index])
@@ -225,8 +226,12 @@ def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
     a null set, so this ends with probability one; there is no cap, because giving up would be an event whose probability
     depends on the data."""
     while True:
-        with precision(bits):
-            answer = evaluate(bits)
+        with _precision_lock:  # as `precision` does, which takes longer than many a question
+            old, ctx.prec = ctx.prec, bits
+            try:
+                answer = evaluate(bits)
+            finally:
+                ctx.prec = old
         if answer is not None:
             return answer
         bits *= 2

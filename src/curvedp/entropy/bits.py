@@ -5,9 +5,10 @@ rounding that is undecided is settled by the same random number and not by a fre
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from curvedp.entropy.balls import FloatBall, decide
 from curvedp.entropy.csprng import Source
@@ -48,6 +49,7 @@ class LazyNormals:
     def __init__(self, source: Source, n: int) -> None:
         self._n = n
         self._batches: list[tuple[LazyUniforms, np.ndarray]] = []
+        self._last: tuple[Any, tuple[arb, arb]] = (None, (arb(0), arb(0)))
         missing = (n + 1) // 2
         while missing > 0:
             batch = LazyUniforms(source, 2 * (missing + missing // 3 + 2))
@@ -75,12 +77,16 @@ class LazyNormals:
         return self._pair(index // 2, bits)[index % 2]
 
     def _pair(self, k: int, bits: int) -> tuple[arb, arb]:
+        if self._last[0] == (k, bits, ctx.prec):  # its other half is asked for next
+            return self._last[1]
+        place = k
         for batch, accepted in self._batches:
-            if k < len(accepted):
-                x, y, s = _ball_on_disc(batch, int(accepted[k]), bits)
+            if place < len(accepted):
+                x, y, s = _ball_on_disc(batch, int(accepted[place]), bits)
                 stretch = (-2 * s.log() / s).sqrt()
-                return x * stretch, y * stretch
-            k -= len(accepted)
+                self._last = (k, bits, ctx.prec), (x * stretch, y * stretch)
+                return self._last[1]
+            place -= len(accepted)
         raise IndexError(k)
 
 
@@ -99,8 +105,12 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
 
 def _floats_on_disc(batch: LazyUniforms) -> FloatBall:
     """Pairs (x, y) = 2(u, v) − 1 from the first 64 bits: a signed integer over 2^63, rounded to float64 once."""
+    return FloatBall(_middles_on_disc(batch), 2.0**-54 + 2.0**-62)
+
+
+def _middles_on_disc(batch: LazyUniforms) -> np.ndarray:
     signed = (batch.leading ^ np.uint64(1 << 63)).view(np.int64)
-    return FloatBall((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2), 2.0**-54 + 2.0**-62)
+    return np.asarray((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2))
 
 
 def _ball_on_disc(batch: LazyUniforms, i: int, bits: int) -> tuple[arb, arb, arb]:
@@ -111,7 +121,7 @@ def _ball_on_disc(batch: LazyUniforms, i: int, bits: int) -> tuple[arb, arb, arb
 
 def _in_disc(batch: LazyUniforms) -> np.ndarray:
     """Which pairs have x² + y² < 1. In floats s errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near s = 1."""
-    xy = _floats_on_disc(batch).mid
+    xy = _middles_on_disc(batch)
     s = (xy * xy).sum(axis=1)
     inside = s < 1
     for i in np.flatnonzero(np.abs(s - 1) <= 2.0**-50).tolist():
