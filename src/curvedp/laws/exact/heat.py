@@ -90,11 +90,11 @@ class HeatHop:
         """What the last of the points so far says; time and place in units of t and √t."""
         end = radius.ball(bits) / self.scale
         place, left = arb_array([0.0] * self.rays.dim), arb(1)
-        place[0] = end
+        place[0], most = end, self._rates(end)[1]
+        pace = most * arb(self.scale) ** 2
         for uniforms, normals in points:
             wait, mark = uniforms.balls(bits, (0, 1))
-            most = self._rates(end)[1]
-            now = left + wait.log() / (most * arb(self.scale) ** 2)
+            now = left + wait.log() / pace
             if not now > 0:
                 return "kept" if now < 0 else None
             share = now / left
