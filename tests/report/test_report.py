@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateMDM, PureDP
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
 from curvedp.report import write_report
 from curvedp.statement import QUESTIONS, label
@@ -102,3 +102,16 @@ def test_what_was_not_fitted_has_no_page(tmp_path):
     for wrong in (PrivateFrechetMean(Euclidean(3), radius=1.0), PrivateMDM(SPDAffineInvariant(2), reduce=1), "x", None):
         with pytest.raises(ParameterError, match="fitted"):
             write_report(tmp_path / "report.html", wrong)
+
+
+def test_a_page_about_classes_names_each_and_has_the_alarms_of_all(tmp_path):
+    """The first class's mean stood there without its name, and what was odd about the others was not told."""
+    X = np.random.default_rng(0).normal(0.0, 0.1, (400, 2))
+    X[200:] += 9.0  # outside the ball: their mean lies on its edge
+    with pytest.warns(ReleaseWarning, match="edge"):
+        model = PrivateMDM(Euclidean(2), radius=1.0, guarantee=GDP(5.0)).fit(X, np.repeat(["a", "b"], 200))
+    write_report(tmp_path / "x.html", model)
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "The released value: mean of class a" in page
+    assert "mean of class b" in page
+    assert "on the edge of the ball" in page

@@ -1,7 +1,7 @@
 """A page about a release: one self-contained HTML file, for people who were not there."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from html import escape
 from math import floor
@@ -57,7 +57,7 @@ $warning
 <p class="lead">$explanation</p>
 <div class="keys">$keys</div>
 <div class="grid">$pictures</div>
-<h2>The released value</h2><pre>$value</pre>
+<h2>The released value$what</h2><pre>$value</pre>
 $extra
 $budget
 <h2>What is promised</h2>$claims
@@ -109,10 +109,11 @@ def write_report(
     >>> "certificate" in page.read_text().lower()
     True
     """
+    found, what = released(value) if certificate is None else [("", value, certificate)], ""
     if certificate is None:
-        (_, shown, certificate), *others = released(value)
-        if others:  # released at the same price: other classes
-            rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in others]
+        what, shown, certificate = found[0]
+        if len(found) > 1:  # released at the same price: other classes
+            rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in found[1:]]
             tables = [*tables, ("Other released values", ("what", "records", "value"), rows)]
         if hasattr(value, "velocity_"):
             line = [("velocity", np.array2string(value.velocity_, precision=6)), ("x range", str(value.x_range))]
@@ -130,12 +131,13 @@ def write_report(
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    error, alarms = foreseen_error(certificate.ending), alarms_of(value, certificate)
+    error, alarms = foreseen_error(certificate.ending), dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c))
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
+        what=f": {escape(what)}" if len(found) > 1 else "",
         explanation=_explanation(certificate, error),
         keys="".join(f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys),
         pictures="".join(
@@ -169,15 +171,13 @@ def _pictures(
     return pictures
 
 
-def _warning(certificate: Certificate, alarms: Sequence[str]) -> str:
+def _warning(certificate: Certificate, alarms: Iterable[str]) -> str:
     warnings = list(alarms)
     if certificate.entropy.get("cryptographic") is not True:
         warnings.append("The random numbers were simulated: this is NOT a private release.")
     if certificate.numerics.get("tau") is None:
-        warnings.append(
-            "The noise was drawn in ordinary floating point. The promise below is that of the ideal noise; how far the drawn "
-            "noise is from it is not certified."
-        )
+        drawn = "The noise was drawn in ordinary floating point; the promise below is the ideal noise's"
+        warnings.append(f"{drawn}. How far the drawn noise is from it is not certified.")
     return "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
 
 
