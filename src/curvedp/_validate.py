@@ -3,6 +3,7 @@
 import math
 import operator
 import reprlib
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -95,7 +96,8 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
     much of it, is data, and none refuses all."""
     value = dense(name, value)
     try:
-        found = tuple(np.shape(value))
+        with warnings.catch_warnings(action="ignore"):  # a warning that a value causes is a release
+            found = tuple(np.shape(value))
         if len(found) != 1 or not isinstance(value, np.ndarray) or value.dtype.kind != "O":
             return found
     except Exception:  # rows that differ, or an object whose __array__ may raise anything

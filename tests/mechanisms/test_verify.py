@@ -278,6 +278,16 @@ def test_a_forged_leaf_is_refused_or_claims_less(name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
+def test_integers_that_the_value_does_not_need_are_refused(name):
+    """A list too many, whatever is in it, one too few, and what is no list: with their SHA-256 and the whole's taken anew."""
+    record = genuine(name)
+    whole = record["release"]["integers"]
+    for other in ([*whole, []], [*whole, whole[-1]], [*whole, [1]], whole[:-1], [], {}, ""):
+        release = {**record["release"], "integers": other, "sha256": digest_of_integers(list(other))}
+        assert not accepted(resealed({**record, "release": release})), other
+
+
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_forged_slack_is_refused(name):
     """No exact draw is nearer to its ideal law than 2^-100, and δ is claimed with that: both changed, and in agreement."""
     record = copy.deepcopy(genuine(name))

@@ -242,15 +242,25 @@ def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
         raise ParameterError("the ledger has other fields than this schema's")
     kept = release["integers"]
     digest = isinstance(release["sha256"], str) and re.fullmatch(r"[0-9a-f]{64}", release["sha256"]) is not None
-    bound = kept is None or digest_of_integers(kept) == release["sha256"]
+    bound = kept is None or (isinstance(kept, list) and digest_of_integers(kept) == release["sha256"])
     checks = [Check("integers", bound and digest, "their SHA-256 is the one stated")]
     if kept is not None:
         mechanism.value_of(certificate)  # refuses integers that are not of this mechanism
+        if kept and _has_value(replace(certificate, release={**release, "integers": kept[:-1]}), mechanism):
+            raise ParameterError("the release lists integers that its value does not need")
     units = (mechanism.statistic.unit, *mechanism.statistic.units)
     words = certificate.trust == mechanism.trust and certificate.unit in units
     afterwards = release["afterwards"] == list(mechanism.afterwards) and isinstance(release["reason"], str)
     stages = isinstance(release["stages"], list) and (bool(release["stages"]) == mechanism.staged)
     return [*checks, Check("unit, trust and post-processing", words and afterwards and stages, "as the mechanism says")]
+
+
+def _has_value(certificate: Certificate, mechanism: Mechanism) -> bool:
+    try:
+        mechanism.value_of(certificate)
+    except _REFUSALS:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:
