@@ -215,6 +215,9 @@ def test_bad_data_never_raise_and_bad_parameters_do():
             k_sample_test(M, samples, radius=1.0)
     with pytest.raises(ParameterError, match="guarantee"):
         two_sample_test(M, X, X, radius=1.0, guarantee=1.0)
+    for of in (None, "kernel", Sphere):
+        with pytest.raises(ParameterError, match="of="):
+            k_sample_test(M, [X, X], radius=1.0, of=of)
 
 
 def confirmed(certificate):

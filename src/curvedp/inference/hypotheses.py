@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
@@ -82,6 +83,8 @@ def k_sample_test(
     >>> k_sample_test(Sphere(2), [north, south, south_again], radius=1.0).rejected
     True
     """
+    if not (isinstance(of, type) and issubclass(of, KernelStatistic)):
+        raise ParameterError(f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance")
     statistic = of(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
     check_payer(ledger, label)  # everything that can refuse has refused before anything is paid
     mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
