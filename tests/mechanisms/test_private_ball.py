@@ -1,12 +1,13 @@
 """The private ball: no pair of neighbors moves the released numbers by more than is paid for; walks read back; accuracy."""
 
+import itertools
 from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 import pytest
 
-from curvedp import GDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PrivateGeodesicRegression
+from curvedp import GDP, ApproxDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateGeodesicRegression
 from curvedp.errors import ParameterError, ReleaseWarning, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -22,6 +23,7 @@ from curvedp.geometry import (
 from curvedp.mechanisms.in_private_ball import OuterBallMean, OuterBallVariance
 from curvedp.mechanisms.measured import Measured
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
+from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.base import open_records
 from transcript import SPACES, STATISTICS, cloud, pairs, released, served, spent
@@ -229,3 +231,16 @@ def test_a_variance_wants_more_records_than_a_mean(M):
     found = [PrivateDispersion(M, radius="private", guarantee=GDP(1.0)).fit(X).variance_ for _ in range(20)]
     assert 0.7 < np.mean(found) / truth < 1.1
     assert made(OuterBallVariance, 200, ApproxDP(1.0, 1e-5)).law == "laplace"
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
+@pytest.mark.parametrize("kind", [PrivateFrechetMean, PrivateDispersion])
+def test_what_is_paid_for_comes_out_in_a_ball_of_any_size(kind, tmp_path):
+    """Radii found at the ends of the doubles were refused after they were paid for, and public ones by a division by 0."""
+    z = np.random.default_rng(0).normal(size=(60, 2))
+    for k, (outer, mu) in enumerate(itertools.product((1e-100, 1e-90, 1e-60, 1e90, 1e100), (1e-8, 1e8))):
+        ledger = Ledger(tmp_path / f"{k}.ledger", GDP(mu))
+        kind(Euclidean(2), radius="private", outer_radius=outer, guarantee=GDP(mu), ledger=ledger).fit(0.1 * outer * z)
+        assert len(ledger.entries) == 1
+    with pytest.raises(ParameterError, match="too many steps"):
+        _ = FrechetMean(SPDAffineInvariant(2), None, 1e100, 60).solver_error

@@ -82,6 +82,12 @@ def test_missing_ids_and_labels_are_refused(none, form):
             read()
 
 
+def test_what_is_no_list_of_ids_is_refused_in_words():
+    for bad in ([[1, 2], [3]], [[1]] * 60, "p" * 60, 3, None, {}):
+        with pytest.raises(ParameterError, match="groups"):
+            person_codes(bad, 60)
+
+
 def test_masked_ids_and_labels_are_missing():
     hidden = np.ma.array(WHO, mask=np.arange(60) == 7)
     for read in (lambda: person_codes(hidden, 60), lambda: Labels(hidden, 60)):

@@ -25,6 +25,7 @@ from curvedp.records.base import Records, open_records
 from curvedp.regression.jacobi import check_symmetric
 
 _CLEAR = 0.75  # of the largest ball in which a mean is unique, or a geodesic is clear of its cut locus
+_SQUARED = 1e-40, 1e45  # radii of which doubles hold the square's noise too
 _CLOSE = 1e-6  # of the radius: how well the mean must be known for its variance
 
 
@@ -129,7 +130,7 @@ class OuterBallVariance(InPrivateBall):
         space, upper = self.manifold, self.manifold.curvature_bounds[1]
         limit = space.injectivity_radius / 2 if space.injectivity_radius > 0 else inf
         convex = min(limit, pi / (2 * sqrt(upper))) if upper > 0 and isfinite(upper) else limit
-        radius = min(ball.radius, _CLEAR * convex)
+        radius = min(max(ball.radius, _SQUARED[0]), _SQUARED[1], _CLEAR * convex)
         while radius > 1 and solver_error(space, radius) > _CLOSE * radius:  # doubles cannot tell the mean so far out
             radius /= 2
         return FrechetVariance(space, ball.center, radius, self.n)

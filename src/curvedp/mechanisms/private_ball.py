@@ -55,6 +55,7 @@ _FEW, _FIRST = 20.0, 40.0
 _LONG = 0.6  # of the radius: a mean logarithm of records that all lie one way
 _STRAIGHT = 1.0  # r²·|κ|: in smaller balls one step of pure ε is as good as Newton's, and has all of ε
 _BIN = 2.0  # width of a bin of units
+_HELD = 1e-80, 1e90  # radii of which doubles hold the noise too: what is paid for is not refused
 _ENDS = 8  # balls that are simulated for each of the public populations
 
 
@@ -115,6 +116,7 @@ class PrivateBallMechanism(StagedMechanism):
     def last_in(self, ball: Ball, stages: Stages) -> Any:
         """The last mechanism, for all that is left."""
         share, rest = stages.left, stages.rest()
+        ball = ball._replace(radius=min(max(ball.radius, _HELD[0]), _HELD[1]))
         straight = self._pure and ball.radius**2 * -self.manifold.curvature_bounds[0] <= _STRAIGHT
         name = self.statistic.lasts(self.law)[-1].name if straight else self.last
         found: Any = Mechanism.registry[name].for_statistic(self.statistic.within(ball), rest)

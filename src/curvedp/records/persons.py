@@ -15,8 +15,11 @@ MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
 def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     """Whose record each is, from 0 on, for n public ids of any kind; refused where there is not one for each record, one is
     missing, they cannot be compared, or persons are fewer than `least`."""
-    ids = names(groups)
-    if ids.shape != (n,):
+    try:
+        ids = names(groups)
+    except (TypeError, ValueError):  # lists that differ in length, or an object that is no array
+        ids = np.empty(0, dtype=object)
+    if ids.shape != (n,) or isinstance(groups, str | bytes):
         raise ParameterError("groups does not match the records in length or shape; each record needs one id")
     if any_missing(ids, groups):
         raise ParameterError("groups has ids that are missing (NaN, NaT, None or blank)")

@@ -14,6 +14,7 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 
 _SLOWEST = 2e-3  # convexity: about 10⁵ steps, where nothing faster converges
+_STEEPEST = 1e15  # smoothness: beyond, a step shortens the way by nothing that doubles hold
 _SHARE = 1e-10  # of the radius: what an iterate may leave of ‖mean log‖ and be taken for the mean
 KERNEL_ERROR = 1e-12  # relative error of exp and log, the project's contract on every space
 
@@ -37,6 +38,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     radius = M.held_radius(radius)
     smoothness = 1 + radius * math.sqrt(max(0.0, -low))
     if high <= 0 and M.injectivity_radius == math.inf:
+        if smoothness > _STEEPEST:
+            raise ParameterError(f"radius={radius!r}: the mean may take too many steps on {M!r}; choose a smaller ball")
         return Contraction(1.0, smoothness, 1 / smoothness)
     s = 2 * radius * math.sqrt(high)
     if not (s < math.pi and 2 * radius < M.injectivity_radius):
