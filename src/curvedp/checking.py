@@ -182,8 +182,7 @@ class _Look:
             ways = "header=, columns=, sep=, decimal=, encoding=, form="
             yield f"That is most of them: is the file read as it was written ({ways}), without thousands separators?"
         if 2 * (self.finite.sum() - good) > n and self.X.ndim == 3:
-            why = "Covariances of fewer samples than channels, or of channels that add up to 0, are singular"
-            yield f"{why}: take fewer channels, or regularize."
+            yield "Covariances of fewer samples than channels are singular: take fewer channels, or regularize."
         if good:
             yield from self._units()
             yield from self._ball()

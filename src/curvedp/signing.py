@@ -118,7 +118,7 @@ def public_key(text: Any) -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
     except (TypeError, ValueError):
-        raise ParameterError(f"{_validate.shown(text)} is not an Ed25519 public key in hexadecimal") from None
+        raise ParameterError(f"{_validate.shown(text)} is not a public key (`curvedp key` writes .pub)") from None
 
 
 def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:

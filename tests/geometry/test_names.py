@@ -86,7 +86,7 @@ def test_a_manifold_of_ones_own_has_no_name():
     "huge", ["sphere:99999999", "spd-affine:4000", "hpd-affine:99999", "product(sphere:2,torus:99999999)"]
 )
 def test_a_size_that_no_memory_holds_is_refused(huge):
-    with pytest.raises(ParameterError, match="is too large: a point of it has"):
+    with pytest.raises(ParameterError, match="is too large: a point has"):
         parse_manifold(huge)
 
 

@@ -119,3 +119,5 @@ def test_a_wrong_shape_is_refused_in_words_that_do_not_tell_how_many_records_the
     with pytest.raises(ParameterError) as refused:
         open_records(np.zeros((count, 2)), (3,))
     assert str(refused.value) == "X has shape (n, 2); it must be (n, 3)"
+    with pytest.raises(ParameterError, match="read_records reads files"):  # `check` takes paths, `fit` does not
+        open_records("x.csv", (3,))

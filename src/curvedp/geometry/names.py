@@ -36,9 +36,7 @@ def parse_manifold(text: str) -> Manifold:
     except RecursionError:
         raise ParameterError(f"manifold={_validate.shown(text)} is nested too deeply") from None
     if (numbers := prod(found.point_shape)) > _MOST:
-        raise ParameterError(
-            f"manifold={_validate.shown(text)} is too large: a point of it has {numbers} numbers, and {_MOST} are the most"
-        )
+        raise ParameterError(f"manifold={_validate.shown(text)} is too large: a point has {numbers} numbers")
     return found
 
 

@@ -188,9 +188,7 @@ def sampling(statistic: Statistic, miss: float) -> float:
             return _length(statistic.n, miss)
         case GeodesicLine():  # clipped directions
             return statistic.domain.clip * _length(statistic.n, miss)
-    raise ParameterError(
-        f"of='population' is for statistics in a public ball, and medians; the {statistic.name} was found in another"
-    )
+    raise ParameterError(f"of='population' is for public balls, and medians; the {statistic.name} was found in another")
 
 
 def _length(n: int, miss: float, stretch: float = 1.0) -> float:

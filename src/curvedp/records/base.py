@@ -6,6 +6,7 @@ refused.
 """
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -97,6 +98,8 @@ def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: i
     list with one record each, of which those that are none are NaN. Refused are a wrong shape or dtype, and fewer records
     than `least`; messages call X by its name."""
     records: Records
+    if isinstance(X, str | PathLike):
+        raise ParameterError(f"{name} is a path, not records: curvedp.records.read_records reads files")
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
 

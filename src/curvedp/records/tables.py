@@ -195,8 +195,9 @@ def chosen(where: str, names: Sequence[str | int] | None, choices: Choices, widt
         if names is not None and len(names) != width:
             line = f"{where} has {len(names)} column{'s'[: len(names) != 1]} ({_listed(names)}); a record has {width} entries"
             other = ", or what is between them with sep=, or how many lines are before them with skip="
-            how = "which columns with columns=" + (other if len(names) == 1 else "")
-            raise ParameterError(f"{line}: say {how}{other_forms(len(names), form)}")
+            how = "give its columns alone, or name them" if where == "X" else "say which columns"
+            ways = f"{how} with columns=" + (other if len(names) == 1 else "") + other_forms(len(names), form)
+            raise ParameterError(f"{line}: {ways}")
         check_order(where, form, names or ())
         return list(range(width))
     if isinstance(columns, str) or len(columns) != width:
