@@ -49,7 +49,7 @@ def k_sample_test(
     manifold : Manifold
         Where the records live.
     samples : sequence of arrays
-        Two or more, of shapes (n, *point_shape), each with its own n.
+        Two or more, of shapes (n, *point_shape), each with its own n; of independent records, such as one mean a person.
     radius, center : float and point, optional
         The public ball; records are moved into it, so that the test is of their laws in the ball.
     guarantee : Guarantee
