@@ -301,6 +301,9 @@ def exchange(module: types.ModuleType, source: str) -> None:
 
 def _into(old: Any, new: Any, home: str) -> Any:
     """The old object with the new one's code in it; the new one itself where it is plain data."""
+    if hasattr(new, "registry") and hasattr(old, "registry"):  # single dispatch: each kind has a function of its own
+        for kind in new.registry.keys() & old.registry.keys():
+            _into(old.registry[kind], new.registry[kind], home)
     for wrapper in ("__wrapped__", "__func__", "fget", "func"):
         if hasattr(new, wrapper) and hasattr(old, wrapper) and not isinstance(new, functools.partial):
             if hasattr(old, "cache_clear"):
@@ -308,8 +311,13 @@ def _into(old: Any, new: Any, home: str) -> Any:
             _into(getattr(old, wrapper), getattr(new, wrapper), home)
             return old
     if inspect.isfunction(new) and inspect.isfunction(old):
-        if new.__module__ == home and len(old.__code__.co_freevars) == len(new.__code__.co_freevars):
+        names, cells = new.__code__.co_freevars, dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+        if new.__module__ == home and len(names) == len(cells):
             old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+        elif new.__module__ == home and set(names) < set(cells):  # a mutant that lost its super()
+            return types.FunctionType(
+                new.__code__, old.__globals__, new.__name__, new.__defaults__, tuple(cells[n] for n in names)
+            )
     elif inspect.isclass(new) and inspect.isclass(old):
         if new.__module__ == home:
             for name in set(vars(new)) & set(vars(old)) - {"__dict__", "__weakref__", "__doc__", "__slots__"}:

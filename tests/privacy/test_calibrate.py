@@ -227,6 +227,7 @@ def test_costs_by_definition():
         assert _excess(GDP(1.0), spent, allowed, floor) == pytest.approx(truth)
     assert _excess(GDP(1.0), math.inf, 1.0, 0.0) == math.inf
     assert _excess(GDP(1.0), 1.0, 1.0, 0.0) == 0.0
+    assert 0 < _excess(ApproxDP(1.0, 1e-6), 1.0, 1e-6, 0.0) < math.inf  # δ = 1 is a cost, not the end of a law
     assert _excess(GDP(1.0), math.nextafter(1.0, 2.0), 1.0, 0.0) > 0
     assert _excess(GDP(1.0), 0.4, 0.3, 0.35) > 0
     low, high = gdp_delta(0.5, 0.2), gdp_delta(0.8, 0.2)

@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from flint import arb, ctx
+from scipy import optimize
 
 from curvedp.errors import NotResolved
 from curvedp.privacy import (
@@ -123,6 +124,22 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
     monkeypatch.setattr(certify_mu, "_MOST_INTERVALS", 1)
     with pytest.raises(NotResolved, match="too close"):
         MuCertifier(profile).mu()
+
+
+def test_a_chord_that_crosses_between_two_points_is_not_proved():
+    """A μ at which the chord is below δ_μ at all 25 ends of the pieces, and above it in between."""
+    certifier = MuCertifier(gaussian_profile(1.0, 1, 2.0, 1.0))
+    b = 0.6 * certifier.profile.pure_epsilon
+    ends = [float(certifier.delta(e)) for e in (0.0, b)]
+
+    def room(mu, points):
+        share = np.linspace(0.0, 1.0, points)
+        return np.min(gdp_delta(mu, np.log1p(math.expm1(b) * share)) - (ends[0] + (ends[1] - ends[0]) * share))
+
+    sparse, dense = (optimize.brentq(room, 0.1, 5.0, args=(points,), xtol=1e-15) for points in (25, 24001))
+    assert sparse < dense * (1 - 1e-9)
+    assert not certifier._below(0.0, b, arb((sparse + dense) / 2))
+    assert certifier._below(0.0, b, arb(dense * (1 + 1e-3)))
 
 
 def test_knots_run_from_zero_to_the_end():

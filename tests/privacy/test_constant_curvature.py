@@ -382,3 +382,7 @@ def test_zcdp_of_a_profile_is_its_own_rho():
         assert convert(profile, to=ZCDP).rho == profile.rho <= profile.mu**2 / 2
         for order in (1.5, 3.0, 20.0):
             assert profile.renyi(order) <= profile.rho * order * (1 + 1e-8)
+
+
+def test_no_delta_is_above_one():
+    assert laplace_profile(0.0, 1, 1e-3, 1.0).grid_delta(np.array([0.0, 1.0])).max() == 1.0

@@ -375,9 +375,9 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 
 
 def test_rho_is_the_largest_over_all_orders_wherever_it_is():
-    """D_α/α = exp(−log²(2α/3)), largest at 3/2, between the orders of the grid; no loss exceeds 9."""
+    """D_α/α = exp(−log²(α/1.6)), largest between the orders of the grid; no loss exceeds 9."""
     peaked = SimpleNamespace(
-        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.5) ** 2)), pure_epsilon=9.0, mu=math.inf
+        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)), pure_epsilon=9.0, mu=math.inf
     )
     peaked._order_closes = lambda order, rho: PrivacyProfile._order_closes(peaked, order, rho)
     assert PrivacyProfile.rho.func(peaked) == pytest.approx(1.0, rel=2e-9)
