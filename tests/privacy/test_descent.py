@@ -183,6 +183,8 @@ def test_round_off_that_is_charged():
         if size is not None and n > 10**5:  # more terms than the charge is for: a chance below e^-500
             most = math.sqrt((charged / 2 - 13 * unit) / unit)
             assert stats.binom.logsf(most, n, size / n) < -500
+    # a full pass over 10⁷ records: 32768 additions in a block, and one for each of 2441 blocks
+    assert rounded_clip(1.0, 5, np.float64, 10**7) - 1 >= 2 * 10**7 * (32768 + 2441) * 2.0**-52
     assert rounded_clip(1.0, 5, np.float32, 10, None) - 1 >= 2 * 5 * 2.0**-23
     for dim in (1, 10, 1000):
         worst = math.sqrt(dim) * 2.0**-21  # every entry off by half a unit of 2^-20

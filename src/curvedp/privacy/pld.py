@@ -181,7 +181,7 @@ class Composed:
     def _interpolated(self, k: int, eps: Array) -> Array:
         width, first, values = self._curve(k)
         position = np.minimum(eps, (first + len(values) - 1) * width) / width * (1 - 4 * U)  # rounded down
-        left = np.clip(np.floor(position).astype(np.int64) - first, 0, len(values) - 1)
+        left = np.maximum(np.floor(position).astype(np.int64) - first, 0)
         right = np.minimum(left + 1, len(values) - 1)
         share = np.clip(np.expm1((position - left - first) * width) / math.expm1(width), 0.0, 1.0)
         value = np.minimum(up(values[left] * (1 - share) + values[right] * share, 1e-15), 1.0)
