@@ -211,6 +211,23 @@ def test_estimators_pay_in_the_definition_that_is_counted_in(tmp_path):
     assert ledger.entries[-1].guarantee.mu < 0.3  # of a mechanism that is (0.5, 1e-6)-DP
 
 
+def test_a_divergence_of_another_order_is_paid_by_what_the_mechanism_gives(tmp_path):
+    """Of a higher order the asked guarantee says nothing; the mechanism's own profile does, whichever order is counted."""
+    from curvedp import PrivateFrechetMean
+    from curvedp.geometry import Sphere
+
+    records = np.tile(Sphere(2).origin, (50, 1))
+    for order in (2.0, 4.0, 8.0):
+        ledger = Ledger(tmp_path / str(order), RenyiDP(order, 5.0))
+        model = PrivateFrechetMean(
+            Sphere(2), radius=0.5, guarantee=RenyiDP(4.0, 0.4), mechanism="log-gaussian", ledger=ledger
+        )
+        claimed = model.fit(records).certificate_.claims.gdp
+        paid = ledger.entries[0].guarantee
+        assert paid.order == order
+        assert order * claimed**2 / 2 * (1 - 1e-9) <= paid.eps < order * claimed**2 / 2 * (1 + 1e-6)
+
+
 def test_what_does_not_fit_opens_nothing(tmp_path):
     ledger = Ledger(tmp_path / "x", ApproxDP(1.0, 1e-5))
     with pytest.raises(BudgetExceeded, match="does not fit"):

@@ -301,7 +301,7 @@ class Mechanism(ABC):
         """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the
         mechanism's own profile gives in it, which is exact where a single (ε, δ) gives nothing. The release satisfies
         each of them."""
-        if type(asked) is type(budget):
+        if type(asked) is type(budget) and getattr(asked, "order", None) == getattr(budget, "order", None):
             return asked
         try:
             return convert(self.profile, to=type(budget), order=getattr(budget, "order", None))
