@@ -166,8 +166,7 @@ class SpaceFormLaw(LossTails):
                 below = np.expm1(-2 * r) * math.expm1(-2 * D)
                 x = np.expm1(-2 * p) * np.expm1(-2 * q) / below
                 y = np.exp(-2 * p) * np.expm1(-2 * p_) * np.expm1(-2 * q_) / below
-        x, y = (np.clip(np.nan_to_num(part, nan=0.0, posinf=1.0), 0.0, 1.0) for part in (x, y))
-        return x, y
+        return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(y, 0.0), 1.0)  # 0 where there is no number
 
     def _breaks(self, t: Array) -> tuple[list[Array], NDArray[np.bool_]]:
         """([r_a, r_b], inner): x goes through (0, 1) for r between r_a and r_b only; for r < r_a, L > t iff `inner`."""
