@@ -1,11 +1,12 @@
 """`curvedp key | sign | verify --key`: whose certificate it is."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateFrechetMean
+from curvedp import GDP, Ledger, PrivateFrechetMean, cli_sign
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms import Certificate
 from shell import run
@@ -49,6 +50,24 @@ def test_others_sign_too_and_a_wrong_key_is_refused(signed):
     for name in ("me.pem.pub", "other.pem.pub"):
         assert run("verify", signed / "c.json", "--key", signed / name).exit_code == 0
     one_line(run("key", signed / "me.pem"), 2)
+
+
+def test_what_is_signed_is_what_was_verified(signed, monkeypatch):
+    """Not what somebody puts in its place in between, unseen."""
+    path, honest = signed / "c.json", Certificate.load(signed / "c.json")
+    swapped, limited = replace(honest, unit="everybody").sealed(), cli_sign.limited
+
+    def slow(work, seconds):
+        found = limited(work, seconds)
+        swapped.save(path)
+        return found
+
+    monkeypatch.setattr(cli_sign, "limited", slow)
+    (signed / "c.json.sig").unlink()
+    assert run("sign", path, "--key", signed / "me.pem").exit_code == 0
+    ((key, sign),) = cli_sign.signatures_of(path).items()
+    assert honest.is_signed(key, sign)
+    assert not swapped.is_signed(key, sign)
 
 
 def test_no_change_after_signing_is_confirmed(signed):
