@@ -112,6 +112,7 @@ def test_sharp_product_of_long_rows_that_cancel() -> None:
     product = FloatBall(a).sharp_dot(b)
     assert all(abs(Fraction(c) - exact) <= Fraction(r) for c, r in zip(product.mid, product.rad, strict=True))
     assert np.all(product.rad < 1e-3 * np.abs(product.mid))
+    assert FloatBall([0.0], 1.0).sharp_dot(FloatBall([0.0], 1.0)).rad >= 1  # ±1 times ±1
 
 
 def test_a_wrong_unit_roundoff_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,3 +128,9 @@ def test_draws_about_centers_too_far_for_a_boost():
     both = np.stack([south, -south])
     x = RiemannianGaussian(Sphere(2), 1e-3).sample(np.random.default_rng(0), both, (5, 2))
     assert x[..., 0] == pytest.approx(np.broadcast_to([-1.0, 1.0], (5, 2)), abs=1e-3)
+
+
+def test_three_curved_factors_are_too_many():
+    assert len(space_form_factors(Product(Sphere(2), Lorentz(2))) or ()) == 2
+    assert space_form_factors(Product(Sphere(2), Sphere(3), Sphere(2))) is None
+    assert space_form_factors(Product(Sphere(2), Lorentz(2), Euclidean(1))) is None

@@ -362,6 +362,7 @@ def test_what_remains_is_shown(path):
     assert "&lt;script&gt;10" in page
     assert "<script>" not in page
     assert "and 1 before" in page
+    assert page.count("<tr><td>") == 10
     path.unlink()
     assert "unreadable" in repr(ledger)
 

@@ -124,6 +124,12 @@ def test_the_laplace_line_in_closed_form():
     assert scale == pytest.approx(1 / (10.0 - 2 * math.log1p(-1e-3)), rel=1e-9)
 
 
+def test_lengths_beyond_doubles_are_refused():
+    for length in (1e200, 1e-200, math.nan):
+        with pytest.raises(ParameterError, match="sensitivity"):
+            smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), GDP(1.0), length)
+
+
 def test_what_is_not_a_target():
     with pytest.raises(ParameterError):
         calibrate("gaussian", 1, 2, 0.5, gaussian_profile(1, 2, 1.0, 1.0))

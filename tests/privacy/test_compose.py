@@ -296,3 +296,10 @@ def test_sums_are_rounded_up_once():
         assert Fraction(math.nextafter(root, 0)) ** 2 < exact <= Fraction(root) ** 2
     assert compose(PureDP(0.5), PureDP(0.25)).eps == 0.75
     assert compose(GDP(3.0), GDP(4.0)).mu == 5.0
+
+
+def test_divergences_of_independent_parts_add_up():
+    """D_α of N(0, 1) against N(μ, 1) is αμ²/2, and that of a product is the sum."""
+    both = Composition((PureDP(0.5), GDP(0.3)), (3, 2))
+    pure = math.log(math.exp(0.5) * expit(0.5) + math.exp(-0.5) * expit(-0.5))  # of order 2: Σ p²/q of two points
+    assert both.renyi_bound(2.0) == pytest.approx(3 * pure + 2 * 0.3**2, rel=1e-12)
