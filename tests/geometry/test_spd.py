@@ -293,3 +293,24 @@ def test_bures_distances_of_channels_in_different_units(span, near):
             exact = float(mp.sqrt(sum(P[i, i] + Q[i, i] for i in range(3)) - 2 * both))
         assert float(M.dist(p, q)) == pytest.approx(exact, rel=1e-11)
         assert float(np.linalg.norm(M.exp(p, M.log(p, q)) - q)) <= 1e-8 * np.linalg.norm(q)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("length", [1e-6, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("base", [0.0, 3.0])
+def test_log_cholesky_charts_know_all_that_the_floats_say(m, length, base):
+    """Factors of one precision erred by 1e-7 at length 8, a tenth of a sensitivity of 1e-6, which no charge held."""
+    M, rng = SPDLogCholesky(m), np.random.default_rng(m)
+    row, column = np.tril_indices(m)
+    for step in range(6):
+        turns, away = rng.normal(size=(2, M.dim))
+        p = np.asarray(M.unchart(np.eye(m), base * turns / np.linalg.norm(turns)))
+        z = np.where(row == column, -abs(away) * (1 + step % 2), away)  # small pivots below large entries
+        q = np.asarray(M.unchart(p, length * z / np.linalg.norm(z)))
+        with mp.workdps(60):
+            L, K = mp.cholesky(exact(p)), mp.cholesky(exact(q))
+            true = [
+                mp.log(K[i, i] / L[i, i]) if i == j else K[i, j] - L[i, j] for i, j in zip(row, column, strict=True)
+            ]
+            error = mp.sqrt(sum((mp.mpf(float(a)) - b) ** 2 for a, b in zip(M.chart(p, q), true, strict=True)))
+        assert error <= 1e-14 * mp.norm(mp.matrix(true))

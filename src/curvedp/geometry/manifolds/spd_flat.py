@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import comb, factorial, sqrt
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_numpy_array
 
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
@@ -12,7 +12,7 @@ from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.matrix import cholesky, cholesky_change, divided_log, log_sym, sandwich, sym
 from curvedp.geometry.numerics.namespace import along, differentiate_as, like, namespace, with_rule
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd_pencil import alike
+from curvedp.geometry.numerics.spd_pencil import alike, log_cholesky_change
 
 
 def dlog(p: Array, v: Array) -> Array:
@@ -204,8 +204,18 @@ class SPDLogCholesky(_Flat):
         return self._pull(cholesky(p), xp.where(_diagonal(S), S, xp.tril(S * 2**0.5)))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        X = self._push(cholesky(p), v)
-        return pack(namespace(X).where(_diagonal(X), X, X / 2**0.5))
+        return _packed(self._push(cholesky(p), v))
+
+    def chart(self, p: Array, q: Array) -> Array:
+        """With NumPy in pairs: what noise is added to may move by no more than q does, far out as well."""
+        return _packed(log_cholesky_change(p, q)) if is_numpy_array(q) else super().chart(p, q)
+
+    def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        return np.asarray(super().chart(p, q))
+
+
+def _packed(X: Array) -> Array:
+    return pack(namespace(X).where(_diagonal(X), X, X / 2**0.5))
 
 
 def _diagonal(L: Array) -> Array:

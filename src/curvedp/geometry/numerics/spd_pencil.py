@@ -98,6 +98,17 @@ def _cholesky(A: Array) -> _Pair:
     return _stacked(columns, -1)
 
 
+def log_cholesky_change(p: Array, q: Array) -> Array:
+    """K − L below the diagonal and log(K_jj/L_jj) on it, for q = KKᵀ and p = LLᵀ, in pairs: the floats of q say more of K
+    than a factor of one precision keeps, u·cond(q) less."""
+    xp, L, K = namespace(p, q), _cholesky(p), _cholesky(q)
+    D, diagonal = K - L, xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
+    share = xp.where(diagonal, D.high / xp.where(diagonal, L.high, 1.0), 0.0)
+    ratio = xp.where(diagonal, K.high, 1.0) / xp.where(diagonal, L.high, 1.0)
+    logarithm = xp.where(share > -0.5, xp.log1p(xp.maximum(share, -0.5)), xp.log(ratio))
+    return xp.where(diagonal, logarithm, D.high)
+
+
 def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
     """L⁻¹B, in pairs: column-oriented forward substitution."""
     rows: list[_Pair] = []

@@ -161,7 +161,7 @@ def _draw(kind: Law, manifold: Manifold, scale: float, center: np.ndarray, sourc
     elif matrices:
         integers = draw_spd(kind, *matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
-        coordinates = np.asarray(manifold.to_coordinates(manifold.origin, manifold.log(manifold.origin, center)))
+        coordinates = np.asarray(manifold.chart(manifold.origin, center))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(f"manifold={manifold!r} has no exact {kind} sampler; use LogGaussianMechanism")
