@@ -85,7 +85,7 @@ def test_a_person_is_the_unit(name):
 def test_few_records_are_warned_of_before_they_are_paid(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
     X, y = trials(60, 4, np.random.default_rng(0))
-    with pytest.warns(ReleaseWarning, match="few"):
+    with pytest.warns(ReleaseWarning, match="small for"):
         PrivateSoftmax(SPDAffineInvariant(4), reduce=3).fit(X, y)
     with warnings.catch_warnings(action="error"), pytest.raises(ReleaseWarning):
         PrivateSoftmax(SPDAffineInvariant(4), reduce=3, ledger=ledger).fit(X, y)

@@ -146,7 +146,7 @@ def test_units_stay_at_the_public_center_where_records_are_too_few_to_tell():
 
 
 def test_few_records_are_warned_about_before_anything_is_spent():
-    with pytest.warns(ReleaseWarning, match="few"):
+    with pytest.warns(ReleaseWarning, match="small for"):
         PrivateFrechetMean(Sphere(2), radius="private").fit(np.eye(3))
 
 

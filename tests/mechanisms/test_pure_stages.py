@@ -229,7 +229,7 @@ def test_it_is_near_the_mean_without_a_radius(M):
 
 def test_few_records_are_warned_about_before_anything_is_spent(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", PureDP(1.0))
-    with pytest.warns(ReleaseWarning, match="few"), pytest.raises(BudgetExceeded):
+    with pytest.warns(ReleaseWarning, match="small for"), pytest.raises(BudgetExceeded):
         PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(2.0), ledger=ledger).fit(np.eye(3))
     PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(1.0), ledger=ledger).fit(
         cloud(Sphere(2), 0.3, 300, np.random.default_rng(0))
