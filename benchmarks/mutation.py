@@ -362,16 +362,10 @@ def main(count: int = 200, seed: int = 0, only: str = "", seconds: float = 8.0, 
     pytest.main([*options, *sorted({str(SOURCE / file) for file, _ in chosen}), *(tests or TESTS)], plugins=[plugin])
     sizes = Counter(files[file] for file, _ in pool)
     reasons = {(file, line, change): reason for file, line, change, reason in _explained()}
-    rows = [
-        (
-            file,
-            line,
-            change,
-            killed,
-            "" if killed else reasons.get((file, sources[file].splitlines()[line - 1].strip(), change)),
-        )
-        for file, line, change, killed in sorted(plugin.results)
-    ]
+    rows = []
+    for file, line, change, killed in sorted(plugin.results):
+        text = sources[file].splitlines()[line - 1].strip()
+        rows.append((file, line, change, killed, "" if killed else reasons.get((file, text, change))))
     print(
         f"\n{'files':12} {'mutants':>8} {'killed':>7} {'of':>5} {'share':>7}  95% interval    equivalent  share without"
     )
