@@ -48,8 +48,9 @@ def root_of(exact: Fraction, power: int = 2, *, up: bool) -> float:
     return root if not up or Fraction(root) ** 2 >= exact else math.nextafter(root, math.inf)
 
 
-def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
-    """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at.
+def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array, *, steps: int = 64) -> Array:
+    """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at; of
+    fewer steps, one near it.
 
     `holds` is false then true as its argument grows, and true at `high`; 0 <= low <= high; where `holds(low)` is true the
     answer is `low`. Bits of non-negative floats order like the floats, so bisecting them ends at neighbors after 64 steps.
@@ -58,7 +59,7 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
     low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     at_low = holds(low)
     lo, hi = np.array(low).view(np.int64), np.array(high).view(np.int64)
-    for _ in range(64):
+    for _ in range(steps):
         if not np.any(hi - lo > 1):
             break
         mid = lo + (hi - lo) // 2
