@@ -15,7 +15,8 @@ from curvedp.privacy.rounding import Array, bracketed, up
 
 # each round shrinks the search fourfold: two cells to each side, for optima on a slanted ridge
 _ROUNDS, _POINTS = 8, 17
-_INVERSE_FACTORIALS = [1 / math.factorial(n) for n in range(2, 18)]  # the rest is below 2^-60 of a series up to ½
+_POWERS = range(16, 0, -1)  # of n = 17, …, 2: the rest is below 2^-60 of a series up to ½
+_INVERSE_FACTORIALS = [1 / math.factorial(n + 1) for n in _POWERS]
 _MOST_SURPRISE = 745.0  # −log of the smallest float, rounded up
 
 
@@ -114,8 +115,9 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     # e^{−αy}·Σ_{n≥2} (α^n − α) yⁿ/n! = u^α·k(1/u), k(z) = z^α − αz + α − 1: positive terms (αy)ⁿ(1 − α^{1−n})/n!
     small, orders = np.where(alpha * y < 0.5, alpha * y, 0.0), np.log1p(a)
     series = np.zeros_like(small)
-    for n, coefficient in reversed(list(enumerate(_INVERSE_FACTORIALS, 2))):
-        series = series * small - coefficient * np.expm1(-(n - 1) * orders)
+    for share, coefficient in zip(np.expm1(-np.multiply.outer(_POWERS, orders)), _INVERSE_FACTORIALS, strict=True):
+        series *= small
+        series -= coefficient * share
     return np.log(np.where(alpha * y < 0.5, np.exp(-small) * small * small * series, direct))
 
 
