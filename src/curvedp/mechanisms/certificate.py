@@ -206,10 +206,11 @@ class Certificate:
 
         return rebuild_mechanism(self)
 
-    @property
-    def whose(self) -> str:
-        """Of what one is protected: a record, a pair or a person."""
-        return next((each for each in ("person", "pair") if self.unit.startswith(f"one {each}")), "record")
+    # of what one is protected, and the space of the records, which sums and variances of them are not in
+    whose = cached_property(
+        lambda self: next((each for each in ("person", "pair") if self.unit.startswith(f"one {each}")), "record")
+    )
+    where = cached_property(lambda self: str(self.statistic.get("manifold", self.manifold)))
 
     @property
     def change(self) -> tuple[str, str]:
@@ -217,11 +218,6 @@ class Certificate:
         if self.guarantee.adjacency == "replace-one":
             return f"replacing one {self.whose}", f"which of two values one {self.whose} has"
         return f"adding or removing one {self.whose}", f"whether one {self.whose} is there at all"
-
-    @property
-    def where(self) -> str:
-        """The space of the records, which sums and variances of them are not in."""
-        return str(self.statistic.get("manifold", self.manifold))
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
