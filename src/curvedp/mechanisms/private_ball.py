@@ -154,12 +154,10 @@ class PrivateBallMechanism(StagedMechanism):
         return last, replace(certificate, release={**certificate.release, "integers": rest, "stages": stages}), told
 
     def _parts(self, integers: Any) -> tuple[Any, Any, list[Any]]:
-        """(the last mechanism, its integers, the stages before); the same integers are asked for again and again."""
-        if "_known" not in self.__dict__ or self.__dict__["_known"][0] is not integers:
-            ball, stages = self.replayed(integers)
-            asked = len(stages.told)
-            self.__dict__["_known"] = integers, (self.last_in(ball, stages), integers[asked:], stages.told)
-        return self.__dict__["_known"][1]  # type: ignore[no-any-return]  # as written one line above
+        """(the last mechanism, its integers, the stages before)."""
+        ball, stages = self.replayed(integers)
+        asked = len(stages.told)
+        return self.last_in(ball, stages), integers[asked:], stages.told
 
     # ---- the stages ----
 
